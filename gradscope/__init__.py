@@ -1,7 +1,7 @@
 """gradscope: the debugger for gradients in PyTorch.
 
-Under `gradscope run -m pytest` it is imported before pytest, which would warn that it cannot
-rewrite its assertions any more; there are none in this file: PYTEST_DONT_REWRITE
+Under `gradscope run -m pytest` this file is imported before pytest, which would warn that it can no
+longer rewrite its assertions. It has none: PYTEST_DONT_REWRITE
 """
 
 from __future__ import annotations

@@ -1,27 +1,27 @@
-"""What gradscope tells a user who can mend the cause."""
+"""Errors that a user can fix, and the exit codes of the commands."""
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every command; they are part of the public interface."""
+    """Exit codes of every command. They are part of the public interface."""
 
     OK = 0
     """Nothing at or above the fail level was found."""
     FINDINGS = 1
-    """A gate found something at or above its fail level."""
+    """A rule or a limit found something at or above the fail level."""
     CANNOT_JUDGE = 2
-    """Usage, configuration, a target that does not load, or code of the user's that raised."""
+    """The usage or configuration is wrong, the target does not load, or the user's code raised."""
     INTERRUPTED = 130
     """Ctrl-C."""
 
 
 class GradscopeError(Exception):
-    """Something the user can fix, told in up to three lines.
+    """An error that the user can fix, described in up to three lines.
 
     Args:
-        what: What is wrong, naming the offending value.
-        cause: Why, where that is known and is not already said.
+        what: What is wrong, with the offending value.
+        cause: The cause, if it is known and `what` does not state it.
         help: One thing to try, as a command or a line of code.
     """
 
@@ -32,10 +32,10 @@ class GradscopeError(Exception):
         self.help = help
 
     def __str__(self) -> str:
-        """All of it, one line each, as a traceback ends with."""
+        """Return the whole message, one part per line, as it ends a traceback."""
         extra = (("cause", self.cause), ("help", self.help))
         return "\n".join([self.what, *(f"  {name}: {text}" for name, text in extra if text)])
 
 
 class UserCodeError(GradscopeError):
-    """The user's own code raised; `__cause__` is its exception, shown with the user's frames."""
+    """Error for an exception of the user's own code, its `__cause__`, shown with their frames."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all."""
+"""Writes files completely or not at all."""
 
 import os
 import shutil
@@ -9,15 +9,15 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(file: Path) -> Iterator[Path]:
-    """Yield a path to write to, which takes the place of the file when all is written.
+    """Yield a path to write to, which replaces the file when the block ends without an exception.
 
-    A file that was there stays whole until then. What can only be written in its place, as a
-    device, a pipe or a file in a folder where nothing can be made, is yielded itself.
+    An existing file stays whole until then. A device, a pipe or a file in a read-only folder cannot
+    be replaced: its own path is yielded.
 
     Raises:
         OSError: The file cannot be replaced.
     """
-    target = file.resolve()  # the file behind a symbolic link, which stays one
+    target = file.resolve()  # the file behind a symbolic link, so that the link stays a link
     if target.exists() and not _is_replaceable(target):
         yield target
         return

@@ -1,4 +1,4 @@
-"""How counts and names are written, wherever they are shown."""
+"""Formats counts and names for every output."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -7,7 +7,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def printable(name: str) -> str:
-    r"""Return the name with what a terminal would obey or break lines at as escapes: `\x1b`."""
+    r"""Return the name with control characters and line breaks as escapes such as `\x1b`."""
     if name.isprintable():
         return name
     return "".join(

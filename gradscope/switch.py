@@ -1,14 +1,14 @@
-"""The ways out of trouble: not to be watched at all, or not to be looked at closely."""
+"""The settings that turn gradscope off, in whole or in part."""
 
 import os
 
 OFF = "GRADSCOPE=off"
-"""What turns `gradscope run` and `gradscope.watch` off, in the environment."""
+"""Environment setting that turns off `gradscope run` and `gradscope.watch`."""
 
 NO_TENSORS = "--no-tensors, or tensors=False"
-"""What leaves out the close looks of a run, as options name it."""
+"""Options that turn off detailed captures of a run, as shown to users."""
 
 
 def is_off() -> bool:
-    """Return whether the environment says that nothing is to be watched."""
+    """Return whether the environment turns gradscope off."""
     return os.environ.get("GRADSCOPE", "").strip().lower() == "off"

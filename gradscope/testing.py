@@ -1,7 +1,7 @@
-"""Gradients in tests: fails where a rule finds what is wrong with them.
+"""Gradient checks for tests: they fail if a rule reports a problem.
 
-Works in every test runner; pytest's fixture `gradscope` and its marker stand on it. It needs no
-pytest.
+The assertion works in every test runner and does not need pytest. pytest's fixture `gradscope` and
+its marker use it.
 """
 
 from gradscope.integrations.assertions import UnhealthyGradientsError, assert_gradients_healthy

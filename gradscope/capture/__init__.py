@@ -1,1 +1,1 @@
-"""Watches autograd at work. The only package that touches a live graph; nothing is judged here."""
+"""Observes autograd at work. The only package that touches a live graph; it does not judge."""

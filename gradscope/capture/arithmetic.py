@@ -1,4 +1,4 @@
-"""The arithmetic of gradients: exact norms and extremes, octaves of magnitudes."""
+"""Arithmetic of gradients: exact norms and extremes, magnitudes by octave."""
 
 import math
 from collections.abc import Sequence
@@ -8,29 +8,29 @@ import torch
 from torch import Tensor
 
 CHUNK = 1024
-"""Elements summed in float32 before float64 takes over: keeps a norm within 1e-7 of the exact one,
-for half-precision elements too (with chunks of 4,096 these are off by 5e-7)."""
+"""Elements summed in float32 before float64 takes over. It keeps a norm within 1e-7 of the exact
+one, also for half-precision elements (5e-7 with chunks of 4,096)."""
 
 SAFE_NORMS = {torch.float32: (1e-12, 1e15), torch.float64: (1e-140, 1e140)}
-"""Norms between which sums of squares have neither overflowed nor lost what counts."""
+"""Range of norms in which sums of squares neither overflow nor lose significant parts."""
 
 _EXPONENT_BITS = {
     torch.float32: (torch.int32, 23, 255, 127),
     torch.float64: (torch.int64, 52, 2047, 1023),
 }
-"""By element type: an integer of its width, mantissa bits, exponent mask, exponent bias."""
+"""By element type: integer type of equal width, mantissa bits, exponent mask, exponent bias."""
 
 
 BLOCK = 1 << 18
-"""Elements that are widened to float64 at a time."""
+"""Number of elements widened to float64 at a time."""
 
 _DEVICE_BLOCK = 1 << 24
-"""Elements of which an accelerator holds copies at a time."""
+"""Number of elements that an accelerator copies at a time."""
 
 
 @dataclass(slots=True)
 class Exact:
-    """Numbers of all stored elements: plain, or 0-dim tensors on an accelerator."""
+    """Statistics of all stored elements: plain numbers, or 0-dim tensors on an accelerator."""
 
     norm: float | Tensor
     maximum: float | Tensor
@@ -38,7 +38,7 @@ class Exact:
 
 
 def in_memory_order(tensor: Tensor) -> Tensor:
-    """Flatten without a copy where the elements lie densely, in whatever order of dimensions."""
+    """Flatten without a copy if the elements are dense, in any order of dimensions."""
     if tensor.is_contiguous():
         return tensor.view(-1)
     strides = tensor.stride()
@@ -67,7 +67,7 @@ def exact(flat: Tensor) -> Exact:
 
 
 def short_norms(tensors: list[Tensor]) -> list[float]:
-    """Euclidean norms of some thousand elements each, all of one type among `SAFE_NORMS`."""
+    """Return the norms of tensors of a few thousand elements, all of one type in `SAFE_NORMS`."""
     found: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
     low, high = SAFE_NORMS[tensors[0].dtype]
     return [
@@ -77,7 +77,7 @@ def short_norms(tensors: list[Tensor]) -> list[float]:
 
 
 def long_norm(flat: Tensor) -> float:
-    """Euclidean norm of many elements, of a type among `SAFE_NORMS`."""
+    """Return the Euclidean norm of many elements, of a type in `SAFE_NORMS`."""
     rows = flat.numel() // CHUNK
     chunks = flat[: rows * CHUNK].view(rows, CHUNK)
     by_chunk = torch.linalg.vector_norm(chunks, dim=1)
@@ -88,7 +88,7 @@ def long_norm(flat: Tensor) -> float:
 
 
 def norm_in_double(flat: Tensor) -> float:
-    """Euclidean norm by float64 sums of blocks scaled to a largest magnitude of 1."""
+    """Return the Euclidean norm by float64 sums of blocks scaled to a maximum of 1."""
     if not flat.numel():
         return 0.0
     least, greatest = torch.aminmax(flat)
@@ -103,15 +103,15 @@ def norm_in_double(flat: Tensor) -> float:
 
 
 def widest(device: torch.device) -> torch.dtype:
-    """Return the widest floating type that a device calculates with."""
+    """Return the widest floating-point type that a device supports."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
 def exact_on_device(flat: Tensor) -> Exact:
-    """Measure elements on an accelerator, as tensors there, so that nothing waits for it."""
+    """Measure elements on an accelerator, as tensors there, without synchronization."""
     wide = widest(flat.device)
     low, high = torch.aminmax(flat)
-    # By blocks: `isfinite` makes copies.
+    # By blocks, because `isfinite` copies its input.
     finite = [torch.isfinite(block).sum() for block in flat.split(_DEVICE_BLOCK)]
     return Exact(
         norms_on_device([flat])[0],
@@ -121,21 +121,21 @@ def exact_on_device(flat: Tensor) -> Exact:
 
 
 def norms_on_device(tensors: list[Tensor]) -> Sequence[Tensor]:
-    """Return Euclidean norms of tensors of one device and type, as tensors there.
+    """Return the Euclidean norms of tensors of one device and type, as tensors on that device.
 
-    The sums are made in the widest type. `vector_norm` would copy the elements to it, the kernel
-    for lists does not.
+    Sums are computed in the widest type. `vector_norm` would first copy the elements to that type;
+    the `_foreach` kernel does not.
     """
     return torch._foreach_norm(tensors, 2, widest(tensors[0].device))
 
 
 def zeros_on_device(flat: Tensor) -> Tensor:
-    """Count the elements on an accelerator that are zero, as a tensor there."""
+    """Count the zero elements on an accelerator, as a tensor there."""
     return torch.stack([(block == 0).sum() for block in flat.split(_DEVICE_BLOCK)]).sum()
 
 
 def to_host(tensors: list[Tensor]) -> list[Tensor]:
-    """Bring tensors into main memory, together by type and device, flattened."""
+    """Copy tensors to main memory, flattened, in one transfer per type and device."""
     groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for index, tensor in enumerate(tensors):
         groups.setdefault((tensor.dtype, tensor.device), []).append(index)
@@ -149,10 +149,12 @@ def to_host(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def as_matrix(tensors: list[Tensor]) -> Tensor:
-    """Lay tensors out as the rows of one matrix, padded with zeros to the longest."""
+    """Stack tensors as the rows of a matrix, padded with zeros to the longest."""
     shape = tensors[0].shape
     if all(tensor.shape == shape for tensor in tensors):
-        matrix = torch.stack(tensors).reshape(len(tensors), -1)  # channels may come last
+        matrix = torch.stack(tensors).reshape(
+            len(tensors), -1
+        )  # in memory, channels may be the last dimension
     else:
         flat = [tensor.reshape(-1) for tensor in tensors]
         matrix = torch.nn.utils.rnn.pad_sequence(flat, batch_first=True)
@@ -165,7 +167,7 @@ def count_nonfinite(values: Tensor) -> int:
 
 
 def row_norms(matrix: Tensor) -> list[float]:
-    """Euclidean norm of each row."""
+    """Return the Euclidean norm of each row."""
     if matrix.shape[1] <= CHUNK:
         by_row = torch.linalg.vector_norm(matrix, dim=1)
     else:
@@ -176,7 +178,7 @@ def row_norms(matrix: Tensor) -> list[float]:
     if not all(low < norm < high for norm in found):
         found = torch.linalg.vector_norm(matrix, dim=1, dtype=torch.float64).tolist()
         low, high = SAFE_NORMS[torch.float64]
-    # Squares of float32 never vanish in float64, so that a zero is one; those of float64 may.
+    # float32 squares never underflow in float64, so a zero is a true zero; float64 squares may.
     trusts_zero = matrix.dtype is not torch.float64
     return [
         norm if low < norm < high or (trusts_zero and not norm) else norm_in_double(matrix[row])
@@ -185,8 +187,8 @@ def row_norms(matrix: Tensor) -> list[float]:
 
 
 def row_nonzeros(matrix: Tensor, *, has_nan: bool) -> list[float]:
-    """How many elements of each row are not zero (NaN is not)."""
-    if has_nan:  # whose sign is 0
+    """Count the non-zero elements of each row (NaN is not zero)."""
+    if has_nan:  # the sign of NaN is 0
         matrix = matrix.nan_to_num(nan=1.0)
     counts: list[float] = matrix.sign().abs_().sum(dim=1).tolist()
     return counts

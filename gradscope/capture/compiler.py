@@ -1,10 +1,9 @@
-"""torch's compiler: what of a script runs under it, and how it stays away from gradscope's code.
+"""Support for torch's compiler: what it compiled, and how to keep it away from gradscope.
 
-Inside a compiled function the compiler follows every function that is called, and evaluates every
-Python frame that it does not follow. Marked functions are neither followed nor evaluated: a
-compiled script has the graphs, guards and messages that it has without gradscope. The marks are an
-attribute that the compiler asks functions for and a flag on their code. Nothing of the compiler is
-imported.
+Inside a compiled function, the compiler traces every called function, and evaluates every Python
+frame that it does not trace. Marked functions are neither traced nor evaluated: a compiled script
+keeps the graphs, guards and messages that it has without gradscope. The marks are an attribute that
+the compiler reads from functions, and a flag on their code. Nothing of the compiler is imported.
 """
 
 import inspect
@@ -23,46 +22,46 @@ _frames = torch._C._dynamo.eval_frame
 _Hook = TypeVar("_Hook", bound=Callable[..., object])
 
 _PACKAGES = ("gradscope.capture.", "gradscope.launch.", "gradscope.step_capture.")
-"""What of gradscope runs while a script does."""
+"""Packages of gradscope that run while a script runs."""
 
 _with_those_below: set[int] = set()
-"""By `id`: code of functions, which live as long as the process."""
+"""By `id`: code of functions that live as long as the process."""
 
 _FOLLOWED_INSTEAD = "_torchdynamo_inline"
-"""The attribute under which a function names another one that is compiled in its place."""
+"""Attribute that names another function for the compiler to trace instead."""
 
 
 def follow_original(ours: Callable[..., Any], original: Callable[..., Any]) -> None:
-    """Let the compiler follow the original of a function that is wrapped.
+    """Let the compiler trace the original of a wrapped function.
 
-    Frames below that of the wrapper are the compiler's: they would be without gradscope, too.
+    Frames below that of the wrapper are left to the compiler, as without gradscope.
     """
     setattr(ours, _FOLLOWED_INSTEAD, original)
     skip_frame(ours)
 
 
 def skip_frame(ours: Callable[..., Any]) -> None:
-    """Keep the compiler from a function's frame; those below are the compiler's."""
+    """Keep the compiler away from a function's frame, but not from the frames below."""
     _skip(_code_of(ours), below=False)
 
 
 def untraced(hook: _Hook) -> _Hook:
-    """Return a hook of which the compiler sees nothing, nor of what it calls."""
+    """Return a hook that the compiler does not see, nor anything that it calls."""
     setattr(hook, _FOLLOWED_INSTEAD, _nothing)
     _skip(_code_of(hook), below=True)
     return hook
 
 
 def unfollowed(function: _Hook) -> _Hook:
-    """Return a function whose frames, and those below, are not compiled."""
+    """Return a function whose frame, and the frames below, are not compiled."""
     _skip(_code_of(function), below=True)
     return function
 
 
 def unfollow_package() -> None:
-    """Do the same for every function of gradscope's that is there by now.
+    """Keep the compiler away from the frames of every gradscope function imported so far.
 
-    The frames below are not meant: some of these functions call functions of the script's.
+    Frames below are not included: some of these functions call functions of the script.
     """
     for name, module in tuple(sys.modules.items()):
         if name.startswith(_PACKAGES):
@@ -71,7 +70,7 @@ def unfollow_package() -> None:
 
 
 def _codes_in(module: ModuleType) -> Iterator[CodeType]:
-    """Yield the code of each function that a module's file defines."""
+    """Yield the code of each function defined in a module's file."""
     waiting: list[object] = [one for one in vars(module).values() if _is_of(one, module)]
     while waiting:
         match waiting.pop():
@@ -91,7 +90,7 @@ def _is_of(value: object, module: ModuleType) -> bool:
 
 
 def _nothing(*args: object, **kwargs: object) -> None:
-    """Stand in for a hook, where the compiler follows a call of it."""
+    """Replace a hook where the compiler traces a call of it."""
 
 
 def _skip(code: CodeType, *, below: bool) -> None:
@@ -110,7 +109,8 @@ def _code_of(function: Callable[..., Any]) -> CodeType:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Return whether the model, or a module in it, was compiled."""
+    """Return whether the model, or a submodule, was compiled."""
+    # `torch.compile(model)` wraps the model as `_orig_mod`, `model.compile()` sets an attribute.
     return any(
         hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
         for module in model.modules()
@@ -119,9 +119,9 @@ def is_compiled(model: nn.Module) -> bool:
 
 @unfollowed
 def is_traced() -> bool:
-    """Return whether code is being compiled, exported, traced or captured, and not run.
+    """Return whether code is being compiled, exported, traced or captured, instead of run.
 
-    This is asked at every call that is watched: it is one function, and reads flags.
+    It runs at every observed call. Therefore it is one function that only reads flags.
     """
     if torch.compiler._is_compiling_flag or torch._C._is_tracing():
         return True
@@ -130,29 +130,30 @@ def is_traced() -> bool:
 
 @unfollowed
 def is_in_cuda_graph() -> bool:
-    """Return whether what runs goes to a CUDA graph: nothing has numbers, and none may be read."""
+    """Return whether a CUDA graph is being captured: tensors have no values, and reads fail."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def may_run_compiled() -> bool:
-    """Return whether anything was given to torch's compiler in this process."""
+    """Return whether anything was passed to torch's compiler in this process."""
+    # Looked up: its first import takes seconds, and code not imported compiles nothing.
     frames = sys.modules.get("torch._dynamo.eval_frame")
     backends = {} if frames is None else frames.cached_backends
     return any(backend is not None for backend in backends.values())
 
 
 def compiles_backward() -> bool:
-    """Return whether a backward that begins now is compiled, with every hook in its graph."""
+    """Return whether a backward that starts now is compiled, together with its hooks."""
     compiler = sys.modules.get("torch._dynamo.compiled_autograd")
     return compiler is not None and compiler.compiled_autograd_enabled
 
 
 @contextmanager
 def watchable() -> Iterator[None]:
-    """Make what is compiled run eagerly, if there can be anything compiled in this process.
+    """Run compiled code eagerly inside the block, if this process can have any.
 
-    The compiler would trace through the modes and hooks that watch the forward, warn of them, and
-    break functions up. Without compiled code nothing is changed, nor imported.
+    The compiler would trace the modes and hooks that observe the forward, warn about them, and
+    break graphs. Without compiled code, nothing is changed or imported.
     """
     if not may_run_compiled():
         yield

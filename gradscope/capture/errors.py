@@ -1,4 +1,4 @@
-"""Exceptions of autograd's, and the steps that they end."""
+"""Exceptions of autograd, and the steps that they end."""
 
 import linecache
 from traceback import walk_tb
@@ -22,7 +22,7 @@ from gradscope.target.outputs import (
 )
 
 ENTRIES = {torch.autograd.backward.__code__: "tensors", torch.autograd.grad.__code__: "outputs"}
-"""The code of torch's ways into backward, and the argument that it starts from."""
+"""Code of torch's entry points of backward, and the argument that names the roots."""
 
 _TOLD_BY: tuple[tuple[str, ErrorKind], ...] = (
     ("does not have a grad_fn", "no-graph"),
@@ -33,11 +33,11 @@ _TOLD_BY: tuple[tuple[str, ErrorKind], ...] = (
     ("has been modified inplace", "in-place"),
     ("only for scalar outputs", "non-scalar"),
 )
-"""Parts of torch's messages: its exceptions are RuntimeErrors all."""
+"""Parts of torch's messages: its exceptions are all of the type RuntimeError."""
 
 
 def autograd_error(error: GradscopeError) -> BaseException | None:
-    """Return the exception of autograd's that ended a forward, None where it was another's."""
+    """Return the autograd exception that ended a forward, None if another one did."""
     if isinstance(error, UnusableLossError):
         return error
     raised = error.__cause__
@@ -45,9 +45,9 @@ def autograd_error(error: GradscopeError) -> BaseException | None:
 
 
 def is_autograds(raised: BaseException) -> bool:
-    """Return whether an exception came out of a backward, or is of a write in place.
+    """Return whether an exception came from a backward, or reports an in-place write.
 
-    Of what gradscope has raised itself it is neither.
+    gradscope's own exceptions do neither.
     """
     if is_own_fault(raised):
         return False
@@ -56,7 +56,7 @@ def is_autograds(raised: BaseException) -> bool:
 
 
 def backward_call(raised: BaseException) -> FrameType | None:
-    """Return the frame that has called the backward which raised; None where none did."""
+    """Return the frame that called the backward that raised, None if there is none."""
     caller = None
     for frame, _ in walk_tb(raised.__traceback__):
         if frame.f_code in ENTRIES:
@@ -66,7 +66,7 @@ def backward_call(raised: BaseException) -> FrameType | None:
 
 
 def kind_of(error: BaseException) -> ErrorKind:
-    """Return what went wrong in autograd."""
+    """Return the kind of an autograd error."""
     if isinstance(error, NoGradientError):
         return "no-graph"
     if isinstance(error, NonScalarError):
@@ -77,7 +77,7 @@ def kind_of(error: BaseException) -> ErrorKind:
 
 
 def backward_failed(capture: StepCapture, error: Exception) -> UserCodeError:
-    """Return an exception of backward with the line of the operation whose backward raised."""
+    """Return an exception of backward, with the line of the operation whose backward raised."""
     failed = UserCodeError("backward raised an exception")
     node = capture.last_operation()
     if node is not None:
@@ -96,18 +96,18 @@ def _line_text(line: Line) -> str:
 
 
 def subject_of(error: GradscopeError) -> str:
-    """Return what a forward ended in that backward could not start from; empty if it did."""
+    """Return the tensor from which backward could not start; empty if it could."""
     return error.subject if isinstance(error, UnusableLossError) else ""
 
 
 class StepFailedError(GradscopeError):
-    """A step that autograd ended.
+    """A step that autograd ended with an exception.
 
     Args:
-        shown: What the user is told.
-        raised: What autograd raised.
-        capture: What had been seen by then.
-        subject: What backward started from, or could not start from.
+        shown: Message for the user.
+        raised: The exception of autograd.
+        capture: Everything captured before.
+        subject: The tensor from which backward started, or could not start.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class StepFailedError(GradscopeError):
 
 
 def _root(error: BaseException) -> Tensor | None:
-    """Return the tensor that backward started from, or should have."""
+    """Return the tensor from which backward started, or should have started."""
     if isinstance(error, UnusableLossError):
         return error.loss
     for frame, _ in walk_tb(error.__traceback__):

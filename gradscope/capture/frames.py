@@ -1,4 +1,4 @@
-"""Frames of gradscope's between the script and torch, which warnings do not count."""
+"""Hides gradscope's frames between the script and torch from the `stacklevel` of warnings."""
 
 from collections.abc import Callable
 from types import FunctionType
@@ -7,14 +7,14 @@ from typing import TypeVar
 Function = TypeVar("Function", bound=Callable[..., object])
 
 _MARK = " <importlib._bootstrap>"
-"""Where the name of its file holds both words, Python takes a frame for one of its own imports."""
+"""Python treats a frame as an import frame if its file name contains both words."""
 
 
 def uncounted(function: Function) -> Function:
-    """Return a function after making its frames ones that warnings do not count.
+    """Mark a function's frames so that warnings do not count them, and return it.
 
-    A warning with a `stacklevel` of 2 is of the line that called; it would be of a line of
-    gradscope's where that stands between, with another text, another count and other filters.
+    A warning with a `stacklevel` of 2 names the calling line. A gradscope frame in between would
+    change its line, and with it its text, count and filters.
     """
     assert isinstance(function, FunctionType)
     code = function.__code__

@@ -1,4 +1,4 @@
-"""Python's garbage collector, out of the way while a large graph is worked on."""
+"""Pauses Python's garbage collector."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Keep the collector from going through the many objects of a graph again and again."""
+    """Pause the garbage collector, which would traverse the many objects of a graph repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The parameters and modules of a model, each once, with all their names."""
+"""The parameters and modules of a model, each listed once with all of its names."""
 
 from dataclasses import dataclass
 
@@ -11,30 +11,30 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
 
 _COMPILED = "_orig_mod"
-"""The attribute under which a compiled module keeps the module that it was made of."""
+"""Attribute under which a compiled module stores the original module."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """The tensors and modules of a model in the order of its records."""
+    """The parameters and modules of a model, in the order of its records."""
 
     parameters: list[nn.Parameter]
     modules: list[nn.Module]
     parameter_records: tuple[ParameterRecord, ...]
     module_records: tuple[ModuleRecord, ...]
     shards: Shards
-    """Which of the parameters others stand for in the forward."""
+    """Parameters that other tensors replace in the forward."""
 
 
 def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> NamedModel:
     """List a model's parameters and modules, each once, with its first name and its aliases.
 
     Raises:
-        GradscopeError: A parameter waits for the model's first run to get its shape.
+        GradscopeError: A lazy parameter has no shape before the model's first run.
     """
     modules: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
-        if not hasattr(module, _COMPILED):  # which is a wrapper, of the module that comes next
+        if not hasattr(module, _COMPILED):  # a wrapper of the module that comes next
             modules.setdefault(module, []).append(_without_compiled(name))
     parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
     owners: dict[int, int] = {}
@@ -59,19 +59,19 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
 
 
 def shape_of(tensor: Tensor) -> Shape:
-    """Return a tensor's shape and type."""
+    """Return a tensor's shape and dtype."""
     return Shape(dims=tuple(tensor.shape), dtype=dtype_name(tensor.dtype))
 
 
 def is_shard(tensor: Tensor) -> bool:
     """Return whether this process holds only a part of a tensor."""
-    # Asked of what is there: to import the class costs seconds where nothing is distributed.
+    # Looked up in `sys.modules`: the import of the class takes seconds in undistributed runs.
     placements = getattr(tensor, "placements", ())
     return any(placement.is_shard() for placement in placements)
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return a type's name as torch writes it, without the prefix."""
+    """Return a dtype's name as torch writes it, without the prefix."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -96,7 +96,7 @@ def _parameter_record(
     if is_lazy(parameter):
         raise GradscopeError(
             f"the lazy parameter `{unique[0]}` has no shape yet",
-            help="run the model once on a batch before it is inspected",
+            help="run the model once on a batch before inspecting it",
         )
     return ParameterRecord(
         index=index,
@@ -116,7 +116,9 @@ def _module_records(modules: dict[nn.Module, list[str]]) -> tuple[ModuleRecord, 
     by_path: dict[str, int] = {}
     for position, names in enumerate(modules.values()):
         for name in names:
-            by_path.setdefault(name, position)  # one without a name is not taken for what holds it
+            by_path.setdefault(
+                name, position
+            )  # a module without a name is not confused with its parent
     records = []
     for index, (module, names) in enumerate(modules.items()):
         unique = list(dict.fromkeys(names))

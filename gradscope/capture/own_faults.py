@@ -1,4 +1,4 @@
-"""Exceptions that come out of gradscope's own code: they say nothing about the user's."""
+"""Recognizes exceptions raised by gradscope's own code. They say nothing about the user's."""
 
 from pathlib import Path
 from traceback import walk_tb
@@ -13,13 +13,12 @@ _PACKAGE = f"{Path(__file__).parents[1]}/"
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 
 _HANDING_ON = frozenset({"__torch_function__", "_called", "run_backward"})
-"""Functions of gradscope's that call what the user's code has called, and let through what that
-raises."""
+"""gradscope functions that call what the user's code called, and pass its exceptions on."""
 
 
 def is_own_fault(raised: BaseException) -> bool:
-    """Return whether a backward ended because of gradscope: a hook, or one that was compiled."""
-    traced = getattr(raised, "real_stack", None)  # where torch's compiler was
+    """Return whether a gradscope hook, compiled or not, ended a backward."""
+    traced = getattr(raised, "real_stack", None)  # frames of torch's compiler
     if traced and traced[-1].filename.startswith(_PACKAGE):
         return True
     codes = [frame.f_code for frame, _ in walk_tb(raised.__traceback__)]

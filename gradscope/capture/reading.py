@@ -1,9 +1,9 @@
-"""The one gate to a tensor's memory: whether its elements can be read, and by which tensor.
+"""Decides whether a tensor's elements can be read, and through which tensor.
 
-torch's kernels trust a tensor. To read one whose memory has been freed ends the process, and a
-class of its own may answer a read with a collective or with its own code. So nothing of gradscope
-reads an element before this module has said that it may. Callers keep torch functions off, as by
-`DisableTorchFunction`, where a tensor may be of a class with functions of its own.
+This module is the only gate to tensor memory. torch's kernels trust a tensor: a read of freed
+memory ends the process. Tensor subclasses may answer a read with a collective or with their own
+code. Therefore gradscope reads no element before this module allows it. Callers disable torch
+functions, for example by `DisableTorchFunction`, where a tensor may be a subclass.
 """
 
 import sys
@@ -20,7 +20,7 @@ _OWN_KERNELS = tuple(
     for name in ("CPU", "CUDA", "MPS", "XPU", "HPU", "PrivateUse1")
     if (key := getattr(DispatchKey, name, None)) is not None
 )
-"""Where a tensor has elements that the kernels of torch, or of an accelerator, read in place."""
+"""Devices whose tensors have elements that kernels read in place."""
 
 _STANDS_FOR_OTHERS = (
     DispatchKey.Python,
@@ -29,19 +29,19 @@ _STANDS_FOR_OTHERS = (
     DispatchKey.FuncTorchGradWrapper,
     DispatchKey.ZeroTensor,
 )
-"""Marks of tensors that only stand for elements, whatever device they claim."""
+"""Dispatch keys of tensors without elements of their own, whatever device they claim."""
 
 _REASONS = (
     (DispatchKey.FuncTorchBatched, "it exists only within a transform of `torch.func`"),
     (DispatchKey.FuncTorchGradWrapper, "it exists only within a transform of `torch.func`"),
     (DispatchKey.Functionalize, "it exists only within a transform of `torch.func`"),
-    (DispatchKey.ZeroTensor, "it stands for zeros, and has no memory"),
+    (DispatchKey.ZeroTensor, "it is a zero tensor without memory"),
 )
 
 _FREED = "its memory has been freed"
 
 CALCULABLE = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-"""Real types that torch calculates with; others, as those of eight bits, it only converts."""
+"""Real types that torch computes with. Others, such as float8, it only converts."""
 
 _NUMBERS = CALCULABLE | {
     torch.bool,
@@ -53,35 +53,35 @@ _NUMBERS = CALCULABLE | {
     torch.int64,
     torch.uint8,
 }
-"""Types of which `float` or `complex` makes a number."""
+"""Types that `float` or `complex` can convert to a number."""
 
 _SMALL, _LARGE = 1e-30, 1e38
-"""Largest moduli between which single precision is enough."""
+"""Range of moduli in which single precision suffices."""
 
 _are_in_place: dict[int, bool] = {}
-"""By what the dispatcher goes by: whether the elements of such tensors lie in their storage."""
+"""By dispatch keys: whether the elements of such tensors lie in their storage."""
 
 
 class NotReadable(Exception):  # noqa: N818 - a verdict on a tensor, not a failure
-    """The tensor has no elements that could be read; the message says why."""
+    """The elements of the tensor cannot be read. The message says why."""
 
 
 class Elements(NamedTuple):
-    """The elements of a tensor, each stored once."""
+    """Elements of a tensor, each stored once."""
 
     values: Tensor
-    """Real and floating, of any shape; the moduli of complex ones."""
+    """Real floating-point elements, of any shape; the moduli of complex elements."""
     repeats: int
-    """How many elements of the tensor share each stored one (expanded dimensions)."""
+    """Number of elements of the tensor that share each stored one (expanded dimensions)."""
     numel: int
-    """Elements of the tensor, as far as they are here. A sparse layout leaves out zeros: these may
-    be more than `values.numel() * repeats`."""
+    """Number of elements of the tensor in this process. A sparse layout omits zeros: this may be
+    more than `values.numel() * repeats`."""
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Return whether a tensor is strided and its elements can be read right where they are.
+    """Return whether a tensor is strided and its elements can be read in place.
 
-    This is asked of every tensor of every step: it costs well under a microsecond.
+    It runs for every tensor of every step and costs well under a microsecond.
     """
     known = _are_in_place.get(_dispatch_keys(tensor).raw_repr())
     if known is None:
@@ -94,12 +94,12 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def is_plain_float(tensor: Tensor) -> bool:
-    """Return the same of a tensor of real numbers that torch calculates with."""
+    """Return whether a tensor is plain and has a real type that torch computes with."""
     return tensor.dtype in CALCULABLE and is_plain(tensor)
 
 
 def is_in_place(tensor: Tensor) -> bool:
-    """Return whether torch's own kernels read a tensor in its storage, if that is there."""
+    """Return whether torch's own kernels would read a tensor in its storage, if allocated."""
     known = _dispatch_keys(tensor).raw_repr()
     try:
         return _are_in_place[known]
@@ -110,7 +110,8 @@ def is_in_place(tensor: Tensor) -> bool:
 
 
 def is_in_memory(tensor: Tensor) -> bool:
-    """Return whether the storage reaches as far as a tensor `is_in_place`: it may be freed."""
+    """Return whether the storage of an in-place tensor is allocated: it may have been freed."""
+    # FSDP frees memory by resizing the storage to 0 bytes: shape and strides do not show it.
     there = tensor.untyped_storage().nbytes()
     if tensor.is_contiguous():
         offset = tensor.storage_offset()
@@ -122,14 +123,15 @@ def is_in_memory(tensor: Tensor) -> bool:
 
 
 def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
-    """Return the elements of a small tensor, as it is asked for once a step; None for others.
+    """Return the elements of a small tensor; None for other tensors. It runs once per step.
 
-    That is one of torch's own class and of a type in `CALCULABLE`, dense and in main memory. The
-    address tells whether it has memory of its own, in a third of the time that its keys take.
+    Small tensors are of torch's own class and of a type in `CALCULABLE`, dense and in main memory.
+    The address tells whether a tensor has memory of its own, in a third of the time that its
+    dispatch keys take.
 
     Args:
-        tensor: Any.
-        most: Number of elements up to which it is small.
+        tensor: Any tensor.
+        most: Maximum number of elements of a small tensor.
     """
     if type(tensor) is not Tensor or not tensor.is_cpu or tensor.dtype not in CALCULABLE:
         return None
@@ -137,7 +139,7 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
         return None
     try:
         address = tensor.data_ptr()
-    except RuntimeError:  # it only stands for elements
+    except RuntimeError:  # without elements of its own
         return None
     if not address or not is_in_memory(tensor):
         return None
@@ -146,7 +148,7 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
 
 
 def _flat(nested: float | list[Any]) -> list[float]:
-    """Return the numbers in lists of lists."""
+    """Flatten nested lists of numbers."""
     if not isinstance(nested, list):
         return [nested]
     return [number for one in nested for number in _flat(one)]
@@ -155,11 +157,10 @@ def _flat(nested: float | list[Any]) -> list[float]:
 def stored(tensor: Tensor) -> Tensor:
     """Return a tensor of any layout whose elements torch's own kernels can read.
 
-    Of a distributed one that is the part that is here. Nothing is copied, and nothing is waited
-    for.
+    For a distributed tensor, it is the local part. It does not copy or synchronize.
 
     Raises:
-        NotReadable: The elements cannot be reached, or are no floating-point numbers.
+        NotReadable: The elements cannot be read, or have no floating-point type.
     """
     with DisableTorchFunction():
         while _wraps(tensor):
@@ -171,7 +172,7 @@ def stored(tensor: Tensor) -> Tensor:
 
 
 def why_unreadable(tensor: Tensor) -> str | None:
-    """Return why the elements of a tensor cannot be read, None where they can."""
+    """Return why the elements of a tensor cannot be read, None if they can."""
     try:
         stored(tensor)
     except NotReadable as reason:
@@ -180,9 +181,10 @@ def why_unreadable(tensor: Tensor) -> str | None:
 
 
 def whole(tensor: Tensor) -> Tensor | None:
-    """Return a tensor that holds all elements of another in place; None where that cannot be read.
+    """Return a tensor that holds all elements of another one in place; None if it is unreadable.
 
-    Unlike `stored` it gives no part of a distributed tensor, and takes any type of numbers.
+    Unlike `stored`, it never returns a part of a distributed tensor, and it accepts any number
+    type.
     """
     with DisableTorchFunction():
         while _wraps(tensor):
@@ -198,21 +200,21 @@ def whole(tensor: Tensor) -> Tensor | None:
 
 
 def has_freed_memory(tensor: Tensor) -> bool:
-    """Return whether memory is gone that a tensor, or one that it is made of, lay in."""
+    """Return whether the memory of a tensor, or of one that it consists of, was freed."""
     with DisableTorchFunction():
         try:
             while _wraps(tensor):
                 tensor = _inner(tensor)
         except NotReadable:
-            return False  # it alone knows where its elements are
+            return False  # only the subclass knows where its elements are
         return _why_not(tensor, of_any_type=True) == _FREED
 
 
 def elements(tensor: Tensor) -> Elements:
-    """Return the stored elements of a tensor of any layout, without copying where possible.
+    """Return the stored elements of a tensor of any layout, without a copy if possible.
 
     Raises:
-        NotReadable: The elements cannot be reached, or are no floating-point numbers.
+        NotReadable: The elements cannot be read, or have no floating-point type.
     """
     with DisableTorchFunction():
         part = stored(tensor)
@@ -228,12 +230,12 @@ def elements(tensor: Tensor) -> Elements:
 
 
 def _wraps(tensor: Tensor) -> bool:
-    """Return whether a tensor's class says itself what an operation on it does."""
+    """Return whether a tensor's class overrides operations on it."""
     return bool(_dispatch_keys(tensor).has(DispatchKey.Python))
 
 
 def _why_not(tensor: Tensor, *, of_any_type: bool = False) -> str | None:
-    """Return why the elements of a tensor cannot be read, whose class is not of its own kind."""
+    """Return why the elements of a tensor, of a class that overrides nothing, cannot be read."""
     keys = _dispatch_keys(tensor)
     for key, reason in _REASONS:
         if keys.has(key):
@@ -246,7 +248,7 @@ def _why_not(tensor: Tensor, *, of_any_type: bool = False) -> str | None:
     if parts is None or not all(map(is_in_place, parts)):
         layout = str(tensor.layout).removeprefix("torch.")
         return f"a {layout} tensor on `{tensor.device.type}` is not read"
-    # The values of a nested tensor are as many as its memory holds.
+    # A nested tensor has as many values as its memory holds.
     is_cut = tensor.is_nested and parts[0].numel() < tensor.numel()
     return None if all(map(is_in_memory, parts)) and not is_cut else _FREED
 
@@ -256,7 +258,7 @@ def _has_numbers(dtype: torch.dtype) -> bool:
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
-    """Return the strided tensors of which one is made; None if unknown."""
+    """Return the strided tensors that a tensor consists of; None if they are unknown."""
     if tensor.is_nested:
         return (tensor.values(),)
     if tensor.layout is torch.strided:
@@ -271,10 +273,10 @@ def _parts(tensor: Tensor) -> tuple[Tensor, ...] | None:
 
 
 def _inner(tensor: Tensor) -> Tensor:
-    """Return the tensor in which one of a class of its own holds its elements, or some of them.
+    """Return the tensor in which a tensor subclass stores its elements, or some of them.
 
     Raises:
-        NotReadable: It holds none, or they are still on their way here.
+        NotReadable: It stores none, or they are still being communicated.
     """
     kind = type(tensor)
     if kind is _class("torch.distributed._functional_collectives", "AsyncCollectiveTensor"):
@@ -290,12 +292,12 @@ def _inner(tensor: Tensor) -> Tensor:
 
 
 def _class(module: str, name: str) -> type | None:
-    """Return a class of torch's, None where nobody has imported it: that costs seconds."""
+    """Return a class of torch, None if it was not imported: the import takes seconds."""
     return getattr(sys.modules.get(module), name, None)
 
 
 def _calculable(values: Tensor) -> Tensor:
-    """Return values as a type that torch calculates with."""
+    """Convert values to a type that torch computes with."""
     if values.dtype is torch.complex32:
         return values.to(torch.complex64)
     if values.is_complex() or values.dtype in CALCULABLE:
@@ -305,7 +307,7 @@ def _calculable(values: Tensor) -> Tensor:
 
 def _moduli(values: Tensor) -> Tensor:
     moduli = values.abs()
-    # At either end of the range the modulus overflows, or is rounded off, where its parts are not.
+    # At either end of the range, the modulus overflows or is rounded although its parts are not.
     if values.is_cpu and moduli.numel() and not _SMALL < float(moduli.max()) < _LARGE:
         return values.to(torch.complex128).abs()
     return moduli

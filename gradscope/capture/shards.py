@@ -1,8 +1,8 @@
-"""The weights that FSDP puts in place of its shards while a forward or a backward runs.
+"""Maps the weights that FSDP puts in place of its shards during forward and backward.
 
-With FSDP2 a module's parameter is then another object, made of what all ranks hold: its memory is
-freed and filled again, and it gets no gradient that stays. With FSDP1 it is a part of one flat
-tensor for many. The parameters that are trained are the shards.
+With FSDP2, a module's parameter is then another object, gathered from all ranks. Its memory is
+freed and filled again, and it keeps no gradient. With FSDP1, it is a part of one flat tensor for
+many parameters. The trained parameters are the shards.
 """
 
 import sys
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 _FSDP = "torch.distributed.fsdp"
 
 Shards = dict[int, nn.Parameter]
-"""By `id` of a weight as the forward uses it: the shard that it was made of."""
+"""By `id` of a weight in the forward: the shard that it was gathered from."""
 
 
 def shards_of(modules: Iterable[nn.Module]) -> Shards:
-    """Return the shards of which modules have made whole weights, by these."""
+    """Return the shards of the modules that have gathered weights, by these weights."""
     found: Shards = {}
     if _FSDP not in sys.modules:
         return found
@@ -31,7 +31,7 @@ def shards_of(modules: Iterable[nn.Module]) -> Shards:
 
 
 def trained_by(leaf: Tensor, shards: Shards) -> Sequence[Tensor]:
-    """Return the parameters for which a leaf of a graph gets the gradient."""
+    """Return the parameters whose gradient a leaf of a graph gets."""
     parts = getattr(leaf, "_params", None) if is_flat(leaf) else None
     return parts or (shards.get(id(leaf), leaf),)
 
@@ -42,18 +42,18 @@ def is_flat(leaf: Tensor) -> bool:
 
 
 def parameters_of(module: nn.Module) -> Iterator[nn.Parameter]:
-    """Yield a module's parameters, the shard in place of a weight that was made of shards."""
+    """Yield a module's parameters, with shards in place of gathered weights."""
     shards = shards_of(module.modules())
     for parameter in module.parameters():
         yield shards.get(id(parameter), parameter)
 
 
 def _held_by(module: nn.Module) -> Iterator[Any]:
-    """Yield what FSDP2 knows of each parameter that a module has been made to shard."""
+    """Yield what FSDP2 stores about each parameter that a module shards."""
     state_of = getattr(type(module), "_get_fsdp_state", None)
     state = None if state_of is None else state_of(module)
     groups = getattr(state, "_fsdp_param_groups", None)
-    if groups is None:  # as before torch 2.12
+    if groups is None:  # before torch 2.12
         groups = [getattr(state, "_fsdp_param_group", None)]
     for group in groups:
         yield from getattr(group, "fsdp_params", ())

@@ -1,4 +1,4 @@
-"""Count sketches of gradients, as `gradscope.recording.count_sketch` tells, by torch."""
+"""Count sketches of gradients (see `gradscope.recording.count_sketch`), computed by torch."""
 
 import torch
 from torch import Tensor
@@ -12,13 +12,13 @@ from gradscope.recording.count_sketch import (
 )
 
 _BLOCK = 1 << 16
-"""Elements that are hashed at a time on a CPU: so many indices stay in its cache."""
+"""Number of elements hashed at a time on a CPU. Their indices fit its cache."""
 _DEVICE_BLOCK = 1 << 20
 _REMEMBERED = 1 << 20
-"""The hashes of so many indices are remembered: those of nearly all elements of most models."""
+"""Number of indices whose hashes are cached: nearly all elements of most models."""
 
 _SECOND, _HIGH = HASH_SECOND - (1 << 32), HASH_HIGH - (1 << 32)
-"""As numbers with a sign, which have the same bits: torch has few operations without."""
+"""As signed numbers with the same bits: torch has few operations on unsigned ones."""
 
 
 class Sketcher:
@@ -27,13 +27,13 @@ class Sketcher:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._block = _BLOCK if device.type == "cpu" else _DEVICE_BLOCK
-        # Sums of float32 would lose the small differences that sketches are compared for.
+        # float32 sums would lose the small differences that sketches are compared for.
         self._sums = torch.float32 if device.type == "mps" else torch.float64
         self._hashes: dict[int, tuple[Tensor, Tensor]] = {}
-        """By index of the first: buckets and signs of a block of elements."""
+        """By first index: buckets and signs of a block of elements."""
 
     def sketch(self, values: Tensor) -> Tensor:
-        """Return the buckets of a gradient of one dimension."""
+        """Return the buckets of a one-dimensional gradient."""
         total = self._empty()
         for start in range(0, values.numel(), self._block):
             block = values[start : start + self._block].to(self._sums)
@@ -42,10 +42,10 @@ class Sketcher:
         return total
 
     def sketch_rows(self, rows: Tensor, values: Tensor) -> Tensor:
-        """Return the buckets of a gradient of which only some rows are not zero.
+        """Return the buckets of a gradient with only some non-zero rows.
 
         Args:
-            rows: Their places.
+            rows: Indices of the rows.
             values: `[rows, elements of a row]`.
         """
         total = self._empty()
@@ -71,7 +71,7 @@ class Sketcher:
     def _hashed(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Return the buckets and the signs of elements."""
         mixed = (indices & 0x7FFFFFFF).int() ^ ((indices >> 31).int() * _HIGH)
-        # The shifts are those of numbers without a sign, which the type does not have.
+        # The shifts are those of unsigned numbers, which the type does not have.
         mixed = (mixed ^ ((mixed >> 16) & 0xFFFF)) * HASH_FIRST
         mixed = (mixed ^ ((mixed >> 15) & 0x1FFFF)) * _SECOND
         mixed = mixed ^ ((mixed >> 16) & 0xFFFF)

@@ -1,9 +1,9 @@
-"""From gradients to numbers: exact norms and extremes, sampled distributions.
+"""Measures gradients: exact norms and extremes, sampled distributions.
 
-Small gradients are held until enough of them have come together and are then measured as the rows
-of one matrix, which costs a fraction of measuring each by itself. Large ones are measured as they
-arrive, and a strided sample of them joins the small ones. On an accelerator nothing is read back
-before `results`, so that backward is never made to wait for the device.
+Small gradients are held until there are enough of them, and are then measured as the rows of one
+matrix. This costs a fraction of measuring each by itself. Large ones are measured as they arrive,
+and a strided sample of each joins the small ones. On an accelerator nothing is read back before
+`results`: backward never waits for the device.
 """
 
 import math
@@ -41,21 +41,21 @@ from gradscope.capture.reading import (
 from gradscope.recording.records import GradientStat
 
 Key = tuple[int, int]
-"""What the caller tells gradients apart by."""
+"""The caller's key of a gradient."""
 
 HELD_ELEMENTS = 4096
-"""Gradients up to this size are held and measured whole; of larger ones a sample of this size gives
-the zero share (standard error: at most 0.8 %)."""
+"""Gradients up to this size are held and measured whole. For larger ones, a sample of this size
+gives the share of zeros (standard error: at most 0.8 %)."""
 
 MAGNITUDE_ELEMENTS = 256
 """At least this many elements of a gradient are sorted into octaves, and at least a quarter of
-those held (standard error of a share: at most 3 %, of large gradients 1.6 %)."""
+those held (standard error of a share: at most 3 %, for large gradients 1.6 %)."""
 
 FLUSH_ELEMENTS = 1 << 18
-"""Held gradients are measured once this many elements have come together (1 MiB of float32)."""
+"""Held gradients are measured once they have this many elements (1 MiB of float32)."""
 
 _UNSORTED_BUCKETS = 16
-"""Samples of so many buckets may wait to be sorted into octaves until somebody asks for them."""
+"""Number of buckets whose samples may wait to be sorted into octaves."""
 
 _OVERWRITTEN = "it was overwritten in place while backward ran"
 
@@ -64,15 +64,15 @@ _FREED = "its memory was freed while backward ran"
 
 @dataclass(slots=True)
 class _Origin:
-    """The gradient of which the held values are only a part."""
+    """The gradient that held values are a part of."""
 
     stored: int
-    """Elements that it stores."""
+    """Number of elements stored."""
     repeats: int
-    """How often each of them occurs."""
+    """How often each stored element occurs."""
     numel: int
     exact: Exact | None
-    """None where the held values are all that is stored."""
+    """None if the held values are everything stored."""
 
 
 @dataclass(slots=True)
@@ -86,11 +86,11 @@ class _Bucket:
     maxima: list[float]
     nonzeros: list[float]
     nonfinite: dict[int, int]
-    """By row, where there are any."""
+    """Number of non-finite elements by row, if there are any."""
     sample: Tensor | None
     """`[rows, elements]`, until they are sorted into octaves."""
     octaves: list[dict[int, int]] = field(default_factory=list)
-    """By row: how many finite, normal elements of the sample have which binary exponent."""
+    """By row: number of finite, normal elements of the sample with each binary exponent."""
 
     def sort_sample(self) -> None:
         """Sort the sample into octaves and drop it."""
@@ -100,7 +100,7 @@ class _Bucket:
 
 
 class Numbers(Mapping[Key, GradientStat]):
-    """The numbers of many gradients, made into records as they are asked for."""
+    """Statistics of many gradients, converted to records on request."""
 
     def __init__(self, buckets: list[_Bucket]) -> None:
         self._buckets = buckets
@@ -109,13 +109,13 @@ class Numbers(Mapping[Key, GradientStat]):
         }
 
     def __getitem__(self, key: Key) -> GradientStat:
-        """Return the numbers of one gradient."""
+        """Return the statistics of one gradient."""
         bucket, row = self._positions[key]
         bucket.sort_sample()
         return _stat(bucket, row, bucket.octaves[row])
 
     def without_histogram(self, key: Key) -> GradientStat | None:
-        """Return the numbers of one gradient but for the magnitudes of its sample, which cost."""
+        """Return the statistics of one gradient without the costly histogram of its sample."""
         position = self._positions.get(key)
         return None if position is None else _stat(*position, {})
 
@@ -141,13 +141,13 @@ class Numbers(Mapping[Key, GradientStat]):
 
 
 class Measurer:
-    """Collects gradients under keys and gives their numbers in one go.
+    """Collects gradients by key and computes their statistics together.
 
-    A tensor that is written to before the next `flush` or `results` stays unmeasured; none outlives
-    `results`. A key measured twice keeps its last numbers.
+    A tensor that is written to before the next `flush` or `results` stays unmeasured. No tensor
+    outlives `results`. A key measured twice keeps its last statistics.
 
     Args:
-        magnitudes: Sort samples of the elements into octaves, too.
+        magnitudes: Also sort samples of the elements into octaves.
     """
 
     def __init__(self, *, magnitudes: bool = True) -> None:
@@ -155,21 +155,21 @@ class Measurer:
         self._held: list[tuple[Key, Tensor, int]] = []
         self._held_elements = 0
         self._on_devices: list[tuple[Key, Tensor, int]] = []
-        """Held apart: autograd has a thread for each device, which add while others `flush`."""
+        """Separate: autograd has a thread per device, which may add while others `flush`."""
         self._origins: dict[Key, _Origin] = {}
         self._buckets: list[_Bucket] = []
         self.unmeasured: dict[Key, str] = {}
-        """Why a key has no numbers."""
+        """Why a key has no statistics."""
 
     def add(self, key: Key, tensor: Tensor) -> None:
-        """Measure a tensor now if it is large, or hold it if it is small."""
+        """Measure a large tensor now, or hold a small one."""
         size = tensor.numel()
         if size > HELD_ELEMENTS or tensor.dtype not in CALCULABLE or not is_in_place(tensor):
             self._add_part(key, tensor)
             return
         try:
             version = tensor._version
-        except RuntimeError:  # it was made in inference mode, where nobody counts them
+        except RuntimeError:  # inference tensors do not count versions
             self._add_part(key, tensor)
             return
         self._hold(key, tensor, version)
@@ -190,7 +190,7 @@ class Measurer:
             self.unmeasured[key] = str(reason)
             return
         stored = values.numel()
-        if numel and not stored:  # a sparse layout of zeros alone
+        if numel and not stored:  # a sparse tensor of zeros only
             values = values.new_zeros(1)
         numbers = None
         if stored > HELD_ELEMENTS:
@@ -203,16 +203,16 @@ class Measurer:
         self._hold(key, values, values._version)
 
     def flush(self) -> None:
-        """Turn the gradients held in main memory into numbers, so that they can be freed."""
+        """Measure the gradients held in main memory, and release them."""
         held, self._held, self._held_elements = self._held, [], 0
         self._measure(self._untouched(held))
         for bucket in self._buckets[:-_UNSORTED_BUCKETS]:
             bucket.sort_sample()
 
     def results(self) -> Numbers:
-        """Return the numbers of everything added since the last call.
+        """Return the statistics of everything added since the last call.
 
-        This is where results on an accelerator are read back: one transfer for each type.
+        It reads accelerator results back, in one transfer per type.
         """
         self.flush()
         if self._on_devices:
@@ -225,7 +225,7 @@ class Measurer:
         return numbers
 
     def _untouched(self, held: list[tuple[Key, Tensor, int]]) -> list[tuple[Key, Tensor]]:
-        """Sort out what was written to or freed since it was added."""
+        """Drop held tensors that were written to or freed since they were added."""
         left: list[tuple[Key, Tensor]] = []
         for key, tensor, version in held:
             if tensor._version != version:
@@ -267,7 +267,7 @@ class Measurer:
 
 
 def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
-    """Return the Euclidean norm of each tensor, None where its elements cannot be read."""
+    """Return the Euclidean norm of each tensor, None if its elements cannot be read."""
     result: list[float | None] = [None] * len(tensors)
     short: dict[torch.dtype, list[_Placed]] = {}
     on_devices: dict[tuple[torch.device, torch.dtype], list[_Placed]] = {}
@@ -293,7 +293,7 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
 
 
 _Placed = tuple[int, Tensor]
-"""A tensor, and its place among others."""
+"""A tensor and its index."""
 
 
 def _short_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]:
@@ -303,7 +303,7 @@ def _short_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]
 
 
 def _device_norms(groups: Iterable[list[_Placed]]) -> Iterator[tuple[int, float]]:
-    """Yield the norms of tensors on accelerators, all of them read back at once."""
+    """Yield the norms of tensors on accelerators, all read back at once."""
     positions, found = list[int](), list[Tensor]()
     for group in groups:
         positions += [position for position, _ in group]
@@ -344,7 +344,9 @@ def _stat(bucket: _Bucket, row: int, octaves: dict[int, int]) -> GradientStat:
     present = origin.stored * origin.repeats / origin.numel
     zero_share = (size - bucket.nonzeros[row]) / size * present + (1 - present)
     if origin.exact and zero_share == 1 and norm != 0:
-        zero_share = 1 - 1 / origin.numel  # the sample met only zeros, and yet there is something
+        zero_share = (
+            1 - 1 / origin.numel
+        )  # the sample contains only zeros, although the tensor is not zero
     lowest, highest = min(octaves, default=0), max(octaves, default=-1)
     return GradientStat(
         numel=origin.numel,

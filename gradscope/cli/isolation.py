@@ -64,7 +64,7 @@ def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
             show_note(f"{job.name} {how} after its gradients were recorded; they are judged")
         try:
             seen = load_recording(recording)
-            return replace(seen, kept_gradients=in_memory(seen.kept_gradients))
+            return replace(seen, stored_gradients=in_memory(seen.stored_gradients))
         except GradscopeError as error:
             return _told(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
     return read_failure(shared, job.options.seed) or _told(_crash(job, shared, code or 0))

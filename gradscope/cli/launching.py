@@ -15,7 +15,7 @@ from gradscope.launch.children import seconds_of_children
 from gradscope.launch.endings import stopping
 from gradscope.launch.execution import Ending, leave
 from gradscope.launch.program import CannotRunError
-from gradscope.launch.random_numbers import kept_random
+from gradscope.launch.random_numbers import preserved_random_state
 from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.switch import OFF
 
@@ -47,10 +47,10 @@ class WatchedRun:
 
     def make_watch(self) -> Watch:
         """Return what watches the training: torch has been imported."""
-        from gradscope.capture.training.stored_gradients import Keeping
+        from gradscope.capture.training.stored_gradients import GradientStorage
         from gradscope.capture.training.watch import TrainingWatch
         from gradscope.step_capture.schedule import Schedule
-        from gradscope.step_capture.script_captures import script_looks
+        from gradscope.step_capture.script_captures import script_captures_by
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.location.clear()
@@ -62,10 +62,12 @@ class WatchedRun:
             planned.command,
             budget=watch.share,
             every=watch.every,
-            keeping=Keeping(mode=watch.keep_gradients, every=watch.keep_gradients_every),
-            make_looks=None
+            gradient_storage=GradientStorage(
+                mode=watch.keep_gradients, every=watch.keep_gradients_every
+            ),
+            make_captures=None
             if watch.no_tensors
-            else script_looks(Schedule(watch.tensor_every, watch.tensors_at or ())),
+            else script_captures_by(Schedule(watch.tensor_every, watch.tensors_at or ())),
             max_steps=watch.max_steps,
             on_step=self._on_step if is_followed else None,
         )
@@ -118,7 +120,7 @@ def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
     # All that it needs is imported before the script runs: some of it draws random numbers then.
     import random  # noqa: F401 - it is to be there before they are drawn
 
-    with kept_random():
+    with preserved_random_state():
         from gradscope.cli.run_live import LiveDisplay
 
     limits = (planned.watch.stop_after, planned.watch.max_steps)
@@ -151,7 +153,7 @@ def launch(planned: PlannedRun) -> NoReturn:
         with ExitStack() as own:
             own.enter_context(redirect_stdout(_open(stdout)))
             own.enter_context(redirect_stderr(_open(stderr)))
-            own.enter_context(kept_random())
+            own.enter_context(preserved_random_state())
             own.enter_context(outcome.shadows.lifted())
             own.enter_context(warnings.catch_warnings(action="ignore"))
             code = _reported(run, outcome)

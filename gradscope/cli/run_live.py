@@ -17,7 +17,7 @@ from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.cli.bottom_panel import BottomPanel
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
-from gradscope.launch.random_numbers import kept_random
+from gradscope.launch.random_numbers import preserved_random_state
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording
 from gradscope.report.live import Judged, frame
@@ -151,7 +151,7 @@ class LiveDisplay:
 
     def _attempt(self, act: Callable[[], None]) -> None:
         try:
-            with kept_random():
+            with preserved_random_state():
                 act()
         except Exception as error:  # noqa: BLE001 - the script is not to suffer from it
             self.close()

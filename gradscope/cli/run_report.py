@@ -10,7 +10,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import TELLING_SECONDS
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
-from gradscope.recording.run_header import says_nothing
+from gradscope.recording.run_header import has_no_gradients
 from gradscope.recording.store import load_recording
 from gradscope.recording.writer import remove_logs
 
@@ -83,7 +83,7 @@ def report_run(
         unseen = Unseen(why=_why_unwatched(), seconds_of_children=seconds_of_children)
         return _report_unseen(planned, None, unseen, is_told=trouble is not None or has_failed)
     recording = load_recording(path)
-    if says_nothing(recording):
+    if has_no_gradients(recording):
         path.unlink()
         remove_logs(path)
         why = _NEVER_BACKWARD[recording.finished]

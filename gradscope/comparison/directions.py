@@ -7,7 +7,7 @@ from operator import add
 
 from gradscope.comparison.matching import Matching
 from gradscope.comparison.side import Side
-from gradscope.recording.stored_gradient import Agreement, KeptGradient, agreement
+from gradscope.recording.stored_gradient import Agreement, StoredGradient, agreement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +53,10 @@ def directions_of(
     )
 
 
-def _by_step(side: Side, steps: Collection[int]) -> dict[int, dict[int, KeptGradient]]:
+def _by_step(side: Side, steps: Collection[int]) -> dict[int, dict[int, StoredGradient]]:
     """Return the kept gradients by step and parameter; a single one goes by 0."""
-    found: dict[int, dict[int, KeptGradient]] = {}
-    for one in side.report.recording.kept_gradients:
+    found: dict[int, dict[int, StoredGradient]] = {}
+    for one in side.report.recording.stored_gradients:
         is_wanted = one.step in steps if side.is_run else one.step == side.step
         if is_wanted:
             key = one.step if side.is_run and len(steps) > 1 else 0

@@ -1,4 +1,4 @@
-"""Ties to other people's tools, over the sessions.
+"""Integrations with other tools, on top of the sessions.
 
-It is imported before pytest rewrites assertions; there are none in this file: PYTEST_DONT_REWRITE
+pytest imports it before it rewrites assertions. This file has none: PYTEST_DONT_REWRITE
 """

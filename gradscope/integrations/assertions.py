@@ -1,4 +1,4 @@
-"""The assertion that gradients are healthy, for tests in every test runner."""
+"""The assertion that gradients are healthy, for every test runner."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -26,19 +26,19 @@ from gradscope.session.report import Report
 from gradscope.target.objects import target_from_objects
 
 _HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
-"""Folders whose frames say nothing to someone who tests a model."""
+"""Folders whose frames do not help someone who tests a model."""
 
 
 class UnhealthyGradientsError(AssertionError):
-    """The gradients of a model are not as they should be, or there are none to judge."""
+    """The gradients of a model are not healthy, or there are none to judge."""
 
-    __module__ = "gradscope.testing"  # by which tests import it, and test runners name it
+    __module__ = "gradscope.testing"  # tests import it from here, and test runners show this name
 
     def __init__(self, text: str, report: Report, findings: tuple[Finding, ...]) -> None:
-        super().__init__(text, report, findings)  # all of them, so that it can be pickled
+        super().__init__(text, report, findings)  # pickle needs all of them
         self.report = report
         self.findings = findings
-        """What made the check fail, the worst first; empty where nothing could be judged."""
+        """What made the check fail, the worst first. Empty if nothing could be judged."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -61,39 +61,38 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     eager: bool = False,
     seed: int | None = 0,
 ) -> Report:
-    """Run one forward and backward, and fail where the gradients are not healthy.
+    """Run one forward and backward, and fail if the gradients are not healthy.
 
-    The model, its gradients, the optimizer and every random state are left as they were. The
-    arguments decide alone: no configuration file is read, so that a test says the same wherever it
-    is run.
+    The model, its gradients, the optimizer and every random state are left as they were. No
+    configuration file is read: a test gives the same result wherever it runs.
 
     Args:
-        model: Any module; see `gradscope.inspect` for more on what is shared with it.
-        batch: What the model is called with; or a `DataLoader` or an iterator of such batches, of
-            which the first is judged and the next ones are for `steps`.
-        loss_fn: Of the output and the target.
+        model: Any module. See `gradscope.inspect` for the arguments that both share.
+        batch: The argument of the model, or a `DataLoader` or an iterator of batches. Its first
+            batch is judged, the next ones are for `steps`.
+        loss_fn: Function of the output and the target.
         optimizer: Its step is judged too.
-        select: Only these rules judge: codes, prefixes of codes, families and names of rules.
-        ignore: These rules do not.
+        select: Run only these rules: codes, prefixes of codes, families and names of rules.
+        ignore: Do not run these rules.
         max_norm: The largest global gradient norm that passes.
-        min_norm: The smallest one.
+        min_norm: The smallest global gradient norm that passes.
         fail_level: The mildest level that fails: `error`, `warning` or `note`.
-        grad_output: Where backward starts without a loss.
-        steps: Optimizer steps to make before the one that is judged, with the optimizer or an
-            assumed Adam: what goes wrong only after some training shows. A loader gives each step
-            a batch of its own; else all are made on the one batch.
-        probe_steps: Optimizer steps to try on a snapshot.
-        eager: Run a compiled model eagerly, to see its inside.
-        seed: Set before every forward, so that dropout draws the same in every run of the test;
-            None goes on from the random state as it is.
+        grad_output: The gradient to start backward from, if there is no loss.
+        steps: Number of optimizer steps to make before the judged one, with the optimizer or an
+            assumed Adam. It shows problems that appear only after some training. A loader gives a
+            new batch to each step; otherwise all steps use the one batch.
+        probe_steps: Number of optimizer steps to try on a snapshot.
+        eager: Run a compiled model eagerly, to see inside it.
+        seed: Random seed, set before every forward: dropout then draws the same in every run of the
+            test. None leaves the random state as it is.
 
     Returns:
         The report, for further assertions.
 
     Raises:
-        UnhealthyGradientsError: Something at or above the fail level was found, or nothing could
-            be judged: no parameter gets a gradient, backward raised, or no rule could run.
-        GradscopeError: There is no way from the model to a loss, or an argument is wrong.
+        UnhealthyGradientsError: Something at or above the fail level was found, or nothing could be
+            judged: no parameter gets a gradient, backward raised, or no rule could run.
+        GradscopeError: The model gives no loss, or an argument is wrong.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     try:
@@ -130,14 +129,14 @@ def _settings(
 ) -> Settings:
     for name, limit in (("max_norm", max_norm), ("min_norm", min_norm)):
         if limit is not None and not (isinstance(limit, Real) and 0 <= limit < math.inf):
-            raise GradscopeError(f"{name} is {limit!r}, expected a number from 0 on")
+            raise GradscopeError(f"{name} is {limit!r}, expected a number of 0 or more")
     if max_norm is not None and min_norm is not None and min_norm > max_norm:
         raise GradscopeError(f"min_norm {min_norm!r} is larger than max_norm {max_norm!r}")
     limits = NormLimit(minimum=min_norm, maximum=max_norm)
     return Settings(
         select=parsed_selectors(select),
         ignore=parsed_selectors(ignore),
-        # A limit counts whatever else is selected.
+        # A limit applies whatever rules are selected.
         extend_select=() if limits == NormLimit() else (GradientNormLimit.code,),
         norm_limits={} if limits == NormLimit() else {WHOLE_MODEL: limits},
     )
@@ -153,7 +152,7 @@ def _failing_levels(fail_level: Severity) -> tuple[Severity, ...]:
 def _check_loss(report: Report) -> None:
     if report.target.synthetic_loss:
         raise GradscopeError(
-            f"there is no loss: {report.target.model} returns none and no scalar",
+            f"no loss found: {report.target.model} returns none and no scalar",
             help="give the check a loss_fn, or grad_output='ones' to start from the output",
         )
 
@@ -184,7 +183,7 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
 def _text(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> str:
     random_states = RandomStates.now()
     try:
-        # rich, which draws random numbers while it is imported, is for tests that fail.
+        # rich draws random numbers while it is imported. Only tests that fail import it.
         from gradscope.report.failure import failure_text
 
         return failure_text(report, findings, obstacle, columns())
@@ -193,7 +192,7 @@ def _text(report: Report, findings: tuple[Finding, ...], obstacle: Failure | Non
 
 
 def _shortened(error: GradscopeError) -> GradscopeError:
-    """Return an error whose traceback, and that of its cause, has no frames inside of us."""
+    """Return an error whose traceback, and that of its cause, has no gradscope frames."""
     cause = error.__cause__
     if cause is not None:
         cause.__traceback__ = _users_frames(cause.__traceback__)

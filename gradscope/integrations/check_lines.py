@@ -1,4 +1,4 @@
-"""The checks of gradients that tests made, a line each."""
+"""Formats the gradient checks of tests, one line per check."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,30 +16,30 @@ _TITLES = ("", "test", "model", "parameters", "norm", "findings")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A check and how it and its test went, or a test that failed because it made none."""
+    """A check with the outcome of its test, or a test that failed because it made no check."""
 
     status: Literal["FAILED", "caught", "passed"]
-    """Of the test, but for its further checks where one of them is what it failed by."""
+    """Outcome of the test. Further checks of a test are `passed` if another one made it fail."""
     test: str
     check: Check | None
     remark: str = ""
-    """Why the test went otherwise than its check."""
+    """Why the outcome of the test differs from that of its check."""
 
 
 def check_lines(
     checks: Sequence[tuple[str, Check]], failed: Mapping[str, str], *, is_folded: bool
 ) -> Iterator[str]:
-    """Yield a line for each test's check, the worst first, and one for all of them.
+    """Yield a line for each check, the worst first, and one for all of them.
 
     Args:
-        checks: Each with the name of its test.
-        failed: The tests that failed, by name, with what is wrong with those that failed because
-            they did not check gradients as they should; else that is empty.
-        is_folded: Whether only as many are shown as the eye takes in.
+        checks: Each check with the name of its test.
+        failed: The failed tests by name. The value says what is wrong with tests that failed
+            because they did not check gradients as they should; otherwise it is empty.
+        is_folded: Whether to shorten the list.
     """
     lines = sorted((*_made(checks, failed), *_missing(checks, failed)), key=_rank)
     if not lines:
-        yield "no test checked a gradient"
+        yield "no test checked gradients"
         return
     shown = lines[:_SHOWN] if is_folded else lines
     yield from _aligned([_TITLES, *map(_cells, shown)])
@@ -74,7 +74,7 @@ def _missing(checks: Sequence[tuple[str, Check]], failed: Mapping[str, str]) -> 
 
 
 def _verdict(lines: Sequence[_Line]) -> str:
-    """Return how many checks failed, and how many tests without that a check of theirs did."""
+    """Return how many checks failed, and how many tests failed without a failed check."""
     states = Counter(
         "failed" if line.status == "FAILED" and not line.check.passed else line.status
         for line in lines

@@ -1,8 +1,7 @@
 """The pytest plugin: the fixture and marker `gradscope`, and the option `--gradscope`.
 
-pytest alone imports this module, in every test run of an environment that gradscope is installed
-in. So pytest is no dependency of gradscope's, and torch and rich are imported by tests that check
-gradients and by no others.
+pytest imports this module in every test run of an environment with gradscope. pytest is therefore
+no dependency of gradscope. Only tests that check gradients import torch and rich.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class _WorkerNode(Protocol):
-    """What xdist gives for a worker, as far as it is needed."""
+    """The part of an xdist worker that is used here."""
 
     config: pytest.Config
     workerinput: dict[str, object]
 
 
 class MarkerOptions(TypedDict, total=False):
-    """What the marker can be given; see `gradscope.testing.assert_gradients_healthy`."""
+    """Options of the marker; see `gradscope.testing.assert_gradients_healthy`."""
 
     select: str | Iterable[str]
     ignore: str | Iterable[str]
@@ -48,7 +47,7 @@ class MarkerOptions(TypedDict, total=False):
 
 
 class CheckOptions(MarkerOptions, total=False):
-    """What `check` can be given."""
+    """Options of `check`."""
 
     optimizer: torch.optim.Optimizer | None
     grad_output: torch.Tensor | str | None
@@ -58,22 +57,22 @@ class CheckOptions(MarkerOptions, total=False):
 _MARKER = "gradscope"
 _MARKER_HELP = (
     f"{_MARKER}({', '.join(f'{name}=...' for name in MarkerOptions.__annotations__)}): "
-    "the test checks gradients with the fixture `gradscope`, whose defaults these are."
+    "the test checks gradients with the fixture `gradscope`; the arguments are its defaults."
 )
 
 
 @dataclasses.dataclass(slots=True)
 class _Watched:
-    """What is known of a test that runs."""
+    """The state of a test that runs."""
 
     unreported: list[Check] = dataclasses.field(default_factory=list)
     checks: int = 0
     has_fixture: bool = False
-    """Whether it asked for the fixture, itself or by another fixture."""
+    """Whether the test requested the fixture, directly or through another fixture."""
     obeyed_marker: bool = False
-    """Whether a check was made that knew the marker."""
+    """Whether a check was made that used the marker's options."""
     is_running: bool = False
-    """Whether its body runs; subtests are reported in the middle of it."""
+    """Whether the test's body runs. Subtests are reported while it does."""
 
 
 _WATCHED = pytest.StashKey[_Watched]()
@@ -86,13 +85,13 @@ def _watched(item: pytest.Item) -> _Watched:
 
 
 class GradientCheck:
-    """The fixture `gradscope`: checks gradients as the test's markers say."""
+    """The fixture `gradscope`: checks gradients with the options of the test's markers."""
 
     def __init__(self, defaults: MarkerOptions, made: Callable[[], None]) -> None:
         self._defaults, self._made = defaults, made
 
     def __repr__(self) -> str:
-        """Return what pytest shows with the other arguments of a test that fails."""
+        """Return what pytest shows among the arguments of a failed test."""
         options = ", ".join(f"{name}={value!r}" for name, value in self._defaults.items())
         return f"{type(self).__name__}({options})"
 
@@ -103,10 +102,10 @@ class GradientCheck:
         loss_fn: Callable[..., object] | str | None = None,
         **given: Unpack[CheckOptions],
     ) -> Report:
-        """Fail the test where the gradients are not healthy; return the report.
+        """Fail the test if the gradients are not healthy, and return the report.
 
-        What is given here wins over the markers, and the nearest marker over those around it.
-        `gradscope.testing.assert_gradients_healthy` tells what can be given.
+        Arguments override the markers, and inner markers override outer ones. See
+        `gradscope.testing.assert_gradients_healthy` for the arguments.
         """
         __tracebackhide__ = True
         from gradscope.integrations.assertions import (
@@ -129,12 +128,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("gradscope").addoption(
         "--gradscope",
         action="store_true",
-        help="list the checks of gradients that the tests made, a line each",
+        help="list the gradient checks of the tests, one per line",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and what gathers the checks."""
+    """Register the marker and the summary."""
     config.addinivalue_line("markers", _MARKER_HELP)
     config.stash[_COLUMNS] = _columns(config)
     if config.getoption("--gradscope"):
@@ -142,9 +141,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _columns(config: pytest.Config) -> int | None:
-    """Return how wide the terminal is, None where there is none; only now, before tests run.
+    """Return the width of the terminal, None if there is none.
 
-    During them its place is taken by files that capture what they write.
+    It is read before the tests run: later, files that capture the output replace the terminal.
     """
     if hasattr(config, "workerinput"):
         columns: int | None = config.workerinput.get(_WORKER_COLUMNS)
@@ -154,16 +153,16 @@ def _columns(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: _WorkerNode) -> None:
-    """Tell a worker of xdist how wide the terminal is."""
+    """Send the width of the terminal to an xdist worker."""
     node.workerinput[_WORKER_COLUMNS] = node.config.stash[_COLUMNS]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse markers with arguments that do not exist, before any test runs.
+    """Reject markers with unknown arguments before any test runs.
 
     Raises:
-        pytest.UsageError: There is one.
+        pytest.UsageError: A marker has an unknown argument.
     """
     if hasattr(config, "workerinput"):
         return  # xdist would lose the message: there the test fails
@@ -173,7 +172,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _misuse(item: pytest.Item) -> str | None:
-    """Return what is wrong with the arguments of a test's markers, None where nothing is."""
+    """Return what is wrong with the arguments of a test's markers, None if nothing is."""
     known = list(MarkerOptions.__annotations__)
     for mark in item.iter_markers(_MARKER):
         if mark.args:
@@ -187,7 +186,7 @@ def _misuse(item: pytest.Item) -> str | None:
 
 
 def _marked(item: pytest.Item) -> MarkerOptions:
-    """Return what the markers around a test say, the nearest first, key by key."""
+    """Return the options of a test's markers; for each key, the innermost marker wins."""
     options: MarkerOptions = {}
     for mark in item.iter_markers(_MARKER):
         options = {**mark.kwargs, **options}  # type: ignore[typeddict-item]
@@ -208,7 +207,7 @@ def gradscope(request: pytest.FixtureRequest) -> GradientCheck:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Notice the checks that a test makes, also those of `assert_gradients_healthy`."""
+    """Record the checks that a test makes, those of `assert_gradients_healthy` too."""
 
     def notice(check: Check) -> None:
         watched = _watched(item)
@@ -221,7 +220,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Forget what an earlier run of the same test did."""
+    """Reset the state of an earlier run of the same test."""
     item.stash[_WATCHED] = _Watched()
     if wrong := _misuse(item):
         pytest.fail(wrong, pytrace=False)
@@ -229,7 +228,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Notice when the body of a test runs."""
+    """Record when the body of a test runs."""
     watched = _watched(item)
     watched.is_running = True
     try:
@@ -242,19 +241,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail a marked test that passed and saw nothing; hand its checks to the summary."""
+    """Fail a marked test that passed without a check, and add its checks to the report."""
     report = yield
     watched = _watched(item)
     if watched.is_running:
         return report
-    # Around the plugin of xfail: a test that saw nothing did neither fail nor pass as expected.
+    # It wraps pytest's xfail plugin: a test without a check neither failed nor passed as expected.
     if call.when == "call" and report.passed and (reason := _blindness(item, watched)):
         report.outcome = "failed"
         report.longrepr = _failure(item, ": ".join(reason))
         vars(report).pop("wasxfail", None)
         vars(report)[Summary.BLINDNESS] = reason[0]
     if watched.unreported and item.config.getoption("--gradscope"):
-        # Plain values: xdist sends reports from process to process.
+        # Plain values only: xdist sends reports between processes.
         checks = [dataclasses.asdict(check) for check in watched.unreported]
         vars(report)[Summary.ATTRIBUTE] = checks
         watched.unreported.clear()
@@ -262,31 +261,31 @@ def pytest_runtest_makereport(
 
 
 def _blindness(item: pytest.Item, watched: _Watched) -> tuple[str, str] | None:
-    """Return why a test is no check although it is marked as one, and what to do about it.
+    """Return why a marked test checked nothing, and what to do about it.
 
-    None where all is well.
+    None if the test made its check.
     """
     if watched.obeyed_marker or not _is_bound(item, watched):
         return None
     options = _marked(item)
     if not watched.checks:
         return (
-            f"passed without having checked any gradient, and is marked `{_MARKER}`",
-            "call gradscope.check(model, batch, loss_fn), or take the marker away",
+            f"passed without a gradient check, but is marked `{_MARKER}`",
+            "call gradscope.check(model, batch, loss_fn), or remove the marker",
         )
     if options:
         return (
-            f"checked no gradient as its marker says ({', '.join(options)})",
-            "assert_gradients_healthy does not see markers, gradscope.check does",
+            f"made no check with its marker's options ({', '.join(options)})",
+            "assert_gradients_healthy ignores markers, gradscope.check uses them",
         )
     return None
 
 
 def _is_bound(item: pytest.Item, watched: _Watched) -> bool:
-    """Return whether a marker is a promise of the test's that gradients are checked.
+    """Return whether a marker requires the test to check gradients.
 
-    One of its own is. One around it, of a class or a module, says how such tests check, and not
-    that every test does: there the fixture tells.
+    The test's own marker does. A marker of its class or module only sets options: there, the
+    fixture decides.
     """
     own = any(mark.name == _MARKER for mark in item.own_markers)
     around = item.get_closest_marker(_MARKER) is not None
@@ -294,7 +293,7 @@ def _is_bound(item: pytest.Item, watched: _Watched) -> bool:
 
 
 def _failure(item: pytest.Item, reason: str) -> str | TerminalRepr:
-    """Return what pytest shows of a test that fails for a reason of its own."""
+    """Return what pytest shows for a test that the plugin failed."""
     with pytest.raises(pytest.fail.Exception) as caught:
         pytest.fail(f"{item.name} {reason}", pytrace=False)
     return item.repr_failure(caught)

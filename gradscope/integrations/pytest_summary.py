@@ -1,6 +1,7 @@
-"""What `pytest --gradscope` lists at the end.
+"""The list of checks at the end of `pytest --gradscope`.
 
-Like the plugin, it is there in every test run of an environment, and imports no torch and no rich.
+Like the plugin, it is loaded in every test run of an environment. It imports neither torch nor
+rich.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from gradscope.integrations.check_events import Check
 
 
 class Summary:
-    """Gathers the checks of all tests, from other processes too, and lists them at the end."""
+    """Collects the checks of all tests, also from other processes, and lists them at the end."""
 
     ATTRIBUTE = "gradscope_checks"
-    """Of a report: the checks as dictionaries."""
+    """Attribute of a report: its checks as dictionaries."""
     BLINDNESS = "gradscope_blindness"
-    """Of a report: why the test failed although its body passed."""
+    """Attribute of a report: why the test failed although its body passed."""
 
     def __init__(self) -> None:
         self._checks: list[tuple[str, Check]] = []
         self._failed: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the checks of a test, and whether it failed."""
+        """Store the checks of a test, and whether it failed."""
         for check in getattr(report, self.ATTRIBUTE, ()):
             self._checks.append((report.nodeid, Check(**check)))
         if report.failed:
@@ -36,7 +37,7 @@ class Summary:
         if config.option.collectonly:
             return
         terminalreporter.section("gradients")
-        # It takes rich, which is for those alone who ask for the list.
+        # The list needs rich, which is imported only when it is requested.
         from gradscope.integrations.check_lines import check_lines
 
         is_folded = config.get_verbosity() <= 0

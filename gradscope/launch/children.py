@@ -1,9 +1,9 @@
-"""What the processes did that a program has started: they are not watched."""
+"""CPU time of child processes, which are not recorded."""
 
 import os
 
 TELLING_SECONDS = 1.0
-"""CPU time from which they are told of: to import torch alone takes more."""
+"""CPU seconds above which child processes are reported. The import of torch alone takes more."""
 
 
 def seconds_of_children() -> float:

@@ -1,4 +1,4 @@
-"""How a program ended, for the record."""
+"""Describes how a program ended, for the recording."""
 
 import sysconfig
 from pathlib import Path
@@ -11,19 +11,19 @@ _INSTALLED = ("site-packages", "dist-packages", "<frozen ")
 _LONGEST = 120
 
 RETURNED = RunEnding(kind="returned", code=0)
-"""At the last line."""
+"""The program ran to its last line."""
 
 
 _OPTION = "__gradscope_option__"
 
 
 def stopping(option: str) -> SystemExit:
-    """Return what ends a program as an option of gradscope asks for.
+    """Return the exception that ends a program as an option of gradscope requests.
 
-    Of no class of its own, which would end threads less silently.
+    It is a plain `SystemExit`: threads ignore that class itself silently, subclasses not.
 
     Args:
-        option: As it was given: `--stop-after 5`.
+        option: The option as it was given: `--stop-after 5`.
     """
     leaving = SystemExit(0)
     setattr(leaving, _OPTION, option)
@@ -31,7 +31,7 @@ def stopping(option: str) -> SystemExit:
 
 
 def ending_by(error: BaseException) -> RunEnding:
-    """Return how a program ended that an exception has left."""
+    """Return how a program ended that was left by an exception."""
     option = vars(error).get(_OPTION)
     if isinstance(option, str):
         return RunEnding(kind="stopped", code=0, message=option)
@@ -64,7 +64,7 @@ def _first_line(value: object) -> str:
 
 
 def _position(traceback: TracebackType | None) -> tuple[str, int | None]:
-    """Return the innermost line of the user's own; of installed code where there is none."""
+    """Return the innermost line of the user's own code; of installed code if there is none."""
     lines: list[tuple[str, int | None]] = []
     while traceback is not None:
         lines.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))

@@ -1,4 +1,4 @@
-"""Runs a program to its end, and says how it ended."""
+"""Runs a program to its end, and reports how it ended."""
 
 import sys
 from collections.abc import Callable
@@ -14,24 +14,24 @@ from gradscope.recording.run_ending import RunEnding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a program ended."""
+    """The end of a program."""
 
     code: int = 0
-    """Its exit code."""
+    """Exit code."""
     is_interrupted: bool = False
     """Whether Ctrl-C ended it."""
     how: RunEnding = RETURNED
-    """For the record."""
+    """The ending for the recording."""
 
 
 def execute(program: Program, see_end: Callable[[BaseException], None]) -> Ending:
     """Run a program as python would, with all of its threads.
 
-    What it did not catch has been told on stderr, by its own `sys.excepthook` where it has one.
+    Uncaught exceptions are shown on stderr, by the program's own `sys.excepthook` if it has one.
 
     Args:
-        program: What to run.
-        see_end: Is given what it did not catch, before that is told.
+        program: The program to run.
+        see_end: Called with an uncaught exception, before it is shown.
 
     Raises:
         CannotRunError: There is no such program.
@@ -44,11 +44,11 @@ def execute(program: Program, see_end: Callable[[BaseException], None]) -> Endin
     except BaseException as error:  # noqa: BLE001 - as python does at the top of a script
         raised = error
         see_end(error)
-    # Outside of the handler: what runs from here on must not see an exception being handled.
+    # Outside of the handler: later code must not see an exception being handled.
     ending = Ending() if raised is None else _ended_by(raised)
     del raised
     try:
-        # Python waits for them before what is registered with atexit; so they are watched as well.
+        # Python joins these threads before it runs atexit functions, so they are recorded too.
         if "threading" in sys.modules:
             sys.modules["threading"]._shutdown()
     except KeyboardInterrupt as error:
@@ -68,7 +68,7 @@ def _ended_by(error: BaseException) -> Ending:
 
 
 def _left(code: object) -> int:
-    """Return the exit code that `sys.exit` makes of something; a text is told on stderr."""
+    """Return the exit code for an argument of `sys.exit`; a text is written to stderr."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -80,7 +80,7 @@ def _left(code: object) -> int:
 
 
 def _show(error: BaseException) -> int | None:
-    """Tell of an exception as python does; return the exit code where the hook for it left one."""
+    """Show an exception as python does; return the exit code if the exception hook exits."""
     kind, traceback = type(error), error.__traceback__
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, traceback
     if sys.version_info >= (3, 12):
@@ -100,9 +100,9 @@ def _show(error: BaseException) -> int | None:
 
 
 def leave(ending: Ending, code: int) -> NoReturn:
-    """End this process: by SIGINT where Ctrl-C ended the program, else with an exit code."""
+    """End this process: by SIGINT if Ctrl-C ended the program, otherwise with an exit code."""
     if not ending.is_interrupted:
         raise SystemExit(code)
-    # Python ends itself by the signal, after all that it does at its end. It has been told already.
+    # Python ends itself by the signal, after its own cleanup. The exception was shown already.
     sys.excepthook = lambda *_: None
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""How calls of modules stand in a traceback while gradscope's hooks are on them, and without."""
+"""Restores the traceback entries of module calls, which gradscope's hooks change."""
 
 import dis
 import functools
@@ -13,20 +13,20 @@ _DIRECTLY = "return forward_call("
 
 
 def is_detour(outer: TracebackType, inner: TracebackType) -> bool:
-    """Return whether a module was called by way of `inner` for gradscope's hooks alone."""
+    """Return whether `inner` is in the traceback only because of gradscope's hooks on modules."""
     outer_code, inner_code = outer.tb_frame.f_code, inner.tb_frame.f_code
     return (
         outer_code.co_qualname == _CALL
         and inner_code.co_qualname == _DETOUR
         and outer_code.co_filename == inner_code.co_filename
-        and _place_of_direct_call(outer_code) is not None
+        and _position_of_direct_call(outer_code) is not None
         and not _has_hooks(outer.tb_frame)
     )
 
 
 def as_direct(outer: TracebackType) -> TracebackType:
-    """Return the entry of a module's call as it is where there are no hooks."""
-    position = _place_of_direct_call(outer.tb_frame.f_code)
+    """Return the traceback entry of a module call as it is without hooks."""
+    position = _position_of_direct_call(outer.tb_frame.f_code)
     if position is None:
         return outer
     instruction, line = position
@@ -34,8 +34,8 @@ def as_direct(outer: TracebackType) -> TracebackType:
 
 
 @functools.cache
-def _place_of_direct_call(code: CodeType) -> tuple[int, int] | None:
-    """Return instruction and line by which a module without hooks calls its forward."""
+def _position_of_direct_call(code: CodeType) -> tuple[int, int] | None:
+    """Return instruction and line at which a module without hooks calls its forward."""
     for one in dis.get_instructions(code):
         line = one.positions.lineno if one.positions else None
         if line is not None and one.opname.startswith("CALL_FUNCTION"):
@@ -46,7 +46,7 @@ def _place_of_direct_call(code: CodeType) -> tuple[int, int] | None:
 
 
 def _has_hooks(frame: FrameType) -> bool:
-    """Return whether somebody else has hooks on a module that is called, or on all."""
+    """Return whether other hooks are registered on the called module, or on all modules."""
     module = frame.f_locals.get("self")
     torchs = vars(sys.modules.get("torch.nn.modules.module", sys))
     own = [vars(module).get(name) for name in _HOOKS] if hasattr(module, "__dict__") else []

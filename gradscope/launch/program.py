@@ -1,4 +1,4 @@
-"""What is run: a script, a folder or archive with a `__main__.py`, or a module as with `-m`."""
+"""The program to run: a script, a folder or archive with `__main__.py`, or a module (`-m`)."""
 
 import importlib.util
 import os
@@ -13,22 +13,22 @@ from gradscope.errors import GradscopeError
 
 
 class CannotRunError(GradscopeError):
-    """There is nothing that could be run: not one line of the user's main module ran."""
+    """The program cannot be started: no line of the user's main module ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What to run, and what it is given."""
+    """The program to run, and its arguments."""
 
     name: str
-    """A path, or the dotted name of a module, as the user wrote it."""
+    """Path, or dotted name of a module, as the user wrote it."""
     arguments: tuple[str, ...] = ()
-    """What it sees as `sys.argv[1:]`."""
+    """The program's `sys.argv[1:]`."""
     is_module: bool = False
 
     @property
     def stem(self) -> str:
-        """What to name files after it."""
+        """Return the base name for files of this program."""
         if self.is_module:
             return self.name
         path = Path(self.name).resolve()
@@ -36,7 +36,7 @@ class Program:
 
     @property
     def folder(self) -> Path:
-        """Where its imports are looked for first, unless python is told to be safe."""
+        """Return the first folder on its import path, unless python runs in safe-path mode."""
         if self.is_module:
             return Path.cwd()
         if _is_main_folder(self.name):
@@ -45,10 +45,10 @@ class Program:
 
 
 def check_program(program: Program) -> None:
-    """Make sure that a program is there, as far as that can be told without running any of it.
+    """Check that a program exists, as far as that is possible without running it.
 
     Raises:
-        CannotRunError: It is not.
+        CannotRunError: It does not exist.
     """
     path = Path(program.name)
     if program.is_module:
@@ -57,7 +57,7 @@ def check_program(program: Program) -> None:
         return
     if path.suffix == ".ipynb":
         raise CannotRunError(
-            f"{program.name!r} is a notebook, and no script",
+            f"{program.name!r} is a notebook, not a script",
             help=f"jupyter nbconvert --to script {program.name}",
         )
     if _is_main_folder(program.name):
@@ -88,12 +88,12 @@ def _help_for(path: Path) -> str | None:
 
 
 def enter(program: Program) -> CodeType:
-    """Make this process that of the program, up to where its first line runs; return its code.
+    """Set up this process for the program, up to its first line; return its code.
 
-    `sys.argv`, `sys.path[0]` and `sys.modules["__main__"]` are as python makes them, and stay so.
+    `sys.argv`, `sys.path[0]` and `sys.modules["__main__"]` become as python sets them.
 
     Raises:
-        CannotRunError: There is no such program.
+        CannotRunError: The program does not exist.
         SyntaxError: It is not Python.
     """
     if program.is_module:
@@ -106,7 +106,7 @@ def enter(program: Program) -> CodeType:
 def _enter_script(program: Program) -> CodeType:
     sys.argv = [program.name, *program.arguments]
     _put_first(str(program.folder))
-    # Not normalised, as python leaves it.
+    # Not normalized, as in python.
     file = os.path.join(Path.cwd(), program.name)  # noqa: PTH118
     main = _new_main()
     main.__file__ = file
@@ -127,7 +127,7 @@ def _enter_folder(program: Program) -> CodeType:
 
 
 def _enter_module(program: Program) -> CodeType:
-    # What the packages above it see while they are imported.
+    # Parent packages see this value while they are imported.
     sys.argv = ["-m", *program.arguments]
     _put_first(str(program.folder))
     spec = _find(program.name, program)
@@ -143,11 +143,11 @@ def _enter_module(program: Program) -> CodeType:
 
 
 def _find(name: str, program: Program) -> ModuleSpec | None:
-    """Return where a module is; the packages above it are imported."""
+    """Find a module, and import its parent packages."""
     try:
         return importlib.util.find_spec(name)
     except ModuleNotFoundError as error:
-        # An import inside of one of those packages that fails is the program's own failure.
+        # A failing import inside one of those packages is the program's own failure.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise _no_module(program) from None
@@ -159,7 +159,7 @@ def _no_module(program: Program) -> CannotRunError:
     is_path = program.name.endswith(".py") or os.sep in program.name
     return CannotRunError(
         f"no module named {program.name!r}",
-        help="-m takes the dotted name of a module; leave it out to run a file"
+        help="-m takes the dotted name of a module; omit it to run a file"
         if is_path
         else f"install it in this environment: {sys.executable} -m pip install"
         f" {program.name.partition('.')[0]}",
@@ -167,13 +167,13 @@ def _no_module(program: Program) -> CannotRunError:
 
 
 def _enter_spec(spec: ModuleSpec | None, program: Program) -> CodeType:
-    # Loaders of archives are not registered as `InspectLoader`, though they are ones.
+    # Archive loaders are not registered as `InspectLoader`, though they implement it.
     get_code = None if spec is None else getattr(spec.loader, "get_code", None)
     if spec is None or get_code is None:
         raise _no_module(program)
     code: CodeType | None = get_code(spec.name)
     if code is None:
-        raise CannotRunError(f"cannot run {program.name!r}", cause="there is no code of it")
+        raise CannotRunError(f"cannot run {program.name!r}", cause="it has no Python code")
     main = _new_main()
     main.__spec__, main.__package__, main.__loader__ = spec, spec.parent, spec.loader
     main.__file__ = spec.origin
@@ -206,9 +206,9 @@ def _new_main() -> ModuleType:
 
 
 def _put_first(entry: str, *, is_always: bool = False) -> None:
-    """Set the first place where modules are looked for, which python has set to gradscope's own.
+    """Replace the first entry of `sys.path`, which python has set for gradscope.
 
-    With `-P` and `-I` python sets none, but for a folder that is itself run.
+    With `-P` and `-I` python adds no entry, except for a folder that is run itself.
     """
     if not sys.flags.safe_path:
         sys.path[0] = entry

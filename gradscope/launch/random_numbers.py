@@ -1,4 +1,4 @@
-"""Keeps the program's random numbers from what gradscope imports: rich draws some."""
+"""Protects the program's random numbers from gradscope's imports: rich draws some."""
 
 import sys
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from typing import Any
 
 
 @contextmanager
-def kept_random() -> Iterator[None]:
-    """Leave Python's generator of random numbers after the block as it was before."""
-    # Taken from `sys.modules`, as the program has it: to import it here could give another.
+def preserved_random_state() -> Iterator[None]:
+    """Restore the state of Python's random number generator after the block."""
+    # Read from `sys.modules`, as the program has it: an import could load another module.
     random: Any = sys.modules.get("random")
     if not hasattr(random, "getstate"):
         yield

@@ -1,4 +1,4 @@
-"""Runs a program under watch: from its import of torch to its end, in this process only."""
+"""Runs and records a program, from its import of torch to its end, in this process only."""
 
 import os
 import sys
@@ -15,33 +15,33 @@ from gradscope.recording.run_ending import RunEnding
 
 
 class Watch(Protocol):
-    """What looks at a training."""
+    """A recorder of a training."""
 
     @property
     def steps(self) -> int:
-        """How many steps of an optimizer it has seen."""
+        """Number of optimizer steps recorded."""
 
     def start(self) -> None:
-        """Begin: torch has just been imported."""
+        """Start recording: torch has just been imported."""
 
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the program."""
+        """Record the exception that ended the program."""
 
     def stop(self, ending: RunEnding) -> None:
-        """End, as the training did, and leave nothing behind; a second time does nothing."""
+        """End the recording, and restore torch. Further calls do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A program that has ended, and what watched it."""
+    """A program that has ended, and its recorder."""
 
     ending: Ending
     shadows: Shadows
-    """The modules of gradscope's that the program did not get to see."""
+    """gradscope's modules that were hidden from the program."""
     watch: Watch | None = None
-    """None where the program never imported torch, or could not be watched."""
+    """None if the program never imported torch, or could not be recorded."""
     is_copy: bool = False
-    """Whether this is a process that the program has forked: it is not watched."""
+    """Whether this process was forked by the program. Such processes are not recorded."""
 
 
 def run_watched(
@@ -49,12 +49,12 @@ def run_watched(
     make_watch: Callable[[], Watch],
     tell: Callable[[Exception], None],
 ) -> Outcome:
-    """Run a program, and watch it from its import of torch on.
+    """Run a program, and record it from its import of torch on.
 
     Args:
-        program: What to run.
+        program: The program to run.
         make_watch: Called when torch has been imported.
-        tell: Called with an exception of the watch's own; the program goes on without it.
+        tell: Called with an exception of gradscope's own. The program continues unrecorded.
 
     Raises:
         CannotRunError: There is no such program.
@@ -74,7 +74,7 @@ def run_watched(
 
 
 class _Session:
-    """A watch, where there is one by now, in the process that it belongs to."""
+    """The recorder, once there is one, and the process that it belongs to."""
 
     def __init__(self, make_watch: Callable[[], Watch], tell: Callable[[Exception], None]) -> None:
         self._make_watch, self._tell = make_watch, tell
@@ -84,15 +84,15 @@ class _Session:
 
     @property
     def is_copy(self) -> bool:
-        """Whether this is a process that the program has forked."""
+        """Return whether this process was forked by the program."""
         return os.getpid() != self._process
 
     def begin(self) -> None:
-        """Begin to watch: torch has just been imported."""
+        """Start recording: torch has just been imported."""
         if self.is_copy:
             return
         try:
-            # The collector would go through all of torch again and again.
+            # Otherwise each garbage collection would traverse all of torch's objects.
             with self.shadows.lifted(), no_garbage_collection():
                 watch = self._make_watch()
                 watch.start()
@@ -101,7 +101,7 @@ class _Session:
             self._tell(error)
 
     def see_end(self, error: BaseException) -> None:
-        """Hand on the exception that has ended the program."""
+        """Pass on the exception that ended the program."""
         if self.watch is None or self.is_copy:
             return
         try:
@@ -111,7 +111,7 @@ class _Session:
             self._tell(failure)
 
     def end(self, ending: RunEnding) -> None:
-        """End the watching, where it has begun in this process."""
+        """End the recording, if it started in this process."""
         if self.watch is None or self.is_copy:
             return
         try:

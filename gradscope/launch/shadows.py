@@ -1,4 +1,4 @@
-"""Keeps the program's modules and gradscope's apart where they have the same names."""
+"""Separates modules of the program and of gradscope that have the same name."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,33 +13,33 @@ _OF_STARTUP = frozenset(
         *("os", "posixpath", "site", "stat", "sys", "sitecustomize", "usercustomize", "zipimport"),
     )
 )
-"""What python has imported by itself before a program's first line, and gradscope."""
+"""Modules that python and gradscope import before a program's first line."""
 
 _NEEDED = sys.stdlib_module_names | {"markdown_it", "mdurl", "pygments", "rich"}
-"""What gradscope imports while and after a program runs, beside torch and numpy."""
+"""Modules that gradscope imports while and after a program runs, besides torch and numpy."""
 
 _PACKAGE = Path(__file__).parents[2]
 
 
 class Shadows:
-    """Modules of gradscope's that the program's first folder would have won over.
+    """gradscope's modules that a module in the program's folder would have shadowed.
 
-    A user's `queue.py` beside the script is what `import queue` means in it.
+    With a `queue.py` beside the script, `import queue` in the script means that file.
     """
 
     def __init__(self) -> None:
         self._hidden: dict[str, ModuleType] = {}
         self._names = frozenset[str]()
-        # The first entry is where gradscope was started, or its script lies.
+        # The first entry is the folder where gradscope was started, or that of its script.
         first, *others = sys.path or [""]
         is_own = sys.flags.safe_path or Path(first) == _PACKAGE
         self._path = [first, *others] if is_own else others
 
     def hide(self, folder: Path) -> None:
-        """Take them out of `sys.modules`.
+        """Remove them from `sys.modules`.
 
         Args:
-            folder: Where the program's imports are looked for first.
+            folder: The first folder on the program's import path.
         """
         names = set(_names_in(folder)) - _OF_STARTUP - set(sys.builtin_module_names)
         self._names = frozenset(names)
@@ -49,7 +49,7 @@ class Shadows:
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Have gradscope's own inside of the block, and import from where it has been started."""
+        """Restore gradscope's modules and import path inside the block."""
         programs = self._programs()
         for name in programs:
             del sys.modules[name]
@@ -69,7 +69,7 @@ class Shadows:
             sys.modules.update(programs)
 
     def _programs(self) -> Mapping[str, ModuleType]:
-        """Return the modules of the program's that have the names of gradscope's."""
+        """Return the program's modules that have the names of gradscope's."""
         modules = tuple(sys.modules.items())
         tops = {name: module for name, module in modules if name in _NEEDED - _OF_STARTUP}
         others = {name for name, module in tops.items() if self._is_programs(name, module)}
@@ -87,7 +87,7 @@ class Shadows:
 
 
 def _entry_of(file: str) -> str:
-    """Return the entry of `sys.path` by which a module is found that no package holds."""
+    """Return the entry of `sys.path` that holds a top-level module."""
     path = Path(file)
     return str(path.parents[path.stem == "__init__"])
 

@@ -1,6 +1,6 @@
-"""Tells when the script has imported torch, which gradscope itself must not do before it.
+"""Detects the script's import of torch. gradscope itself must not import torch before it.
 
-A script may set what torch reads when it is loaded: `OMP_NUM_THREADS` and the like.
+A script may set environment variables that torch reads when loaded, such as `OMP_NUM_THREADS`.
 """
 
 import _thread
@@ -15,10 +15,10 @@ _NAME = "torch"
 
 @contextmanager
 def after_torch_import(then: Callable[[], None]) -> Iterator[None]:
-    """Call a function once, as soon as torch has been imported inside of the block.
+    """Call a function once, as soon as torch has been imported inside the block.
 
-    It is called in the thread that imports, before the line after the import runs. Where a finder
-    of somebody else's has found torch past this one, it is called at the next import.
+    The call happens in the importing thread, before the line after the import runs. If another
+    finder found torch first, the call happens at the next import.
     """
     if _NAME in sys.modules:
         then()
@@ -33,22 +33,22 @@ def after_torch_import(then: Callable[[], None]) -> Iterator[None]:
 
 
 class _TorchFinder:
-    """Finds torch by the other finders, and adds to the loading of it. It is gone afterwards.
+    """Finds torch through the other finders, and wraps its loader. It removes itself afterwards.
 
-    To be asked where torch is, is not to load it: libraries ask without importing it, and finders
-    ask each other.
+    A request for the location of torch does not load it: libraries look without importing, and
+    finders ask each other.
     """
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then: Callable[[], None] | None = then
         self._asking = set[int]()
-        """The threads in which the other finders are being asked."""
+        """Threads that are asking the other finders."""
         self._loadings: list[_Loading] = []
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return where torch is, None for every other module."""
+        """Return the spec of torch, None for every other module."""
         if name != _NAME:
             if _is_loaded():
                 self._imported()
@@ -66,7 +66,7 @@ class _TorchFinder:
         return spec
 
     def remove(self) -> None:
-        """Leave every other finder as it is."""
+        """Remove this finder, and no other."""
         self._then = None
         while self._loadings:
             self._loadings.pop().remove()
@@ -82,13 +82,13 @@ class _TorchFinder:
         return next((spec for spec in specs if spec is not None), None)
 
     def _add_to(self, loader: object) -> None:
-        """Have a loader tell when it has loaded torch.
+        """Make a loader report when it has loaded torch.
 
-        The one method is put on the instance, and taken off it again: whoever looks at the loader
-        of torch later finds it as it was.
+        Only one method is set on the instance, and removed again: code that inspects torch's loader
+        later finds it unchanged.
         """
         own = getattr(loader, "__dict__", None)
-        # Loaders of the older kind know only the second.
+        # Loaders of the older kind have only the second method.
         name = "exec_module" if hasattr(loader, "exec_module") else "load_module"
         if own is None or isinstance(own.get(name), _Loading):
             return
@@ -103,9 +103,9 @@ class _TorchFinder:
 
 
 class _Loading:
-    """A method of a loader that loads torch, and tells so.
+    """A loader's method that loads torch and reports it.
 
-    It stays where it fails, for the next attempt.
+    It stays in place if loading fails, for the next attempt.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class _Loading:
 
     def __call__(self, module: object) -> object:
         loaded = self._load(module)
-        # An archive has one loader for all that is in it; and a module may be loaded beside torch.
+        # An archive has one loader for all of its modules, and they may load while torch does.
         if module in (_NAME, sys.modules.get(_NAME)):
             self._then()
         return loaded
 
     def remove(self) -> None:
-        """Leave the loader as it was."""
-        if self._loader.get(self._name) is not self:  # somebody else has wrapped it since
+        """Restore the loader."""
+        if self._loader.get(self._name) is not self:  # other code has wrapped it since
             return
         if self._before is None:
             del self._loader[self._name]
@@ -136,9 +136,9 @@ class _Loading:
 
 
 def _is_loaded() -> bool:
-    """Return whether torch has been imported, to its last line."""
+    """Return whether torch has been imported completely."""
     module = sys.modules.get(_NAME)
-    # The class of a module that is loaded when it is first used, which an attribute would be.
+    # Read from the class: an attribute access would load a lazy module.
     if module is None or type(module).__name__ == "_LazyModule":
         return False
     spec = getattr(module, "__spec__", None)

@@ -1,4 +1,4 @@
-"""Leaves gradscope out of the tracebacks of the script that it runs."""
+"""Removes gradscope from the tracebacks of the script that it runs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import filterfalse, pairwise
@@ -14,7 +14,7 @@ _MACHINERY = "<frozen importlib._bootstrap"
 
 
 def drop_own_frames(error: BaseException) -> None:
-    """Drop gradscope's frames from the tracebacks of an exception and of those it came from."""
+    """Drop gradscope's frames from the tracebacks of an exception and of its causes."""
     for one in _chain(error):
         one.__traceback__ = _without_own(one.__traceback__)
 
@@ -39,7 +39,7 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
         entries.append(traceback)
         traceback = traceback.tb_next
     files = [entry.tb_frame.f_code.co_filename for entry in entries]
-    # Python hides the frames of an import, but not where one of ours stands among them.
+    # Python hides the frames of an import, but not if a gradscope frame is among them.
     hidden = (_PACKAGE, _MACHINERY) if _IMPORTS in files else (_PACKAGE,)
     detours = _detours([entry.tb_frame.f_code for entry in entries])
     for position, (outer, inner) in enumerate(pairwise(list(entries))):
@@ -55,9 +55,9 @@ def _without_own(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _detours(codes: Sequence[CodeType]) -> set[int]:
-    """Return the places of what a function of torch's goes through to reach a mode of ours.
+    """Return the positions of torch frames through which a call reaches a gradscope mode.
 
-    It hands itself on, `backward` to `handle_torch_function` to the mode, which calls it again.
+    The function calls `handle_torch_function`, which calls the mode, which calls it again.
     """
     found = set[int]()
     for position, code in enumerate(codes):

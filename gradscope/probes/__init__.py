@@ -1,1 +1,1 @@
-"""Experiments on a snapshot of the model, undone afterwards bit for bit."""
+"""Experiments on a snapshot of the model, which is restored bit for bit."""

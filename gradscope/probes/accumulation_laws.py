@@ -1,4 +1,4 @@
-"""How gradients of micro-batches have to be weighed to add up to the whole batch's."""
+"""Finds the weights with which gradients of micro-batches add up to the whole batch's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from torch import Tensor
 from gradscope.recording.evidence.batches import AccumulationLaw
 
 FULL_TOLERANCE, LOW_TOLERANCE = 1e-3, 2e-2
-"""What rounding may leave, over the norm of the whole batch's gradient, in single and in half
-precision. Measured: sums that are equal in exact arithmetic leave less than 4e-7, and up to 5e-3 in
-bfloat16."""
+"""Maximum rounding error, relative to the norm of the whole batch's gradient, in single and in half
+precision. Measured: sums that are equal in exact arithmetic differ by less than 4e-7, in bfloat16
+by up to 5e-3."""
 
 _SAME = 1e-5
-"""Laws that leave less than that are equally good: the simplest of them holds."""
+"""Laws with a smaller remainder count as equally good: the simplest of them is used."""
 
 _PER_WEIGHT = 4
-"""A fit needs so many elements of the gradient for each weight to mean anything."""
+"""Number of gradient elements per weight that a fit requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How much of something each micro-batch holds."""
+    """How much of something each micro-batch contains."""
 
     unit: str
     amounts: tuple[float, ...]
@@ -30,14 +30,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Law:
-    """Weights, and what they leave of the whole batch's gradient."""
+    """Weights, and the remainder of the whole batch's gradient."""
 
     name: AccumulationLaw
     weights: tuple[float, ...]
     remaining: float
-    """Norm of what is left, over the norm of the whole batch's gradient."""
+    """Norm of the remainder over the norm of the whole batch's gradient."""
     count: Count | None = None
-    """What the weights go by, where `name` is `counted`."""
+    """The count that gives the weights, if `name` is `counted`."""
 
 
 def find_law(
@@ -47,14 +47,14 @@ def find_law(
     losses: tuple[Sequence[float], float],
     tolerance: float,
 ) -> Law:
-    """Return the simplest law that holds; the best weights that there are where none does.
+    """Return the simplest law that holds; if none does, the best weights.
 
     Args:
         parts: [micro-batch, element] gradients in double precision.
-        whole: [element] the whole batch's.
-        counts: What may be the unit of the loss's mean, the likeliest first.
-        losses: The micro-batches' and the whole batch's, which a fit has to explain too.
-        tolerance: The most that a law may leave.
+        whole: [element] gradient of the whole batch.
+        counts: Possible units of the loss's mean, the likeliest first.
+        losses: Losses of the micro-batches and of the whole batch, which a fit must explain too.
+        tolerance: Maximum remainder of a law.
     """
     number = len(parts)
     known = [
@@ -88,7 +88,7 @@ def _law(
 
 
 def _fit(parts: Tensor, whole: Tensor) -> tuple[float, ...]:
-    """Return the weights of least squares, from the matrix of the gradients' products."""
+    """Return the least-squares weights, from the matrix of the gradients' products."""
     lengths = parts.norm(dim=1, keepdim=True).clamp_min(torch.finfo(parts.dtype).tiny)
     units = parts / lengths
     products, projections = units @ units.T, units @ whole

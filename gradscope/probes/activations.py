@@ -1,4 +1,4 @@
-"""What activations did to their inputs: units never active, outputs at the ends of a range."""
+"""Finds saturated activations: units never active, outputs at the ends of their range."""
 
 import math
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from gradscope.probes.operations import NodeNumber, Operation, Positions, refere
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 
 STEEP = 0.05
-"""Share of the largest derivative below which an activation counts as saturated."""
+"""Share of the maximum derivative below which an activation counts as saturated."""
 CERTAIN = 0.99
 """Largest entry of a softmax above which its row counts as saturated."""
 MASKED = -9e3
-"""Scores that lie so far below the largest of their row were masked, as by adding -10,000."""
+"""Scores this far below the maximum of their row are masked, for example by adding -10,000."""
 _REACH = 12
-"""Nodes that are looked at between an activation and its layer."""
+"""Maximum number of nodes between an activation and its layer."""
 
 _FLAT = frozenset({"clamp", "clamp_min", "hardtanh", "relu", "relu6", "threshold"})
 _CHANNELS_FIRST = ("Convolution", "CudnnBatchNorm", "NativeBatchNorm", "NativeGroupNorm")
@@ -37,15 +37,15 @@ _PASSED_THROUGH = (
     "NativeLayerNorm",
     "ToCopyBackward",
 )
-"""Operations between a layer and its activation. Products are none, but for those with a gain."""
+"""Operations allowed between a layer and its activation. Products are not, except with a gain."""
 
 
 @dataclass(slots=True)
 class _Layer:
-    """What feeds an activation."""
+    """The layer before an activation."""
 
     leaves: tuple[int, ...]
-    """`id` of its trained parameters."""
+    """`id`s of its trained parameters."""
     unit_dim: int
 
 
@@ -60,14 +60,14 @@ class _Units:
 
 
 class ActivationWatch:
-    """Looks at the activations among the operations of a forward."""
+    """Measures the activations among the operations of a forward."""
 
     def __init__(self) -> None:
         self._units: dict[tuple[object, ...], _Units] = {}
         self._saturated: list[tuple[NodeNumber, str, int, int]] = []
 
     def see(self, operation: Operation, tensor: Tensor, number: NodeNumber) -> None:
-        """Look at an output that is part of the graph."""
+        """Measure an output that is part of the graph."""
         plain = operation.name.strip("_")
         if not tensor.numel():
             return
@@ -85,7 +85,7 @@ class ActivationWatch:
     def records(
         self, context: ProbeContext, positions: Positions
     ) -> Iterator[UnitRecord | SaturationRecord]:
-        """Yield what was seen, as far as its place in the recording is known."""
+        """Yield the records of measurements whose position in the recording is known."""
         indices = {id(parameter): i for i, parameter in enumerate(context.named.parameters)}
         for one in self._units.values():
             found = tuple(ref for n in one.outputs if (ref := reference(positions, n)) is not None)
@@ -128,13 +128,13 @@ class ActivationWatch:
 
 
 def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int]) -> Tensor | None:
-    """Return by unit whether every derivative is zero, None where it is no such activation.
+    """Return by unit whether every derivative is zero, None for other activations.
 
     Args:
         operation: The activation.
         plain: Its name without underscores.
-        output: What it returned.
-        others: All dimensions but that of the units.
+        output: Its result.
+        others: All dimensions except that of the units.
     """
     numbers = [value for value in operation.args[1:] if isinstance(value, int | float)]
     low, high = 0.0, math.inf
@@ -146,7 +146,7 @@ def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int
         given = (*operation.args[1:], operation.kwargs.get("min"), operation.kwargs.get("max"))
         bounds = [float(value) for value in given if isinstance(value, int | float)]
         if bounds[:1] != [0] or _has_no_minimum(operation, plain):
-            return None  # other bounds keep numbers in range, and are no activation
+            return None  # other bounds only limit the range, and are no activation
         high = bounds[1] if len(bounds) > 1 else math.inf
     if high == math.inf:
         return output.amax(dim=others) <= low
@@ -159,7 +159,7 @@ def _has_no_minimum(operation: Operation, plain: str) -> bool:
 
 
 def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:
-    """Return a softmax's rows with more than one unmasked entry, and how many are saturated."""
+    """Return the number of softmax rows with several unmasked entries, and of saturated ones."""
     dim, scores = operation.args[1], operation.args[0]
     if not isinstance(dim, int) or not isinstance(scores, Tensor) or output.dim() == 0:
         return 0, 0
@@ -175,18 +175,18 @@ def _certain_rows(operation: Operation, output: Tensor) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class _Path:
-    """A way back from an activation."""
+    """A path back from an activation."""
 
     node: Node
     turned: bool = False
-    """Whether dimensions were exchanged on it."""
+    """Whether the path transposes dimensions."""
     channels_first: bool | None = None
-    """Whether units lie along dimension 1, where an operation tells."""
+    """Whether units are in dimension 1; None if unknown."""
 
     def onward(self, nodes: list[Node]) -> list["_Path"]:
         return [_Path(node, self.turned, self.channels_first) for node in nodes]
 
-    def look(self, name: str) -> None:
+    def visit(self, name: str) -> None:
         if name in _TURNS:
             self.turned = not self.turned
         elif self.channels_first is None and name.startswith((*_CHANNELS_FIRST, *_CHANNELS_LAST)):
@@ -194,7 +194,7 @@ class _Path:
 
 
 def _layer(tensor: Tensor) -> _Layer | None:
-    """Return the layer that feeds an activation: its outputs, at most normalised and summed."""
+    """Return the layer before an activation, with only normalization and sums in between."""
     node = tensor.grad_fn
     waiting = [] if node is None else [_Path(one) for one in _inputs(node)]
     for _ in range(_REACH):
@@ -202,7 +202,7 @@ def _layer(tensor: Tensor) -> _Layer | None:
             break
         path = waiting.pop(0)
         name, inputs = type(path.node).__name__, _inputs(path.node)
-        path.look(name)
+        path.visit(name)
         leaves = [leaf for leaf in map(_leaf, inputs) if leaf is not None]
         scales = name.startswith("MulBackward") and leaves
         if scales or name in VIEW_OPERATIONS or name.startswith(_PASSED_THROUGH):
@@ -217,7 +217,7 @@ def _inputs(node: Node) -> list[Node]:
 
 
 def _leaf(node: Node) -> Tensor | None:
-    """Return the leaf that a node stands for, seen through the transposition of a weight."""
+    """Return the leaf of a node, also through the transposition of a weight."""
     while type(node).__name__ in ("TBackward0", "TransposeBackward0", "PermuteBackward0"):
         inputs = _inputs(node)
         if not inputs:

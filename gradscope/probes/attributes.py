@@ -1,4 +1,4 @@
-"""Looks for attributes that were meant to be `requires_grad`."""
+"""Finds attributes that were meant to be `requires_grad`."""
 
 import ast
 import inspect
@@ -15,11 +15,11 @@ from gradscope.recording.evidence.parameters import AttributeRecord
 
 _RIGHT = "requires_grad"
 _LIKENESS = 0.85
-"""A name is taken for a misspelt one from here on; 1 is equal."""
+"""Minimum similarity of a misspelled name; 1 is equal."""
 
 
 def probe_attributes(context: ProbeContext) -> str | None:
-    """Note the attributes that look like `requires_grad` and say something else than it."""
+    """Record misspelled `requires_grad` attributes whose value contradicts the real one."""
     found: dict[tuple[str, bool, bool], tuple[list[str], list[int]]] = {}
     for name, value, path, parameters in (*_of_parameters(context), *_of_modules(context)):
         modules, positions = found.setdefault((name, value, path is not None), ([], []))
@@ -40,7 +40,7 @@ def probe_attributes(context: ProbeContext) -> str | None:
 
 
 _Found = tuple[str, bool, str | None, list[int]]
-"""Name, value, the module's path (None on a parameter), and the parameters it contradicts."""
+"""Name, value, path of the module (None on a parameter), and contradicted parameters."""
 
 
 def _of_parameters(context: ProbeContext) -> Iterator[_Found]:
@@ -82,7 +82,7 @@ def _is_like(name: str) -> bool:
 
 
 def _reads(kind: type[nn.Module], attribute: str) -> bool:
-    """Return whether a class makes use of the attribute: then it is a setting of its own."""
+    """Return whether a class reads the attribute, which is then a setting of its own."""
     return any(
         _is_read(base, attribute)
         for base in kind.__mro__
@@ -94,7 +94,7 @@ def _is_read(kind: type, attribute: str) -> bool:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
     except (OSError, TypeError, SyntaxError):
-        return True  # nobody can tell
+        return True  # unknown
     return any(
         isinstance(node, ast.Attribute)
         and node.attr == attribute

@@ -1,4 +1,4 @@
-"""What the model is given, and how it is divided into micro-batches of examples."""
+"""Splits the model's input into micro-batches of examples."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from gradscope.target.structures import describe, map_items, named_tensors
 
 
 def probe_batch(context: ProbeContext) -> str | None:
-    """Note the shapes of the batch's tensors."""
+    """Record the shapes of the batch's tensors."""
     shapes = tuple(shape_of(tensor) for tensor in tensors(context.target.batch))
     context.assembler.note(BatchRecord(shapes=shapes))
     return None
@@ -29,42 +29,42 @@ Sequence = list[object] | tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """A batch in parts."""
+    """A batch split into parts."""
 
     rows: int
-    """Examples in the whole batch."""
+    """Number of examples in the whole batch."""
     parts: tuple[object, ...]
     sizes: tuple[int, ...]
-    """Examples in each part; they differ by one at most."""
+    """Number of examples in each part; they differ by at most one."""
     repeated: tuple[str, ...]
-    """Tensors without a batch dimension, which every part holds whole."""
+    """Tensors without a batch dimension, which every part contains whole."""
 
 
 def divide(batch: object, count: int) -> Division:
-    """Divide a batch into so many parts along its batch dimension.
+    """Split a batch into parts along its batch dimension.
 
-    That is the first dimension of most tensors; where the tensors share none, the second one that
-    they do share (sequences before examples); in lists of examples it is their length. A tensor
-    that holds the examples' elements one after another, as flattened targets, is divided with
-    them. Everything else is repeated.
+    It is the first dimension of most tensors. If the tensors do not share it, it is the second one
+    that they share (sequences before examples), or the length of lists of examples. A tensor with
+    the examples' elements in sequence, such as flattened targets, is split with them. Everything
+    else is repeated.
 
     Raises:
-        GradscopeError: There is no batch dimension, or it has fewer examples than that.
+        GradscopeError: There is no batch dimension, or it has too few examples.
     """
     shape = _BatchShape.of(batch)
     wanted = f"{count} micro-batches"
     if shape is None:
         raise GradscopeError(
-            f"{wanted}: the batch has no dimension to divide",
+            f"{wanted}: the batch has no dimension to split",
             cause=f"it is {describe(batch)}",
-            help="give a batch of tensors whose first dimension counts the examples",
+            help="use a batch of tensors whose first dimension is the number of examples",
         )
     if shape.rows < count:
         plural = "s" if shape.rows > 1 else ""
         raise GradscopeError(
             f"{wanted}: the batch has {shape.rows} example{plural} only",
             cause=f"it is {describe(batch)}",
-            help=f"give a batch of {count} or more, or fewer micro-batches",
+            help=f"give a batch of {count} or more, or use fewer micro-batches",
         )
     sizes = tuple(
         shape.rows // count + (position < shape.rows % count) for position in range(count)
@@ -83,11 +83,11 @@ def divide(batch: object, count: int) -> Division:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _BatchShape:
-    """Where a batch's examples are."""
+    """The location of a batch's examples."""
 
     rows: int
     width: int | None
-    """Elements of an example along the second dimension; None where examples are in lists."""
+    """Elements per example along the second dimension; None for lists of examples."""
     is_second: bool
     """Whether examples are along the second dimension of tensors that have two."""
     in_lists: bool
@@ -110,18 +110,18 @@ class _BatchShape:
         )
 
     def part(self, value: object, start: int, stop: int) -> object:
-        """Return examples of a batch."""
+        """Return some examples of a batch."""
         if isinstance(value, PackedSequence):
             return _part_of_packed(value, start, stop)
         if isinstance(value, Tensor):
             return self._part_of_tensor(value, start, stop)
         if _is_sequence(value) and self._are_examples(value):
-            # A list, because a tuple of two could pass for an input and a target.
+            # A list, because a tuple of two could be taken for an input and a target.
             return list(value[start:stop])
         return map_items(value, lambda item: self.part(item, start, stop))
 
     def repeated(self, batch: object) -> Iterator[str]:
-        """Yield the tensors that have no batch dimension."""
+        """Yield the tensors without a batch dimension."""
         if self.in_lists:
             return
         for name, tensor in named_tensors(batch, "batch"):
@@ -134,11 +134,11 @@ class _BatchShape:
             return tensor
         dimension, each = position
         chosen = tensor.detach().narrow(dimension, start * each, (stop - start) * each)
-        # A leaf of its own, as the user's batch was.
+        # A leaf of its own, as in the user's batch.
         return chosen.clone().requires_grad_(tensor.requires_grad)
 
     def _position(self, tensor: Tensor) -> tuple[int, int] | None:
-        """Return the dimension of a tensor's examples, and how many of its elements each has."""
+        """Return the dimension of a tensor's examples, and its number of elements per example."""
         shape = tensor.shape
         if self.is_second and tensor.ndim > 1 and shape[1] == self.rows:
             return 1, 1
@@ -156,7 +156,7 @@ class _BatchShape:
 
 
 def _counted_tensors(value: object) -> Iterator[Tensor]:
-    """Yield the tensors with dimensions, and of a packed sequence one that has its examples."""
+    """Yield the tensors with dimensions, and one per example list of a packed sequence."""
     if isinstance(value, PackedSequence):
         yield torch.empty(int(value.batch_sizes[0]), 0)
     elif isinstance(value, Tensor):
@@ -170,7 +170,7 @@ def _counted_tensors(value: object) -> Iterator[Tensor]:
 
 
 def _length_of_lists(batch: object, tensors: list[Tensor]) -> int | None:
-    """Return how many examples the batch has, where it is made of lists of examples."""
+    """Return the number of examples, if the batch consists of lists of examples."""
     children = list(batch.values()) if isinstance(batch, Mapping) else batch
     if not _is_sequence(children) or not children or not all(map(_is_sequence, children)):
         return None
@@ -182,7 +182,7 @@ def _length_of_lists(batch: object, tensors: list[Tensor]) -> int | None:
 
 
 def _rows(tensors: list[Tensor]) -> tuple[int, bool]:
-    """Return how many examples the tensors have, and whether along the second dimension."""
+    """Return the number of examples, and whether they are along the second dimension."""
     first = tensors[0]
     second = first.shape[1] if first.ndim > 1 else 0
     is_shared = second > 1 and all(second in one.shape[:2] for one in tensors[1:])
@@ -190,7 +190,7 @@ def _rows(tensors: list[Tensor]) -> tuple[int, bool]:
     size, count = sizes.most_common(1)[0] if sizes else (1, len(tensors))
     if count == len(tensors):
         return size, False
-    # Sequences of features, and as lengths of theirs something that has examples alone.
+    # Sequences of features, together with a tensor per example such as their lengths.
     if is_shared and first.ndim > 2:
         return second, True
     if count > 1:

@@ -1,7 +1,7 @@
-"""What clipping leaves of gradients, computed without touching them.
+"""Computes the effect of clipping methods on gradients, without changing these.
 
-Sums are taken in float64, of blocks, so that results are those of torch's functions on copies but
-for the rounding of these.
+Sums are computed in float64, by blocks. Results equal those of torch's functions on copies, except
+for rounding.
 """
 
 import math
@@ -16,24 +16,24 @@ from gradscope.capture.reading import NotReadable, elements
 from gradscope.recording.evidence.clipping import ClippedGradient
 
 LEAST_WEIGHT_NORM = 1e-3
-"""Of a unit, in adaptive clipping: so that weights that begin at zero can grow."""
+"""Minimum weight norm of a unit in adaptive clipping: weights that start at zero can grow."""
 LEAST_GRADIENT_NORM = 1e-6
-"""Likewise: below that nothing is divided."""
+"""Minimum gradient norm of a unit in adaptive clipping: smaller ones are not divided by."""
 
 
 @dataclass(slots=True)
 class Left:
-    """What clipping leaves of one gradient."""
+    """Result of clipping one gradient."""
 
     norm: float
     product: float
-    """With the gradient before."""
+    """Inner product with the unclipped gradient."""
     cut: int
     of: int
 
 
 def gathered(left: list[Left | None]) -> ClippedGradient:
-    """Return what is left of every parameter's gradient as a record."""
+    """Return the results for all parameters as a record."""
     known = [one for one in left if one is not None]
     return ClippedGradient(
         norms=tuple(None if one is None else one.norm for one in left),
@@ -44,7 +44,7 @@ def gathered(left: list[Left | None]) -> ClippedGradient:
 
 
 def power_norm(gradient: Tensor, norm_type: float) -> float:
-    """Return the norm of a gradient of any type, NaN where its elements cannot be reached."""
+    """Return the norm of a gradient of any type, NaN if it is unreadable."""
     try:
         values, repeats, _ = elements(gradient)
     except NotReadable:
@@ -59,12 +59,12 @@ def power_norm(gradient: Tensor, norm_type: float) -> float:
 
 
 def clipped_by_value(gradient: Tensor, value: float) -> Left:
-    """Return what `clip_grad_value_` leaves."""
+    """Return the result of `clip_grad_value_`."""
     try:
         values, repeats, numel = elements(gradient)
     except NotReadable:
         return Left(math.nan, math.nan, 0, 0)
-    # As torch does, the limit is rounded to the gradient's own type.
+    # As in torch, the limit is rounded to the gradient's own dtype.
     limit = float(torch.tensor(value, dtype=values.dtype))
     square = product = 0.0
     cut = 0
@@ -78,7 +78,7 @@ def clipped_by_value(gradient: Tensor, value: float) -> Left:
 
 
 def clipped_by_weights(gradient: Tensor, weight: Tensor, ratio: float) -> Left:
-    """Return what adaptive clipping leaves: each unit's gradient at most `ratio` of its weights."""
+    """Return the result of adaptive clipping: at most `ratio` of its weights for each unit."""
     try:
         factors, norms = unit_factors(gradient, weight, ratio)
     except NotReadable:
@@ -93,13 +93,13 @@ def clipped_by_weights(gradient: Tensor, weight: Tensor, ratio: float) -> Left:
 
 
 def unit_factors(gradient: Tensor, weight: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
-    """Return by what adaptive clipping multiplies each unit's gradient, and their norms before.
+    """Return the factors of adaptive clipping for each unit's gradient, and the norms before.
 
-    A unit is what one row of a parameter of two dimensions or more feeds; other parameters are
-    units as a whole. Of a sparse gradient these are the rows that it holds.
+    A unit is one row of a parameter with two or more dimensions; other parameters are units as a
+    whole. A sparse gradient has the units of its stored rows.
 
     Raises:
-        NotReadable: The elements cannot be reached.
+        NotReadable: The elements cannot be read.
     """
     rows, weights = _rows(gradient, weight)
     norms = _row_norms(rows)
@@ -134,7 +134,7 @@ def _row_norms(rows: Tensor) -> Tensor:
 
 
 def _with_float64(tensor: Tensor) -> Tensor:
-    """Return a tensor where float64 is known, which some accelerators do not know."""
+    """Return a tensor on a device with float64, which some accelerators do not support."""
     return tensor if tensor.device.type in ("cpu", "cuda") else tensor.cpu()
 
 

@@ -1,4 +1,4 @@
-"""Measures what clipping does to the gradients of a target's batches."""
+"""Measures the effect of clipping on the gradients of a target's batches."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,20 @@ from gradscope.recording.evidence.clipping import ClipMethod, ClipPass, ClipTria
 from gradscope.target.options import ClipOptions
 
 USUAL_RATIO = 0.01
-"""Of adaptive clipping: Brock et al. 2021 (arXiv 2102.06171), section 4."""
+"""Ratio of adaptive clipping: Brock et al. 2021 (arXiv 2102.06171), section 4."""
 _CHOSEN_SHARE = 0.999
-"""Of the first batch's elements, that lie below the value that is chosen to clip to."""
+"""Share of the first batch's elements that lie below the chosen clip value."""
 
 
 class ClipProbe:
-    """Measures the gradients that parameters hold, and clips those of the optimizer's steps.
+    """Measures the gradients of the parameters, and clips those of the optimizer's steps.
 
-    The gradients are those of gradscope's own backward passes, which are put back in the end.
+    The gradients are those of gradscope's own backward passes; the original ones are restored at
+    the end.
 
     Args:
-        parameters: The model's.
-        options: What to clip to.
+        parameters: Parameters of the model.
+        options: Clipping methods and limits.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], options: ClipOptions) -> None:
@@ -45,11 +46,11 @@ class ClipProbe:
         self._passes: list[ClipPass] = []
 
     def measure(self, *, made: int, loss: float | None) -> None:
-        """Measure what clipping would do to the gradients at hand.
+        """Measure the effect of clipping on the current gradients.
 
         Args:
-            made: Optimizer steps that were made before.
-            loss: Where the backward began; None where it began at a non-scalar.
+            made: Number of optimizer steps made before.
+            loss: The loss; None if backward started from a non-scalar.
         """
         held = [_gradient_of(parameter) for parameter in self._parameters]
         known = [gradient for gradient in held if gradient is not None]
@@ -58,7 +59,7 @@ class ClipProbe:
         value, kind = self._value, self._options.norm_type
         with torch.no_grad():
             found = iter(norms(known))
-            total, obstacle = _torchs_norm(known, kind)
+            total, reason = _torchs_norm(known, kind)
             self._passes.append(
                 ClipPass(
                     made=made,
@@ -69,7 +70,7 @@ class ClipProbe:
                     if kind == 2
                     else tuple(None if one is None else power_norm(one, kind) for one in held),
                     torchs_norm=total,
-                    obstacle=obstacle,
+                    obstacle=reason,
                     by_value=gathered(
                         [None if one is None else clipped_by_value(one, value) for one in held]
                     ),
@@ -83,7 +84,7 @@ class ClipProbe:
             )
 
     def clip(self) -> None:
-        """Clip the gradients that a step is going to use, by the first method asked for."""
+        """Clip the gradients for the next step, by the first requested method."""
         if self._applied is None or not self._passes:
             return
         with torch.no_grad():
@@ -98,7 +99,7 @@ class ClipProbe:
                     parameter.grad.mul_(factor)
 
     def _factors(self) -> Iterator[float]:
-        """Yield by what each parameter's gradient is multiplied where one factor does it."""
+        """Yield each parameter's factor, if one factor applies to its whole gradient."""
         last, limit = self._passes[-1], self._options.max_norm or 0.0
         sizes = [size or 0.0 for size in last.powers or last.norms]
         if self._applied == "per-tensor":
@@ -111,10 +112,10 @@ class ClipProbe:
             yield coefficient(limit, total)
 
     def records(self, steps: int) -> Iterator[ClipTrial | ClipPass]:
-        """Yield how the gradients were measured, and what was found; nothing where none was.
+        """Yield the settings and results of the measurements; nothing without measurements.
 
         Args:
-            steps: Optimizer steps that were asked for.
+            steps: Number of requested optimizer steps.
         """
         if not self._passes:
             return
@@ -132,7 +133,7 @@ class ClipProbe:
 
 
 def coefficient(limit: float, norm: float) -> float:
-    """Return by what torch multiplies gradients of a norm."""
+    """Return torch's clip coefficient for gradients of a norm."""
     factor = limit / (norm + 1e-6)
     return factor if math.isnan(factor) else min(factor, 1.0)
 
@@ -154,7 +155,7 @@ def _gradient_of(parameter: nn.Parameter) -> Tensor | None:
 
 
 def _torchs_norm(gradients: list[Tensor], norm_type: float) -> tuple[float | None, str]:
-    """Return what torch's function returns, and why it does not."""
+    """Return the result of torch's function, and why it fails."""
     try:
         return float(torch.nn.utils.get_total_norm(gradients, norm_type)), ""
     except (RuntimeError, NotImplementedError, TypeError) as error:
@@ -165,7 +166,7 @@ def _torchs_norm(gradients: list[Tensor], norm_type: float) -> tuple[float | Non
 
 
 def _typical_largest(gradients: list[Tensor]) -> float:
-    """Return what nearly all elements stay below, rounded to two digits."""
+    """Return a limit above nearly all elements, rounded to two digits."""
     samples = []
     for gradient in gradients:
         try:
@@ -195,7 +196,7 @@ def _coalesced_clamp(gradient: Tensor, value: float) -> Tensor:
 
 
 def _with_values(whole: Tensor, values: Tensor) -> Tensor:
-    """Return a coalesced sparse tensor with other values at the same places."""
+    """Return a coalesced sparse tensor with other values at the same indices."""
     return torch.sparse_coo_tensor(
         whole.indices(), values, whole.shape, is_coalesced=True, check_invariants=False
     )

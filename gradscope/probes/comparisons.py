@@ -1,4 +1,4 @@
-"""What the forward's losses compare, and along which dimensions it normalises."""
+"""Finds what the forward's losses compare, and the dimensions of its softmaxes."""
 
 from torch.autograd.graph import Node
 
@@ -11,9 +11,9 @@ _SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
 
 
 def probe_comparisons(context: ProbeContext) -> str | None:
-    """Note the comparisons that lead to the loss, and the softmaxes of the graph."""
+    """Record the comparisons that lead to the loss, and the softmaxes of the graph."""
     if context.opaque:
-        return "compiled code runs out of sight"
+        return "compiled code cannot be observed"
     for one in context.capture.comparisons.comparisons:
         result = _reference(context, one.result)
         if result is not None:
@@ -48,9 +48,9 @@ def _reference(context: ProbeContext, edge: Edge | None) -> TensorRef | None:
 
 
 def _dimension(node: Node) -> int:
-    """Return what the forward was given as `dim`, counted from the first dimension."""
+    """Return the forward's `dim`, counted from the first dimension."""
     dimension: int = node._saved_dim  # type: ignore[attr-defined]
-    if dimension >= 2**63:  # a negative number, read without its sign
+    if dimension >= 2**63:  # a negative number, read as unsigned
         dimension -= 2**64
     rank = len(node._input_metadata[0].shape)
     return dimension % rank if rank else 0

@@ -1,4 +1,4 @@
-"""What can change inside a model: all that is reachable from its attributes, and how it was."""
+"""Saves the mutable state inside a model: everything reachable from its attributes."""
 
 import copy
 import dataclasses
@@ -18,29 +18,29 @@ _ATOMS = (int, float, complex, str, bytes, bool, type(None), type)
 
 @dataclass(slots=True)
 class Contents:
-    """The mutable values that were found, with what they held."""
+    """The mutable values that were found, with their content."""
 
     tensors: list[Tensor] = field(default_factory=list)
     _containers: list[tuple[object, object]] = field(default_factory=list)
-    """With copies of them."""
+    """Containers with copies of them."""
     _puts: list[Callable[[], object]] = field(default_factory=list)
-    """Each puts an array or a random generator back."""
+    """Functions that each restore an array or a random generator."""
 
     def restore(self) -> None:
-        """Give every container, array and generator its content again; tensors are not touched."""
+        """Restore every container, array and generator; tensors are not changed."""
         for container, content in self._containers:
             refill(container, content)
         for put in self._puts:
             put()
 
     def note(self, value: object) -> Iterable[object]:
-        """Keep a value as it is now, and return the values inside it."""
+        """Save a value's current state, and return the values inside it."""
         if isinstance(value, Tensor):
             self.tensors.append(value)
             return ()
         if isinstance(value, nn.Module | SimpleNamespace | torch.optim.Optimizer):
-            # A module's parameters, buffers and children are dictionaries among its attributes, an
-            # optimizer's state and groups likewise.
+            # A module's parameters, buffers and children are dictionaries among its attributes,
+            # like an optimizer's state and groups.
             return [*self._note_container(vars(value)), *_scripted(value)]
         if type(value) in _CONTAINERS:
             return self._note_container(value)
@@ -59,14 +59,14 @@ class Contents:
 
 
 def contents_of(*roots: object) -> Contents:
-    """Look through modules, containers and dataclasses, however deeply nested.
+    """Collect the state of modules, containers and dataclasses, however deeply nested.
 
-    Modules count wherever they are: layers in a plain list too. Objects of other classes are not
-    entered, because from there a whole program can be reached.
+    Modules are entered wherever they are, for example in a plain list. Objects of other classes are
+    not entered, because the whole program may be reachable from there.
     """
     found = Contents()
     waiting: list[object] = list(roots)
-    seen: dict[int, object] = {}  # the values are held, so that no identity is given twice
+    seen: dict[int, object] = {}  # the values are referenced, so that no `id` is reused
     while waiting:
         value = waiting.pop()
         if not isinstance(value, _ATOMS) and id(value) not in seen:
@@ -76,7 +76,7 @@ def contents_of(*roots: object) -> Contents:
 
 
 def refill(container: object, content: object) -> None:
-    """Give a list, deque, dict or set its former content."""
+    """Restore the content of a list, deque, dict or set."""
     if isinstance(container, list | deque) and isinstance(content, list | deque):
         container.clear()
         container.extend(content)
@@ -86,7 +86,7 @@ def refill(container: object, content: object) -> None:
 
 
 def _scripted(value: object) -> list[Tensor]:
-    """Return the tensors that TorchScript holds, out of sight of Python's attributes."""
+    """Return the tensors that TorchScript holds outside of Python's attributes."""
     if not isinstance(value, torch.jit.ScriptModule):
         return []
     return [*value.parameters(), *value.buffers()]
@@ -120,5 +120,5 @@ def _array(value: object) -> Callable[[], object] | None:
     if numpy is None or not isinstance(value, numpy.ndarray):
         return None
     array, content = value, value.copy()
-    # One that cannot be written to has not been.
+    # A read-only array cannot have changed.
     return lambda: numpy.copyto(array, content) if array.flags.writeable else None

@@ -1,4 +1,4 @@
-"""What a probe finds before it: a model right after a backward."""
+"""The input of a probe: a model right after a backward."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,63 +12,63 @@ from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.capture.step.measurements import Measurements
 from gradscope.probes.snapshot import RandomStates
 from gradscope.target.target import Outcome, Target
 
 
 def is_made(optimizer: torch.optim.Optimizer) -> bool:
-    """Return whether the making of an optimizer has come to its end."""
+    """Return whether the construction of an optimizer is finished."""
     return hasattr(optimizer, "param_groups")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeContext:
-    """A model right after the backward of the judged step, before the optimizer's part of it.
+    """A model right after the backward of the judged step, before the optimizer step.
 
-    A probe leaves parameters and their gradients as it finds them; everything else is put
-    back when the inspection ends.
+    A probe must leave parameters and their gradients unchanged. Everything else is restored when
+    the inspection ends.
     """
 
     target: Target
     named: NamedModel
     assembler: Assembler
-    """Takes what is found: `scene.assembler.note(record)`."""
+    """Receives the results: `context.assembler.note(record)`."""
     definitions: Definitions
-    """The lines that made modules, parameters and optimizers, as far as they were watched."""
+    """Lines that made modules, parameters and optimizers, as far as they were observed."""
     capture: StepCapture
-    """Of that step; its graph is alive, its saved tensors are freed."""
+    """Capture of the step; its graph is alive, its saved tensors are freed."""
     measured: Measurements
     loss: float | None
     terms: int
-    """How many scalars were given beside the loss under names of their own."""
+    """Number of named scalars besides the loss."""
     opaque: bool
     """Whether compiled code runs, which must not meet modes or hooks."""
     reruns: bool
     """Whether the forward may be run again."""
     random_states: RandomStates | None
-    """Those that its forward began with; None where it cannot be run again."""
+    """Random states at the start of its forward; None if it cannot be run again."""
     micro_batches: int | None = None
-    """Into how many parts to divide the batch, None for not at all."""
+    """Number of parts to split the batch into, None for no split."""
     of_run: bool = False
-    """Whether the backward is one of a script's own, whose optimizers are all in use."""
+    """Whether the backward is a script's own, whose optimizers are all in use."""
 
     @cached_property
     def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
-        """Every optimizer that is known, those of the target first."""
+        """All known optimizers, those of the target first."""
         given = [self.target.optimizer, self.target.stale_optimizer]
         known = [one for one in (*given, *self.definitions.optimizers) if one is not None]
         return tuple(one for one in dict.fromkeys(known) if one in given or is_made(one))
 
     @cached_property
-    def position(self) -> GraphPlace:
-        """Where the records of the graph are: node `n` of the capture is `place.first_node + n`."""
-        return self.assembler.place_of(self.capture)
+    def position(self) -> GraphPosition:
+        """Position of the graph's records: node `n` of the capture is `position.first_node + n`."""
+        return self.assembler.position_of(self.capture)
 
     @contextmanager
     def as_at_first(self) -> Iterator[None]:
-        """Let the block run with the random states of that forward, then put them back."""
+        """Run the block with the random states of that forward, then restore the current ones."""
         before = RandomStates.now()
         if self.random_states is not None:
             self.random_states.restore()
@@ -78,7 +78,7 @@ class ProbeContext:
             before.restore()
 
     def forward(self) -> Outcome:
-        """Run the forward again, as it ran the first time."""
+        """Run the forward again, with the same random states."""
         with (
             self.as_at_first(),
             torch.inference_mode(False),

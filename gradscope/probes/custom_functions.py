@@ -33,11 +33,11 @@ from gradscope.recording.evidence.failures import (
 from gradscope.target.user_code import UserCode
 
 _MOST_APPLICATIONS = 3
-"""Of each function, with inputs of different shapes."""
+"""Maximum number of checked calls per function, with inputs of different shapes."""
 
 _WRONG = 1e-2
-"""Deviations above it count as wrong. Measured: those of right gradients stay below 1e-4, those of
-mistakes of sign, factor and term begin at 0.3."""
+"""Deviation above which a gradient is wrong. Measured: right gradients stay below 1e-4; mistakes of
+sign, factor and term start at 0.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Application:
     """One call of a custom function."""
 
     args: tuple[object, ...]
-    """Tensors as copies."""
+    """Arguments, with copies of tensors."""
     differentiable: tuple[int, ...]
     line: Line | None
 
@@ -57,12 +57,12 @@ class _Applications:
     function: type[Function]
     found: list[_Application] = field(default_factory=list)
     line: Line | None = None
-    """Of the first call."""
+    """Line of the first call."""
     seen: bool = False
     _shapes: set[tuple[object, ...]] = field(default_factory=set)
 
     def note(self, args: tuple[object, ...], line: Line | None) -> None:
-        """Keep copies of the inputs, unless there are enough of their kind."""
+        """Store copies of the inputs, unless there are enough with these shapes."""
         self.seen, self.line = True, self.line or line
         tensors = [arg for arg in args if isinstance(arg, Tensor)]
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
@@ -80,14 +80,14 @@ class _Applications:
 
 
 def probe_custom_functions(context: ProbeContext) -> str | None:
-    """Note for every custom function of the forward whether its backward is right."""
+    """Record for every custom function of the forward whether its backward is right."""
     functions = custom_functions(context.capture.graph)
     if not functions:
         return None
     if context.opaque:
-        return "compiled code runs, whose inside is out of sight"
+        return "compiled code runs, which cannot be observed"
     if not context.reruns:
-        return "the forward may not be run again (--probe-steps 0)"
+        return "the forward may not be repeated (--probe-steps 0)"
     with _noted(functions) as noted:
         try:
             context.forward()
@@ -115,10 +115,10 @@ def custom_functions(graph: Graph) -> list[type[Function]]:
 
 @contextmanager
 def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]:
-    """Note what the functions are applied to while the block runs.
+    """Record the arguments of the functions while the block runs.
 
-    Their `forward` is replaced meanwhile and not `Function.apply`, to which users keep references
-    as `swish = Swish.apply`.
+    It replaces `forward` and not `Function.apply`, because users keep references such as `swish =
+    Swish.apply`.
     """
     with ExitStack() as undo:
         noted = []
@@ -147,7 +147,7 @@ def _noting(forward: Callable[..., object], applications: _Applications) -> Call
 
 
 def _first_input(function: type[Function]) -> int:
-    """Return where a forward's inputs begin: after the context, if it is given one."""
+    """Return the index of a forward's first input: after the context, if it gets one."""
     return 1 if function.setup_context is Function.setup_context else 0
 
 
@@ -155,7 +155,7 @@ def _checked(context: ProbeContext, applications: _Applications) -> CustomFuncti
     function = applications.function
     checks: tuple[InputCheck, ...] = ()
     outcome: CheckOutcome = "unchecked"
-    reason = "its inputs are too large" if applications.seen else "a second forward left it out"
+    reason = "its inputs are too large" if applications.seen else "a second forward did not call it"
     with context.as_at_first():
         for application in applications.found:
             try:
@@ -186,11 +186,11 @@ def _worst(checks: tuple[InputCheck, ...]) -> float:
 
 
 def _checks(function: type[Function], application: _Application) -> tuple[InputCheck, ...]:
-    """Compare the gradients of one application.
+    """Compare the gradients of one call.
 
     Raises:
         ChosenGradientError: They are not meant to be derivatives.
-        GradscopeError: They cannot be compared, or the function's code did not get through it.
+        GradscopeError: They cannot be compared, or the function's code raised.
     """
     try:
         return _checks_in(DOUBLE, function, application)

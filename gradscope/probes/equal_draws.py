@@ -1,4 +1,4 @@
-"""Gives parts of a batch the random numbers that the whole batch drew."""
+"""Gives parts of a batch the random numbers of the whole batch."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,11 +29,11 @@ _NOISE = (
     "random_",
     "uniform_",
 )
-"""Operations whose result is noise alone, example by example. A permutation is none of them: a part
-of it is no permutation of the part."""
+"""Operations that return independent noise per example. Permutations are excluded: a part of one is
+no permutation of the part."""
 
 _FUSED_DROPOUT = "native_dropout"
-"""What dropout is on some devices: it returns the scaled input, and the mask."""
+"""Dropout operation of some devices: it returns the scaled input and the mask."""
 
 _Key = tuple[bytes, str, tuple[int, ...]]
 
@@ -42,7 +42,7 @@ _Key = tuple[bytes, str, tuple[int, ...]]
 class _Draw:
     operation: str
     scalars: tuple[object, ...]
-    """The arguments that are numbers, as a probability."""
+    """Numeric arguments, such as a probability."""
     values: Tensor
 
 
@@ -53,11 +53,11 @@ class Part:
     start: int
     size: int
     rows: int
-    """Of the whole batch."""
+    """Number of examples in the whole batch."""
 
 
 class EqualDraws:
-    """The random numbers of a batch's forward, for the forwards of its parts.
+    """Random numbers of a batch's forward, for the forwards of its parts.
 
     ```
     draws = EqualDraws()
@@ -67,23 +67,23 @@ class EqualDraws:
         ...  # of a part
     ```
 
-    Each draw is told by the generator's state before it, so that a checkpoint, which draws again in
-    backward, gets what it had in forward.
+    Each draw is identified by the generator's state before it. A checkpoint, which draws again in
+    backward, therefore gets the numbers of its forward.
     """
 
     def __init__(self) -> None:
         self._draws: list[_Draw] = []
         self.unmatched = 0
-        """Draws of parts for which the whole batch has none that fits."""
+        """Draws of parts without matching numbers of the whole batch."""
 
     @property
     def count(self) -> int:
-        """How many draws were kept."""
+        """Return the number of draws stored."""
         return len(self._draws)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep what the block draws."""
+        """Store the random numbers that the block draws."""
         keeper = _Keeper()
         with keeper:
             yield
@@ -92,7 +92,7 @@ class EqualDraws:
 
     @contextmanager
     def given(self, part: Part) -> Iterator[None]:
-        """Let the block draw what is the part's of that."""
+        """Give the block the part's share of the stored numbers."""
         giver = _Giver(self._draws, part)
         with giver:
             yield
@@ -100,7 +100,7 @@ class EqualDraws:
 
 
 class _DrawMode(TorchDispatchMode):
-    """Sees every operation that draws, and which draw of the run it is."""
+    """Observes every operation that draws, and its index among the draws of the run."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -138,7 +138,7 @@ class _DrawMode(TorchDispatchMode):
         return result
 
     def drawn(self, position: int, draw: _Draw) -> None:
-        """Take notice of a draw, whose values may be changed."""
+        """Process a draw, whose values may be changed."""
         raise NotImplementedError
 
 
@@ -171,7 +171,7 @@ class _Giver(_DrawMode):
 
 
 def _part_of(whole: Tensor, like: Tensor, part: Part) -> Tensor | None:
-    """Return what of the whole batch's numbers is a part's, None where the shapes do not fit."""
+    """Return a part's share of the whole batch's numbers, None if the shapes do not fit."""
     if whole.ndim != like.ndim:
         return None
     sizes = enumerate(zip(whole.shape, like.shape, strict=True))
@@ -201,7 +201,7 @@ def _dropped(args: tuple[object, ...], mask: Tensor) -> Tensor:
 
 
 def _generator(args: tuple[object, ...], kwargs: Mapping[str, object]) -> torch.Generator | None:
-    """Return the generator that an operation draws from, None on devices of other kinds."""
+    """Return the generator of an operation, None on devices of other kinds."""
     given = (*args, *kwargs.values())
     for value in given:
         if isinstance(value, torch.Generator):

@@ -1,4 +1,4 @@
-"""What the forward computed: the values of every tensor of the graph."""
+"""Measures the values of every tensor of the graph in the forward."""
 
 import math
 from collections.abc import Mapping
@@ -29,18 +29,18 @@ from gradscope.recording.evidence.forward import ForwardStat
 
 
 class Values(NamedTuple):
-    """The numbers of a tensor's elements."""
+    """Statistics of a tensor's elements."""
 
     norm: float
     minimum: float
-    """Of the finite elements; NaN where there are none."""
+    """Minimum of the finite elements; NaN if there are none."""
     maximum: float
     zeros: int
     nonfinite: int
 
 
 def probe_forward(context: ProbeContext) -> str | None:
-    """Note what each tensor of the first step's graph held."""
+    """Record the values of each tensor of the first step's graph."""
     mode = _ValuesMode()
     positions = run_again(context, mode)
     if isinstance(positions, str):
@@ -55,7 +55,7 @@ def note_forward(
     activations: ActivationWatch,
     positions: Positions,
 ) -> None:
-    """Note what tensors of the graph held: the number of elements of each, and their values."""
+    """Record the values of tensors of the graph, with their number of elements."""
     for number, (numel, found) in values.items():
         tensor = reference(positions, number)
         if tensor is not None:
@@ -81,7 +81,7 @@ class _ValuesMode(OperationMode):
 
 
 def values_of(tensor: Tensor) -> Values:
-    """Measure a tensor's elements: norm and extremes exactly."""
+    """Measure the norm and extremes of a tensor's elements exactly."""
     flat = tensor.detach().reshape(-1)
     if not flat.numel():
         return Values(0.0, math.nan, math.nan, 0, 0)
@@ -100,7 +100,7 @@ def values_of(tensor: Tensor) -> Values:
 
 
 def _zeros(flat: Tensor) -> int:
-    """Count zeros among finite elements: by signs, block by block, as other ways are far slower."""
+    """Count zeros among finite elements: by signs, block by block, by far the fastest way."""
     if not flat.is_cpu:
         return int(zeros_on_device(flat))
     signs = (float(block.sign().abs_().sum(dtype=torch.float32)) for block in flat.split(BLOCK))
@@ -108,7 +108,7 @@ def _zeros(flat: Tensor) -> int:
 
 
 def _norm(flat: Tensor, magnitude: float) -> float:
-    """Euclidean norm of finite elements, where squares may overflow or vanish in float64."""
+    """Return the norm of finite elements whose squares may over- or underflow in float64."""
     if not flat.is_cpu:
         return float(norms_on_device([flat])[0])
     if flat.dtype not in SAFE_NORMS:

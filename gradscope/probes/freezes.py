@@ -1,4 +1,4 @@
-"""Looks for what was frozen and replaced: the lines, as far as the source tells."""
+"""Finds the lines that froze or replaced modules, as far as the source shows."""
 
 import linecache
 import re
@@ -13,7 +13,7 @@ _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?
 
 
 def probe_freezes(context: ProbeContext) -> str | None:
-    """Note which modules were replaced, and the lines that freeze parameters."""
+    """Record which modules were replaced, and the lines that freeze parameters."""
     for position, module in enumerate(context.named.modules):
         line = context.definitions.replacements.get(module)
         if line is not None:
@@ -28,7 +28,7 @@ def probe_freezes(context: ProbeContext) -> str | None:
 
 
 def _files(context: ProbeContext) -> set[str]:
-    """Return the files in which frozen parameters, and the modules that hold them, are made."""
+    """Return the files that make frozen parameters, and the modules that own them."""
     lines = []
     for parameter in context.named.parameters:
         if not parameter.requires_grad:
@@ -51,7 +51,7 @@ def _freezing_lines(file: str) -> Iterator[Line]:
 
 
 def _innermost(code: CodeType, number: int) -> CodeType:
-    """Return the function that holds a line."""
+    """Return the innermost function that contains a line."""
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             last = max((line for *_, line in inner.co_lines() if line is not None), default=0)

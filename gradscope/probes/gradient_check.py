@@ -1,4 +1,4 @@
-"""Compares what the backward of a custom function returns with finite differences."""
+"""Compares the backward of a custom function with finite differences."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,50 +13,49 @@ from gradscope.probes.operations import Operation, OperationMode
 from gradscope.probes.snapshot import RandomStates
 
 MOST_ELEMENTS = 2_000_000
-"""Inputs with more elements than that are not checked: each difference runs the forward twice."""
+"""Maximum number of elements of a checked input: each difference runs the forward twice."""
 
 _WORK = 20_000_000
-"""So many elements all the forwards of one input's differences may take together."""
+"""Maximum number of elements computed by all forwards for one input."""
 
 _OVERHEAD = 1_000
-"""So many elements an operation costs besides those that it writes."""
+"""Overhead of an operation, in elements."""
 
 _SECONDS = 10.0
-"""So long the fewest of them may take. How many are compared goes by their work and not by time: it
-must be the same each time."""
+"""Maximum seconds for the minimum number of comparisons. Beyond that, their number depends on the
+work and not on time, because it must be reproducible."""
 
 _FEWEST, _MOST = 8, 64
-"""Elements of an input that are compared."""
+"""Minimum and maximum number of elements compared per input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """What the differences are computed in."""
+    """Precision of the differences."""
 
     dtype: torch.dtype
     step: float
-    """Of a difference, relative to the element: near the cube root of the rounding, at which
-    central differences are the most exact."""
+    """Relative step of a difference: near the cube root of the rounding error, where central
+    differences are most exact."""
     smooth: float
-    """By so much, relatively, differences to the left and right, and over a smaller step, may
-    differ: ten times and more what curvature makes of it, and far less than a kink does."""
+    """Maximum relative deviation between left, right and smaller-step differences: ten times or
+    more above the effect of curvature, and far below that of a kink."""
     linear: float
-    """By so much, relatively, twice a gradient may miss the gradient of twice."""
+    """Maximum relative deviation between twice a gradient and the gradient of twice the vector."""
 
 
 DOUBLE = Precision(torch.float64, step=1e-5, smooth=1e-3, linear=1e-9)
 SINGLE = Precision(torch.float32, step=4e-3, smooth=5e-2, linear=1e-4)
-"""For functions that know no float64, as kernels for an accelerator."""
+"""For functions without float64, such as accelerator kernels."""
 
 _SMALLER = 1 / 8
-"""The smaller step, as a share of the step: two steps of one size can agree by chance where
-arithmetic in float32 knows few numbers between."""
+"""The smaller step relative to the step. Two steps of one size may agree by chance in float32."""
 
 _NOTHING = 1e-6
-"""A difference below this share of the greatest counts as none."""
+"""Differences below this share of the maximum count as zero."""
 
 _CHOSEN_SHARE = 0.9
-"""Where at least this share of the elements has a gradient and no influence, it was chosen."""
+"""If at least this share of the elements has a gradient but no influence, it was chosen."""
 
 
 class UncheckedError(GradscopeError):
@@ -64,24 +63,24 @@ class UncheckedError(GradscopeError):
 
 
 class ChosenGradientError(GradscopeError):
-    """A function's gradient is not meant to be its derivative; the message says what shows it."""
+    """A function's gradient is not meant to be its derivative; the message gives the evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The gradient with respect to one input: element by element, both ways."""
+    """The gradient with respect to one input, computed in both ways for each element."""
 
     position: int
-    """Of the input among the function's arguments."""
+    """Index of the input among the function's arguments."""
     analytical: Tensor
     numerical: Tensor
     is_constant: bool
-    """Whether backward gives it whatever it is given."""
+    """Whether backward returns the same for every gradient."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Differences:
-    """By element that was looked at."""
+    """Differences for each sampled element."""
 
     analytical: Tensor
     left: Tensor
@@ -116,13 +115,13 @@ def compare(
 
     Args:
         function: The custom function.
-        args: What it is applied to; nothing of it is written to.
-        differentiable: The places of the arguments that require grad.
-        precision: What to compute in.
+        args: Its arguments; they are not changed.
+        differentiable: Indices of the arguments that require grad.
+        precision: Precision of the computation.
 
     Raises:
-        UncheckedError: It cannot be judged by finite differences.
-        ChosenGradientError: It is not meant to be.
+        UncheckedError: Finite differences cannot judge it.
+        ChosenGradientError: Its gradient is not meant to be the derivative.
     """
     trial = _Trial(function, args, differentiable, precision)
     gradients = trial.gradients()
@@ -153,10 +152,10 @@ def _numerical(differences: _Differences) -> Tensor:
 
 
 def _refuse_chosen(differences: _Differences) -> None:
-    """Refuse a function that has a gradient where its input has no influence.
+    """Reject a function that has a gradient although its input has no influence.
 
     Raises:
-        ChosenGradientError: It is so nearly everywhere, as for a straight-through estimator.
+        ChosenGradientError: This holds nearly everywhere, as for a straight-through estimator.
     """
     matters = differences.has_gradient | differences.has_influence
     without = differences.has_gradient & ~differences.has_influence
@@ -165,12 +164,12 @@ def _refuse_chosen(differences: _Differences) -> None:
 
 
 def _judged(differences: _Differences, precision: Precision) -> Tensor:
-    """Return which elements tell whether the gradient is right.
+    """Return the elements that show whether the gradient is right.
 
-    An element without influence tells nothing: a clamp may let gradients pass on purpose.
+    Elements without influence do not: a clamp may pass gradients on purpose.
 
     Raises:
-        UncheckedError: Most elements are no use, as of a function that computes in float32.
+        UncheckedError: Most elements are unusable, for example if the function computes in float32.
     """
     influential = differences.has_influence
     judged = influential & differences.is_smooth(precision.smooth)
@@ -182,19 +181,19 @@ def _judged(differences: _Differences, precision: Precision) -> Tensor:
 
 
 class _Work(OperationMode):
-    """Adds up how much work a forward is."""
+    """Adds up the work of a forward."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elements = 0
 
     def ran(self, operation: Operation) -> None:
-        """Count the elements that the operation wrote."""
+        """Add the elements that the operation wrote."""
         self.elements += _OVERHEAD + sum(tensor.numel() for tensor in operation.outputs)
 
 
 class _Trial:
-    """A custom function at one place."""
+    """A custom function with one set of arguments."""
 
     def __init__(
         self,
@@ -224,9 +223,9 @@ class _Trial:
         self._work = work.elements
         self._refuse_unfit(first, second)
         self._vectors: dict[int, Tensor] = {}
-        """By place of a differentiable output: what the derivative is multiplied with."""
+        """By index of a differentiable output: the vector for the vector-Jacobian product."""
         self.constant: set[int] = set()
-        """Places of inputs for which backward returns the same whatever it is given."""
+        """Indices of inputs for which backward returns the same for every gradient."""
 
     def _refuse_unfit(self, first: list[object], second: list[object]) -> None:
         floating = _floating(first)
@@ -243,9 +242,10 @@ class _Trial:
 
     @torch.no_grad()
     def _moved(self) -> tuple[list[object], list[Tensor]]:
-        """Return other inputs and what comes of them.
+        """Return other inputs and their outputs.
 
-        At its initialisation many a function returns its input by chance: an affine one of scale 1.
+        At initialization, some functions return their input by chance, such as an affine one of
+        scale 1.
         """
         args = list(self._args)
         for position, tensor in self._inputs.items():
@@ -254,17 +254,17 @@ class _Trial:
         return args, _floating(self._apply(args))
 
     def gradients(self) -> dict[int, Tensor]:
-        """Return what backward gives, by place of the input; without those that it leaves out.
+        """Return the result of backward, by index of the input, without omitted ones.
 
         Raises:
-            UncheckedError: It is not linear in the gradient that it is given, as when that is
-                clipped.
+            UncheckedError: It is not linear in the gradient that it gets, for example because it
+                clips.
         """
         once, twice = self._gradients(1), self._gradients(2)
         for position, gradient in once.items():
             if self._is_near(twice[position], 2 * gradient):
                 continue
-            # Losses that work their gradient out beforehand may count on being given 1.
+            # Losses that precompute their gradient may require a gradient of 1.
             if not self._is_near(twice[position], gradient) or self._is_loss:
                 raise UncheckedError("its backward is not linear in the gradient it is given")
             self.constant.add(position)
@@ -280,7 +280,7 @@ class _Trial:
 
     def _gradients(self, factor: int) -> dict[int, Tensor]:
         leaves = {position: x.clone().requires_grad_() for position, x in self._inputs.items()}
-        # Clones, for a function may write to its inputs.
+        # Clones, because a function may write to its inputs.
         args = [leaves[p].clone() if p in leaves else arg for p, arg in enumerate(self._args)]
         with torch.enable_grad():
             outputs = [
@@ -293,7 +293,7 @@ class _Trial:
                 noise = torch.randn(out.shape, generator=self._generator, dtype=torch.float64)
                 self._vectors[position] = noise.to(out.device, out.dtype)
         if not outputs:
-            raise UncheckedError("nothing that it returns requires grad")
+            raise UncheckedError("no output requires grad")
         found = torch.autograd.grad(
             [out for _, out in outputs],
             list(leaves.values()),
@@ -305,7 +305,7 @@ class _Trial:
 
     @torch.no_grad()
     def differences(self, position: int, gradient: Tensor) -> _Differences:
-        """Return both ways' derivatives by some elements of an input."""
+        """Return the derivatives by some elements of an input, computed in both ways."""
         x = self._inputs[position]
         chosen = self._elements(gradient)
         scale = float(x.square().mean().sqrt()) or 1.0
@@ -320,7 +320,7 @@ class _Trial:
         return _Differences(*torch.tensor(rows, dtype=torch.float64).unbind(1))
 
     def _elements(self, gradient: Tensor) -> Iterator[tuple[int, ...]]:
-        """Yield the places of the elements to look at: the greatest gradients, and any others."""
+        """Yield the indices of the elements to compare: the largest gradients, and some others."""
         flat = gradient.abs().flatten().cpu()
         total = sum(tensor.numel() for tensor in self._inputs.values())
         count = min(max(_WORK // max(total, self._work, 1), _FEWEST), _MOST, flat.numel())
@@ -337,7 +337,7 @@ class _Trial:
         went = float(moved[index].double() - self._inputs[position][index].double())
         args = [moved if p == position else arg for p, arg in enumerate(self._args)]
         there = self._apply(args)
-        # The difference first: what does not change must cancel exactly.
+        # Subtract first: unchanged elements must cancel exactly.
         changes = (
             vector.double() * (_tensor(there[out]).double() - _tensor(here[out]).double())
             for out, vector in self._vectors.items()
@@ -345,7 +345,7 @@ class _Trial:
         return sum(float(change.sum()) for change in changes) / went
 
     def _apply(self, args: Sequence[object]) -> list[object]:
-        """Return the outputs, from the same random state each time."""
+        """Return the outputs, always from the same random state."""
         self._random_states.restore()
         given = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
         result = self._function.apply(*given)
@@ -372,5 +372,5 @@ def _floating(values: Iterable[object]) -> list[Tensor]:
 
 
 def _holds_the_same(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors hold the same elements in the same order."""
+    """Return whether two tensors have the same elements in the same order."""
     return one.numel() == other.numel() and torch.equal(one.flatten(), other.flatten())

@@ -1,4 +1,4 @@
-"""A forward and backward on any batch: its gradients are kept, and all else is put back."""
+"""Runs forward and backward on any batch, keeps the gradients, and restores everything else."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.compiler import watchable
 from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.snapshot import RandomStates, preserved
@@ -19,36 +19,35 @@ from gradscope.target.user_code import UserCode
 
 _LOW = (torch.float16, torch.bfloat16)
 _MEAN = 1
-"""How a comparison's node spells that it takes the mean."""
+"""The mean reduction in a comparison's node."""
 
 Dims = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphFacts:
-    """What is worth knowing of a forward's graph once it is gone."""
+    """Facts about a forward's graph that remain known after it is freed."""
 
     operations: tuple[str, ...]
-    """In the order of a walk from the loss."""
+    """Operations in the order of a walk from the loss."""
     shapes: tuple[Dims, ...]
-    """By operation: of its outputs."""
+    """Shapes of the outputs, by operation."""
     totals: tuple[float, ...]
-    """What the cross-entropies that are means divide by: the targets that they do not ignore, by
-    the weights of their classes."""
+    """Divisors of cross-entropy means: the targets not ignored, weighted by class."""
     is_low: bool
-    """Whether some of it is in half precision."""
+    """Whether any of it is in half precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientRun:
-    """What a forward and backward left."""
+    """Result of a forward and backward."""
 
     loss: float
     gradients: tuple[Tensor | None, ...]
-    """By parameter: what its `.grad` held."""
+    """`.grad` of each parameter."""
     graph: GraphFacts
     drew_in_python: bool
-    """Whether `random` or numpy were drawn from."""
+    """Whether `random` or numpy drew numbers."""
 
 
 def run_gradients(
@@ -58,12 +57,12 @@ def run_gradients(
     *,
     still: tuple[torch.nn.Module, ...] = (),
 ) -> GradientRun:
-    """Run forward and backward from the weights as they are, and put everything back.
+    """Run forward and backward with the current weights, and restore everything.
 
     Args:
         context: A model right after the backward of the judged step.
-        batch: What to run it on.
-        draws: Is entered for forward and backward.
+        batch: The batch to run.
+        draws: Context manager around forward and backward.
         still: Modules that run in eval mode.
 
     Raises:
@@ -101,7 +100,7 @@ def run_gradients(
 
 
 def _seen(outcome: Outcome) -> GraphFacts:
-    """Look at the graph of a forward, as long as it holds what its nodes saved.
+    """Return facts about the graph of a forward while its saved tensors exist.
 
     Raises:
         GradscopeError: Backward does not start from a loss.
@@ -119,7 +118,7 @@ def _seen(outcome: Outcome) -> GraphFacts:
     )
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return facts
 
 
@@ -131,7 +130,7 @@ def _shapes(node: Node) -> Dims:
 
 
 def _totals(node: Node) -> list[float]:
-    """Return what a cross-entropy divided by."""
+    """Return the divisor of a cross-entropy."""
     if getattr(node, "_saved_reduction", None) != _MEAN:
         return []
     total = getattr(node, "_saved_total_weight", None)

@@ -1,4 +1,4 @@
-"""Adds gradients up as a training loop does, and compares the sum with another gradient."""
+"""Adds gradients as a training loop does, and compares the sum with another gradient."""
 
 import math
 from collections.abc import Sequence
@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 _ELEMENTS = 2**20
-"""So many elements of each gradient are kept, from all parameters: a law holds element by element,
-so that a sample tells it."""
+"""Number of elements kept of each gradient, over all parameters. A law holds for each element, so a
+sample shows it."""
 
 _FEWEST = 256
-"""So many are kept of each parameter, if it has them."""
+"""Minimum number of elements kept per parameter, if it has them."""
 
 _TINY = 1e-6
-"""Gradients that are smaller than that, against the norm over all parameters, are rounding: as that
-of a bias before a normalisation."""
+"""Gradients below this share of the norm over all parameters are rounding errors, for example of a
+bias before a normalization."""
 
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """The scalar products of a sum of gradients and the whole batch's gradient."""
+    """Scalar products between a sum of gradients and the whole batch's gradient."""
 
     of_sum: float
     of_whole: float
@@ -39,12 +39,12 @@ class Products:
 
     @property
     def scale(self) -> float:
-        """The sum's projection on the whole batch's gradient, over that."""
+        """Projection of the sum on the whole batch's gradient, relative to that."""
         return _over(self.mixed, self.of_whole)
 
     @property
     def cosine(self) -> float:
-        """The cosine between the two."""
+        """Cosine between the two."""
         return _over(self.mixed, math.sqrt(self.of_sum) * self.norm)
 
     def deviation(self, factor: float = 1.0) -> float:
@@ -53,7 +53,7 @@ class Products:
         return _over(math.sqrt(max(square, 0.0)) if square == square else math.nan, self.norm)
 
     def is_tiny(self, total: "Products") -> bool:
-        """Whether both are rounding, against those over all parameters."""
+        """Return whether both are rounding errors, given the products over all parameters."""
         return self.of_whole <= _TINY**2 * total.of_whole and (
             self.of_sum <= _TINY**2 * total.of_sum
         )
@@ -62,11 +62,10 @@ class Products:
 class GradientSums:
     """The sum of the gradients of parts of a batch.
 
-    Sums are made in the gradients' own precision, as training makes them; everything else in double
-    precision.
+    Sums use the gradients' own precision, as in training; everything else is in double precision.
 
     Args:
-        whole: The gradients of the whole batch, by parameter.
+        whole: Gradients of the whole batch, by parameter.
     """
 
     def __init__(self, whole: Sequence[Tensor | None]) -> None:
@@ -90,7 +89,7 @@ class GradientSums:
         return parts, torch.cat(self._sample(self._whole))
 
     def products(self) -> dict[int, Products]:
-        """Return the products by parameter, of those with a gradient."""
+        """Return the products of each parameter with a gradient."""
         return {
             position: _products(self._sums[position], whole)
             for position, whole in enumerate(self._whole)
@@ -98,9 +97,9 @@ class GradientSums:
         }
 
     def remaining(self, weights: Sequence[float]) -> list[float]:
-        """Return by parameter what a weighted sum of the parts leaves of the whole's gradient.
+        """Return, by parameter, the remainder of the whole gradient after a weighted sum of parts.
 
-        That is the norm of the difference, over the norm of the whole batch's gradient.
+        It is the norm of the difference over the norm of the whole batch's gradient.
         """
         left = []
         for position, whole in enumerate(self._sample(self._whole)):
@@ -111,7 +110,7 @@ class GradientSums:
         return left
 
     def _sample(self, gradients: Sequence[Tensor | None]) -> list[Tensor]:
-        """Return by parameter the chosen elements; zeros where there is no gradient."""
+        """Return the sampled elements by parameter; zeros without a gradient."""
         found = []
         for chosen, gradient in zip(self._chosen, gradients, strict=True):
             if gradient is None:
@@ -122,7 +121,7 @@ class GradientSums:
 
 
 def _chosen_elements(whole: Sequence[Tensor | None]) -> list[Tensor]:
-    """Return by parameter which elements to keep, of a long one those that are not zero."""
+    """Return the elements to keep by parameter, for long ones among the non-zero elements."""
     flat = [torch.zeros(0) if one is None else _flat(one) for one in whole]
     total = sum(one.numel() for one in flat)
     chosen = []
@@ -148,7 +147,7 @@ def _products(total: Tensor | None, whole: Tensor | None) -> Products:
 
 
 def _flat(gradient: Tensor) -> Tensor:
-    """Return the elements of a gradient in a row; of a complex one real and imaginary parts."""
+    """Flatten a gradient; a complex one into real and imaginary parts."""
     dense = gradient.detach()
     if dense.layout is not torch.strided:
         dense = dense.to_dense()
@@ -156,7 +155,7 @@ def _flat(gradient: Tensor) -> Tensor:
 
 
 def _over(part: float, whole: float) -> float:
-    """Return a quotient; infinity or NaN where the divisor is zero."""
+    """Return a quotient; infinity or NaN if the divisor is zero."""
     if whole == 0.0:
         return math.nan if part == 0.0 or math.isnan(part) else math.inf
     return part / whole

@@ -1,4 +1,4 @@
-"""How far back in time the gradients of recurrent layers reach."""
+"""Measures how far back in time the gradients of recurrent layers reach."""
 
 import warnings
 from contextlib import ExitStack
@@ -15,13 +15,13 @@ from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.forward import HorizonRecord
 
 SHORTEST = 4
-"""Sequences of fewer steps are not looked at."""
+"""Minimum length of a measured sequence."""
 _SEED = 0
-"""Of the generator that combines the outputs."""
+"""Seed of the generator that combines the outputs."""
 
 
 @dataclass(slots=True)
-class _Heard:
+class _RecordedCall:
     """The first call of a recurrent layer."""
 
     inputs: Tensor | PackedSequence | None = None
@@ -31,19 +31,19 @@ class _Heard:
 
 
 def probe_horizons(context: ProbeContext) -> str | None:
-    """Note for every recurrent layer of torch's how its last output depends on each time step."""
+    """Record how the last output of each recurrent layer of torch depends on each time step."""
     layers = [module for module in context.named.modules if isinstance(module, nn.RNNBase)]
     if not layers:
         return None
     if context.opaque:
-        return "compiled code runs out of sight"
+        return "compiled code cannot be observed"
     if not context.reruns:
-        return "the forward may be run only once"
-    heard = {layer: _Heard() for layer in layers}
+        return "the forward may run only once"
+    heard = {layer: _RecordedCall() for layer in layers}
     try:
         loss = _listen(context, heard)
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     generator = torch.Generator().manual_seed(_SEED)
     with context.as_at_first(), torch.inference_mode(False), torch.enable_grad():
         for layer, call in heard.items():
@@ -53,8 +53,8 @@ def probe_horizons(context: ProbeContext) -> str | None:
     return None
 
 
-def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
-    """Run the forward again, and keep what the layers are called with."""
+def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _RecordedCall]) -> Tensor:
+    """Run the forward again, and store the arguments of the layers."""
     with ExitStack() as stack:
         for layer, call in heard.items():
             handle = layer.register_forward_hook(partial(_hear, call), with_kwargs=True)
@@ -63,7 +63,7 @@ def _listen(context: ProbeContext, heard: dict[nn.RNNBase, _Heard]) -> Tensor:
 
 
 def _hear(
-    call: _Heard,
+    call: _RecordedCall,
     layer: nn.Module,
     args: tuple[object, ...],
     kwargs: dict[str, object],
@@ -81,9 +81,13 @@ def _hear(
 
 
 def _record(
-    context: ProbeContext, layer: nn.RNNBase, call: _Heard, loss: Tensor, generator: torch.Generator
+    context: ProbeContext,
+    layer: nn.RNNBase,
+    call: _RecordedCall,
+    loss: Tensor,
+    generator: torch.Generator,
 ) -> HorizonRecord | None:
-    # A layer called a step at a time remembers outside of itself.
+    # A layer called one step at a time keeps its state outside.
     if call.inputs is None or call.calls != 1:
         return None
     inputs, state = _unpacked(layer, call.inputs, call.state)
@@ -92,15 +96,15 @@ def _record(
     if steps < SHORTEST or not inputs.numel():
         return None
     weight = next(layer.parameters())
-    # Under autocast a layer may be given another type than that of its weights.
+    # Under autocast, a layer may get another dtype than that of its weights.
     inputs = inputs.detach().to(weight.dtype, copy=True).requires_grad_()
-    # On a GPU the backward of cuDNN's kernels only works in train mode.
+    # On a GPU, the backward of cuDNN's kernels works only in train mode.
     with torch.backends.cudnn.flags(enabled=False), warnings.catch_warnings():
-        # What torch says of a slow kernel is of no use to who only asks for gradients.
+        # torch's warning about a slow kernel does not help users who only need gradients.
         warnings.simplefilter("ignore")
-        # Without the layer's hooks, which are not for this.
+        # Without the layer's hooks, which are not meant for this run.
         last = layer.forward(inputs, state)[0].select(time, -1)
-        # The backward half of a bidirectional layer has seen a single step by then.
+        # At that point, the backward half of a bidirectional layer has seen one step only.
         last = last[..., : layer.proj_size or layer.hidden_size]
         weights = torch.randn(last.shape, generator=generator).to(last)
         (gradient,) = torch.autograd.grad((last * weights).sum(), inputs)
@@ -131,18 +135,18 @@ def _norms(gradient: Tensor, time: int) -> tuple[float, ...]:
     return tuple(torch.linalg.vector_norm(by_step, dim=1).tolist())
 
 
-def _read_from(call: _Heard, loss: Tensor, time: int, steps: int) -> int:
+def _read_from(call: _RecordedCall, loss: Tensor, time: int, steps: int) -> int:
     """Return the first time step whose output the loss uses.
 
-    Of packed sequences and where only the final state is used it is the last; where it cannot be
-    told, the first.
+    It is the last one for packed sequences and if only the final state is used, and the first one
+    if it is unknown.
     """
     outputs = call.outputs
     if outputs is None or not outputs.requires_grad or loss.numel() != 1:
         return steps - 1
     try:
         (gradient,) = torch.autograd.grad(loss, outputs, retain_graph=True, allow_unused=True)
-    except RuntimeError:  # a reentrant checkpoint only takes a whole backward
+    except RuntimeError:  # a reentrant checkpoint supports only a complete backward
         return 0
     if gradient is None:
         return steps - 1

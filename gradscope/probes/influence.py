@@ -1,4 +1,4 @@
-"""Whether the loss depends on parameters without a gradient, and which led to no output."""
+"""Checks whether the loss, or any output, depends on parameters without a gradient."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from gradscope.recording.evidence.parameters import DroppedRecord, InfluenceReco
 
 
 def probe_dropped(context: ProbeContext) -> str | None:
-    """Note the parameters of which neither the loss nor what the model returned makes use."""
+    """Record the parameters that neither the loss nor the model's output uses."""
     lost = {
         id(context.named.parameters[record.index]): record.index
         for record in context.named.parameter_records
@@ -24,11 +24,11 @@ def probe_dropped(context: ProbeContext) -> str | None:
     if not lost:
         return None
     calls = list(_calls_from_outside(context))
-    # Of a container that nobody can look into it is not known what was in it.
+    # The content of an opaque container is unknown.
     if not calls or not all(call.outputs for call in calls):
-        return "nothing of the graph was found in what the model returned"
+        return "the model's output contains no tensor of the graph"
     if any(edge.number is not None for call in calls for edge in call.outputs):
-        return "the model was called more often than what it returned is held"
+        return "the model was called too often to store all of its outputs"
     for leaf in leaves_behind(*(edge for call in calls for edge in call.outputs)):
         lost.pop(id(leaf), None)
     if lost:
@@ -37,7 +37,7 @@ def probe_dropped(context: ProbeContext) -> str | None:
 
 
 def _calls_from_outside(context: ProbeContext) -> Iterator[ModuleCall]:
-    """Yield the calls of the model's modules that none of its modules made."""
+    """Yield the calls of the model's modules that were not made by one of its modules."""
     own = {id(module) for module in context.named.modules}
     calls = context.capture.modules.calls
     for call in calls:
@@ -47,33 +47,33 @@ def _calls_from_outside(context: ProbeContext) -> Iterator[ModuleCall]:
 
 
 MOST_GROUPS = 8
-"""So many groups of parameters are asked about, each by a forward."""
+"""Maximum number of parameter groups that are tested, each by a forward."""
 
 
 def probe_influence(context: ProbeContext) -> str | None:
-    """Change the parameters of which it is not known whether they lead to the loss."""
+    """Change the parameters that may or may not lead to the loss."""
     groups = _groups(context)
     if not groups:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     if len(groups) > MOST_GROUPS:
-        return f"{len(groups)} groups of parameters are too many to ask about"
+        return f"{len(groups)} groups of parameters are too many to test"
     try:
         before = _loss(context)
         if not torch.equal(before, _loss(context)):
-            return "the loss is another each time"
+            return "the loss differs from run to run"
         for group in groups:
             with _other_values([context.named.parameters[position] for position in group]):
                 changes = not torch.equal(before, _loss(context))
             context.assembler.note(InfluenceRecord(parameters=group, changes_loss=changes))
     except GradscopeError:
-        return "the forward raised an exception when it was run with other values"
+        return "the forward raised an exception with other values"
     return None
 
 
 def _groups(context: ProbeContext) -> list[tuple[int, ...]]:
-    """Return the parameters without a gradient by the cuts that may explain it, if any may."""
+    """Return the parameters without a gradient, grouped by the cuts that may explain it."""
     lost = {
         id(context.named.parameters[record.index]): record.index
         for record in context.named.parameter_records
@@ -94,7 +94,7 @@ def _loss(context: ProbeContext) -> Tensor:
 
 @contextmanager
 def _other_values(parameters: Iterable[Tensor]) -> Iterator[None]:
-    """Let the block run with noise in some parameters."""
+    """Run the block with noise in some parameters."""
     kept = [(parameter, parameter.detach().clone()) for parameter in parameters]
     generator = torch.Generator().manual_seed(0)
     try:

@@ -1,11 +1,11 @@
-"""Which lines initialised the parameters anew, after their layers had."""
+"""Finds the lines that initialized parameters again, after their layers had."""
 
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import InitialisationRecord
 
 
 def probe_initialisations(context: ProbeContext) -> str | None:
-    """Note the line of `torch.nn.init` for each parameter that another line made."""
+    """Record the line of `torch.nn.init` for each parameter that another line made."""
     for index, parameter in enumerate(context.named.parameters):
         found = context.definitions.initialisations.of(parameter)
         made = context.definitions.registration(parameter)

@@ -1,4 +1,4 @@
-"""Looks for where leaves belong that require grad and are no parameters of the model."""
+"""Finds where leaves belong that require grad and are no parameters of the model."""
 
 from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -11,20 +11,20 @@ from gradscope.capture.source.written_definitions import assignments
 from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.edges import Edge
 from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
 
 MOST_VALUES = 20_000
-"""So many values of attributes are looked into."""
+"""Maximum number of attribute values searched."""
 
 _MODULES_OWN = frozenset(vars(nn.Module()))
 _NOT_ENTERED = (BuiltinFunctionType, FunctionType, MethodType, ModuleType, str, bytes, type)
 
 
 class _Place(NamedTuple):
-    """Where a tensor is kept."""
+    """Location of a tensor."""
 
     name: str
     owner: int | None
@@ -35,7 +35,7 @@ class _Place(NamedTuple):
 
 
 def probe_leaves(context: ProbeContext) -> str | None:
-    """Note every leaf that belongs to the model or the batch and is no parameter."""
+    """Record every leaf of the model or the batch that is no parameter."""
     capture = context.capture
     own = set(capture.parameter_nodes().values())
     leaves = {node: leaf for node, leaf in capture.graph.leaves.items() if node not in own}
@@ -55,19 +55,19 @@ def probe_leaves(context: ProbeContext) -> str | None:
 
 
 def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:
-    """Return where a leaf belongs, None for one that is none of the model's.
+    """Return the location of a leaf, None if it is not the model's.
 
     Args:
         leaf: The leaf.
-        known: Where it is kept.
-        again: The leaves of another forward (by `id`), None where there was none.
+        known: Its known location.
+        again: Leaves of another forward (by `id`), None if there was none.
     """
     is_parameter = isinstance(leaf, nn.Parameter)
     is_new_each_time = again is not None and id(leaf) not in again
     if known is not None and known.origin in ("input", "computed"):
         return known
     if is_new_each_time:
-        if not is_parameter:  # noise, a copy of the input: made to be differentiated
+        if not is_parameter:  # noise, or a copy of the input that is to be differentiated
             return None
         return (known or _Place("", None, "", "Parameter", False, "forward"))._replace(
             origin="forward"
@@ -82,18 +82,18 @@ def _leaves_of_another_forward(context: ProbeContext) -> set[int] | None:
         return None
     try:
         graph = walk(context.forward().loss)
-    except (GradscopeError, RuntimeError):  # of which the latter has no graph
+    except (GradscopeError, RuntimeError):  # the latter has no graph
         return None
-    # Those of the first forward are still alive, so that no number stands for two of them.
+    # Those of the first forward are still alive, so no `id` is used twice.
     found = {id(leaf) for leaf in graph.leaves.values()}
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return found
 
 
 def _is_read(context: ProbeContext, leaf: Tensor) -> bool:
-    """Return whether somebody wants the gradient of an input."""
+    """Return whether the gradient of an input is used."""
     trains = any(parameter.requires_grad for parameter in context.named.parameters)
     return bool(context.capture.backwards.count or leaf._backward_hooks) or not trains
 
@@ -118,7 +118,7 @@ def _note(context: ProbeContext, node: int, leaf: Tensor, position: _Place) -> N
 
 
 def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int, _Place]:
-    """Return where leaves (by `id`) are kept, each under its first name."""
+    """Return the locations of leaves (by `id`), each under its first name."""
     wanted = {id(leaf) for leaf in leaves.values()}
     found: dict[int, _Place] = {}
     for tensor, name in _named_tensors(context.target.batch, "batch", set()):
@@ -135,9 +135,9 @@ def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int,
 
 
 def _computed_from(context: ProbeContext, kept: Tensor, wanted: set[int]) -> list[int]:
-    """Return the leaves (by `id`) of which a kept tensor was computed before the forward.
+    """Return the leaves (by `id`) that a stored tensor was computed from before the forward.
 
-    A result that was kept of the model's own parameters is another matter: those do learn.
+    Stored results of the model's own parameters are excluded: those do learn.
     """
     node = kept.grad_fn
     number = None if node is None else created(node)
@@ -150,7 +150,7 @@ def _computed_from(context: ProbeContext, kept: Tensor, wanted: set[int]) -> lis
 
 
 def _kept(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
-    """Yield the tensors that the model's modules keep beside their parameters."""
+    """Yield the tensors that the model's modules store besides their parameters."""
     yield from _late_parameters(context)
     seen = {id(module) for module in context.named.modules}
     for index, module in enumerate(context.named.modules):
@@ -171,7 +171,7 @@ def _kept(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
 
 
 def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
-    """Yield the parameters of the model that were none before the forward."""
+    """Yield the parameters that the model did not have before the forward."""
     known = {id(parameter) for parameter in context.named.parameters}
     for name, parameter in context.target.model.named_parameters():
         if id(parameter) not in known:
@@ -180,7 +180,7 @@ def _late_parameters(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
 
 
 def _giver(context: ProbeContext, name: str) -> tuple[int, str]:
-    """Return the module that was there before the forward and got what a name leads to."""
+    """Return the owner, present before the forward, that got the object of a name."""
     positions = {id(module): position for position, module in enumerate(context.named.modules)}
     module: nn.Module = context.target.model
     for part in name.split("."):
@@ -199,7 +199,7 @@ def _is_in_eval_mode(value: object) -> bool:
 
 
 def _named_tensors(value: object, name: str, seen: set[int]) -> Iterator[tuple[Tensor, str]]:
-    """Yield the tensors in a value, with their names; what was seen is not entered again."""
+    """Yield the tensors in a value, with their names; visited values are not entered again."""
     waiting = [(value, name)]
     for _ in range(MOST_VALUES):
         if not waiting:

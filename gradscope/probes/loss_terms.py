@@ -1,4 +1,4 @@
-"""The gradient of each named term of the loss by itself."""
+"""Measures the gradient of each named term of the loss separately."""
 
 import math
 from itertools import combinations
@@ -9,14 +9,14 @@ from torch import Tensor
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.target.target import Outcome
 
 MOST_TERMS = 8
-"""So many terms are looked at, each by a backward."""
+"""Maximum number of terms, each of which needs a backward."""
 
 
 class _Term(NamedTuple):
@@ -25,22 +25,22 @@ class _Term(NamedTuple):
     weight: Tensor
     """Derivative of the loss with respect to the term."""
     gradients: dict[int, Tensor]
-    """By parameter, times the weight."""
+    """By parameter: the term's gradient times the weight."""
 
 
 def probe_loss_terms(context: ProbeContext) -> str | None:
-    """Note the gradients of the terms, where the loss is given with two terms or more."""
+    """Record the gradients of the terms, if the loss has two or more named terms."""
     if context.terms < 2:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     try:
         outcome = context.forward()
         terms = _terms(context, outcome)
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
-    except RuntimeError as error:  # as under a reentrant checkpoint
-        return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+        return f"the forward raised when it was repeated: {error.what}"
+    except RuntimeError as error:  # for example under a reentrant checkpoint
+        return f"backward raised when it was repeated: {str(error).splitlines()[0]}"
     if len(terms) < 2:
         return None
     lines = _lines(context, outcome, [term.value for term in terms])
@@ -61,7 +61,7 @@ def probe_loss_terms(context: ProbeContext) -> str | None:
 
 
 def _terms(context: ProbeContext, outcome: Outcome) -> list[_Term]:
-    """Return the terms of which the loss is made, each with its own gradients."""
+    """Return the terms of the loss, each with its own gradients."""
     given = outcome.terms[:MOST_TERMS]
     weights = torch.autograd.grad(
         outcome.loss, [term for _, term in given], retain_graph=True, allow_unused=True
@@ -117,13 +117,13 @@ def _dense(gradient: Tensor) -> Tensor:
 
 
 def _lines(context: ProbeContext, outcome: Outcome, terms: list[Tensor]) -> list[Line | None]:
-    """Return the lines that computed the terms, None where the second run was another."""
+    """Return the lines that computed the terms, None if the second run was different."""
     graph, known = walk(outcome.loss), context.capture.graph
     positions = [None if term.grad_fn is None else graph.index.get(term.grad_fn) for term in terms]
     is_alike = graph.operations == known.operations
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return [
         context.capture.line_of(known.nodes[position])
         if is_alike and position is not None

@@ -20,24 +20,24 @@ from gradscope.probes.gradient_sums import GradientSums, Products
 from gradscope.target.structures import named_tensors
 
 _IGNORED = -100
-"""The target that torch's losses ignore, if they are not told of another."""
+"""The default `ignore_index` of torch's losses."""
 
 _TARGETS = "targets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatchTrial:
-    """The whole batch's run and those of its parts."""
+    """The runs of the whole batch and of its parts."""
 
     division: Division
     whole: GradientRun
     parts: tuple[GradientRun, ...]
-    """Without gradients."""
+    """Runs of the parts, without gradients."""
     finite: tuple[bool, ...]
-    """By part: whether its loss and its gradients are."""
+    """By part: whether its loss and gradients are finite."""
     sums: GradientSums
     products: dict[int, Products]
-    """By parameter."""
+    """Products by parameter."""
     total: Products
     law: Law
     draws: int
@@ -45,7 +45,7 @@ class MicroBatchTrial:
 
     @property
     def count(self) -> Count | None:
-        """Return what the weights go by, or what a part without a finite gradient has none of."""
+        """Return the count that gives the weights, or of which a non-finite part has none."""
         if self.law.count is not None:
             return self.law.count
         totals = zip(*(part.graph.totals for part in self.parts), strict=False)
@@ -55,7 +55,7 @@ class MicroBatchTrial:
 
     @property
     def excess(self) -> Tensor:
-        """Return what a sample of the sum has too much, by part but the first."""
+        """Return the excess of a sample of the sum, by part except the first."""
         parts, whole = self.sums.sample()
         return (parts.sum(dim=0) - whole) / (len(parts) - 1)
 
@@ -71,7 +71,7 @@ def run_micro_batches(
 
     Args:
         context: A model right after the backward of the judged step.
-        division: Of its batch.
+        division: The batch split into parts.
         still: Modules that run in eval mode.
 
     Raises:
@@ -124,11 +124,11 @@ def _unknown(parts: int) -> Law:
 
 
 def _counts(division: Division, totals: list[tuple[float, ...]]) -> list[Count]:
-    """Return what the loss's mean may be over."""
+    """Return the possible units of the loss's mean."""
     counts = [Count("rows", tuple(float(size) for size in division.sizes))]
     if len({len(total) for total in totals}) == 1:
         counts += [Count(_unit(amounts), amounts) for amounts in zip(*totals, strict=True)]
-    # Of the same batch, so that names and order are the same in every part.
+    # The same batch, so that names and order are the same in every part.
     named = [list(named_tensors(part, "batch")) for part in division.parts]
     for tensors in zip(*named, strict=True):
         name = tensors[0][0]

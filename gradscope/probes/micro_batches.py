@@ -1,7 +1,7 @@
-"""Whether the gradients of micro-batches add up to the whole batch's.
+"""Checks whether the gradients of micro-batches add up to the whole batch's.
 
-The micro-batches run under the same weights, and get the random numbers that the whole batch drew:
-what is left between the two is how the loss is made.
+The micro-batches use the same weights and the random numbers of the whole batch. Any remaining
+difference comes from the computation of the loss.
 """
 
 import math
@@ -23,20 +23,20 @@ from gradscope.recording.evidence.batches import (
 )
 
 _ALIKE = 1e-2
-"""What two numbers of micro-batches have too much is the same, if it differs by less than that."""
+"""Maximum relative difference between excesses of micro-batches that count as equal."""
 
 
 def probe_micro_batches(context: ProbeContext) -> str | None:
-    """Note what accumulating the gradients of micro-batches gives, where that was asked for."""
+    """Record the accumulated gradients of micro-batches, if that was requested."""
     if context.micro_batches is None:
-        return "no micro-batches were asked for"
-    reason = _examined(context, context.micro_batches)
+        return "no micro-batches were requested"
+    reason = _probed(context, context.micro_batches)
     if reason is not None:
         context.assembler.skip(f"{context.micro_batches} micro-batches", reason)
     return reason
 
 
-def _examined(context: ProbeContext, number: int) -> str | None:
+def _probed(context: ProbeContext, number: int) -> str | None:
     try:
         division = divide(context.target.batch, number)
         trial = run_micro_batches(context, division)
@@ -55,7 +55,7 @@ def _examined(context: ProbeContext, number: int) -> str | None:
 
 
 def _normalising(context: ProbeContext) -> tuple[nn.Module, ...]:
-    """Return the modules that normalise by statistics of the batch."""
+    """Return the modules that normalize by statistics of the batch."""
     return tuple(
         module
         for module in context.named.modules
@@ -66,7 +66,7 @@ def _normalising(context: ProbeContext) -> tuple[nn.Module, ...]:
 def _calm(
     context: ProbeContext, division: Division, still: tuple[nn.Module, ...]
 ) -> MicroBatchTrial | None:
-    """Run all of it once more with modules in eval mode, None where that cannot be done."""
+    """Run everything again with modules in eval mode; None if that is impossible."""
     try:
         return run_micro_batches(context, division, still)
     except GradscopeError:
@@ -89,14 +89,15 @@ def _obstruction(
     if _has_repeated_term(context, trial):
         return "repeated term"
     is_seen = _meeting_site(context, trial) is not None
-    # float16 loses small gradients of the full batch that those of fewer examples are not.
+    # float16 underflows gradients of the full batch that are larger with fewer examples.
     return "half precision" if trial.whole.graph.is_low and not is_seen else "examples meet"
 
 
 def _has_repeated_term(context: ProbeContext, trial: MicroBatchTrial) -> bool:
-    """Return whether each micro-batch adds the same once more, as a penalty on the weights.
+    """Return whether each micro-batch adds the same term again, such as a weight penalty.
 
-    Then any other number of micro-batches has as much too much for each of them but the first.
+    The excess is then the same for each micro-batch except the first, for any number of
+    micro-batches.
     """
     number = 3 if len(trial.parts) == 2 else 2
     try:
@@ -180,7 +181,7 @@ def _meeting_site(context: ProbeContext, trial: MicroBatchTrial) -> int | None:
         for position, (one, other) in enumerate(zip(whole.shapes, part.shapes, strict=True))
         if any(_grown(*dims, rows, size) > 1 for dims in zip(one, other, strict=False))
     ]
-    # The walk goes from the loss back: the last one is the first of the forward.
+    # The walk starts at the loss: the last one is the first of the forward.
     for position in reversed(meeting):
         line = context.capture.line_of(known.nodes[position])
         if line is not None:
@@ -189,12 +190,12 @@ def _meeting_site(context: ProbeContext, trial: MicroBatchTrial) -> int | None:
 
 
 def _plain(operations: Sequence[str]) -> list[str]:
-    """Return operations alike for all views: which one a reshape is depends on the modes around."""
+    """Return the operations with one name for all views: modes change how a reshape is done."""
     return ["view" if name in VIEW_OPERATIONS else name for name in operations]
 
 
 def _grown(whole: tuple[int, ...], part: tuple[int, ...], rows: int, size: int) -> int:
-    """Return how many dimensions are as many times longer for the whole batch as it is."""
+    """Return the number of dimensions that grow with the batch by the same factor."""
     if len(whole) != len(part):
         return 0
     pairs = zip(whole, part, strict=True)

@@ -1,4 +1,4 @@
-"""Where the forward's numbers stop being finite, and what was broken before it began."""
+"""Finds where the forward's values become non-finite, and what was non-finite before."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSour
 
 
 def probe_nonfinite(context: ProbeContext) -> str | None:
-    """Note which operations made NaN or infinity, if the loss or a gradient is not finite."""
+    """Record the operations that made NaN or infinity, if the loss or a gradient is non-finite."""
     if _all_finite(context):
         return None
     sources = _sources(context)
@@ -39,14 +39,14 @@ def probe_nonfinite(context: ProbeContext) -> str | None:
 
 
 def note_origins(context: ProbeContext, tracker: OriginTracker, positions: Positions) -> None:
-    """Note what a tracker has found."""
+    """Record the origins that a tracker has found."""
     of_loss = tracker.of_loss if _loss_is_broken(context) else None
     for origin in tracker.origins:
         context.assembler.note(record_of(context.assembler, origin, positions, of_loss=of_loss))
 
 
 def by_storage(sources: Iterable[Source]) -> dict[int, Source]:
-    """Return tensors that were there before a forward, by their storage."""
+    """Return existing tensors by their storage."""
     return {storage_of(source.tensor): source for source in sources}
 
 
@@ -60,10 +60,10 @@ def record_of(
     """Return the record of an origin.
 
     Args:
-        assembler: Makes the records of lines.
-        origin: What was found.
-        positions: Where the records of the graph's nodes are.
-        of_loss: The origin of a loss that is not finite.
+        assembler: Assembles the records of lines.
+        origin: The origin.
+        positions: Positions of the nodes' records.
+        of_loss: Origin of a non-finite loss.
     """
     return NonfiniteRecord(
         index=origin.index,
@@ -97,7 +97,7 @@ def _sources(context: ProbeContext) -> list[Source]:
 
 
 def sources_of(model: nn.Module, batch: object) -> list[Source]:
-    """Return the tensors that a forward of a model on a batch starts from."""
+    """Return the input tensors of a model's forward on a batch."""
     given: list[tuple[object, NonfiniteSource, str | None]] = [
         *((tensor, "batch", None) for tensor in tensors(batch)),
         *((buffer, "buffer", name) for name, buffer in model.named_buffers()),
@@ -107,7 +107,7 @@ def sources_of(model: nn.Module, batch: object) -> list[Source]:
 
 
 def _there_before(sources: list[Source]) -> Iterator[Origin]:
-    """Yield the NaN that the model and the batch held: what can be told without a forward."""
+    """Yield the NaN in the model and the batch, which are known without a forward."""
     broken = (source for source in sources if broken_of(source.tensor) == "NaN")
     for index, source in enumerate(broken):
         yield Origin(

@@ -1,4 +1,4 @@
-"""Follows NaN and infinity from operation to operation, back to where they began."""
+"""Follows NaN and infinity from operation to operation, from their origin."""
 
 import math
 import sys
@@ -24,7 +24,7 @@ from gradscope.probes.operations import (
 from gradscope.recording.evidence.failures import Broken, NonfiniteSource, OperandRecord
 
 MOST_ORIGINS = 64
-"""So many origins are kept."""
+"""Maximum number of origins recorded."""
 
 _OVERWRITING = frozenset(
     {
@@ -41,21 +41,21 @@ _OVERWRITING = frozenset(
         "zero_",
     }
 )
-"""Operations that write to a tensor whatever it holds."""
+"""Operations that overwrite a tensor whatever its content."""
 
 
 class Source(NamedTuple):
-    """A tensor that was there before the forward."""
+    """A tensor that existed before the forward."""
 
     tensor: Tensor
     kind: NonfiniteSource
     name: str | None
-    """Of a parameter or buffer."""
+    """Name of a parameter or buffer."""
 
 
 @dataclass(slots=True)
 class Origin:
-    """A `NonfiniteRecord` in the making."""
+    """A `NonfiniteRecord` under construction."""
 
     index: int
     operation: str
@@ -74,19 +74,19 @@ class Origin:
 
 @dataclass(slots=True)
 class _Given:
-    """A tensor that an operation is given, looked at before it may be written to."""
+    """An operand, measured before it may be written to."""
 
     tensor: Tensor
     broken: Broken | None
     record: OperandRecord | None
-    """None where it stays as it is, and need not be measured yet."""
+    """None if the operand does not change, and need not be measured yet."""
 
 
 class OriginTracker(OperationMode):
-    """Follows what is not finite from tensor to tensor.
+    """Follows non-finite values from tensor to tensor.
 
     Args:
-        source_of: Returns by its storage a tensor that was there before the forward.
+        source_of: Returns the existing tensor that has a storage.
     """
 
     def __init__(self, source_of: Callable[[int], Source | None]) -> None:
@@ -95,15 +95,15 @@ class OriginTracker(OperationMode):
         self._caller = Caller()
         self._given: list[_Given] = []
         self._origin_of: dict[int, int] = {}
-        """By storage of what is not finite."""
+        """By storage: origin of its non-finite values."""
         self._made: Origin | None = None
-        """What the last operation made, whose node is not known yet."""
+        """Result of the last operation, whose node is not known yet."""
         self.origins: list[Origin] = []
         self.of_loss: int | None = None
-        """The origin of what is not finite in the loss."""
+        """Origin of a non-finite loss."""
 
     def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Look at the operands, some of which the operation may write to."""
+        """Check the operands, some of which the operation may write to."""
         self._made = None
         inputs = args[1:] if name in _OVERWRITING else args
         named = [value for key, value in kwargs.items() if key != "out"]
@@ -114,7 +114,7 @@ class OriginTracker(OperationMode):
         ]
 
     def ran(self, operation: Operation) -> None:
-        """Tell where what is not finite in the outputs comes from."""
+        """Record the origin of non-finite values in the outputs."""
         if operation.is_view:
             return
         for tensor in operation.outputs:
@@ -124,12 +124,12 @@ class OriginTracker(OperationMode):
                 origin = self._origin(operation, tensor, broken)
                 if origin is not None:
                     self._origin_of[storage] = origin
-            elif not operation.name.endswith("_"):  # which may have written to a part of it
+            elif not operation.name.endswith("_"):  # it may have written to a part of it
                 self._origin_of.pop(storage, None)
         self._given = []
 
     def settled(self, operation: Operation) -> None:
-        """Note the node of what the operation made."""
+        """Record the node of the operation's result."""
         if self._made is not None:
             self._made.output = next(
                 (
@@ -141,16 +141,16 @@ class OriginTracker(OperationMode):
             )
 
     def ended(self, loss: Tensor) -> None:
-        """Note the origin of a loss that is not finite."""
+        """Record the origin of a non-finite loss."""
         super().ended(loss)
         for tensor in plain_floats(loss):
             if broken_of(tensor):
                 self.of_loss = self._origin_of.get(storage_of(tensor))
 
     def _origin(self, operation: Operation, output: Tensor, makes: Broken) -> int | None:
-        """Return the origin of what is not finite in an output, a new one where it began here."""
+        """Return the origin of non-finite values in an output, a new one if they start here."""
         handed_on = next((given for given in self._given if given.broken == makes), None)
-        if handed_on is None and makes == "infinity":  # NaN may vanish in a comparison
+        if handed_on is None and makes == "infinity":  # NaN may disappear in a comparison
             handed_on = next((given for given in self._given if given.broken), None)
         if handed_on is not None:
             return self._origin_ofoperand_of(operation.name, handed_on)
@@ -219,13 +219,13 @@ class OriginTracker(OperationMode):
 
 
 def storage_of(tensor: Tensor) -> int:
-    """Return what tensors share that are views of each other."""
+    """Return the address of the storage that views share."""
     position: int = tensor.untyped_storage()._cdata
     return position
 
 
 def broken_of(tensor: Tensor) -> Broken | None:
-    """Return what of a tensor is not finite, NaN before infinity; None where all is."""
+    """Return the kind of a tensor's non-finite values, NaN first; None if all are finite."""
     if not tensor.numel():
         return None
     low, high = (float(extreme) for extreme in torch.aminmax(tensor.detach()))
@@ -235,7 +235,7 @@ def broken_of(tensor: Tensor) -> Broken | None:
 
 
 def operand_of(tensor: Tensor) -> OperandRecord:
-    """Describe what an operation was given."""
+    """Return the record of an operand."""
     values = values_of(tensor)
     return OperandRecord(
         shape=shape_of(tensor),
@@ -257,7 +257,7 @@ def _first_number(operation: Operation) -> float | None:
 
 
 def _writes_constant(operation: Operation) -> bool:
-    """Return whether an operation was told to write something that is not finite."""
+    """Return whether an operation was asked to write a non-finite constant."""
     given = (*operation.args, *operation.kwargs.values())
     return not any(True for _ in tensors(given)) or any(
         not math.isfinite(number) for number in _numbers(operation)

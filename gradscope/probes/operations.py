@@ -1,4 +1,4 @@
-"""Every operation of a forward that is run again, those that torch's own layers make included."""
+"""Observes every operation of a repeated forward, those inside torch's layers included."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import VIEW_OPERATIONS, walk
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.records import TensorRef
@@ -20,25 +20,25 @@ from gradscope.recording.records import TensorRef
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A call that went through torch's dispatcher, and what it returned."""
+    """A call through torch's dispatcher, and its result."""
 
     name: str
-    """As the dispatcher knows it: `addmm`, `relu_`."""
+    """The dispatcher's name: `addmm`, `relu_`."""
     args: tuple[object, ...]
     kwargs: dict[str, object]
     outputs: tuple[Tensor, ...]
-    """The plain floating tensors among what it returned."""
+    """Plain floating-point tensors of its result."""
     is_view: bool
 
 
 class OperationMode(TorchDispatchMode):
-    """Hands on every operation once its outputs have their place in autograd's graph.
+    """Reports every operation once its outputs have their position in autograd's graph.
 
-    An operation is run below autograd: only when the next one comes do its outputs know their node.
-    So each is held until then, and no longer.
+    An operation runs below autograd: its outputs know their node only when the next operation
+    starts. Each is held until then.
     """
 
-    # User code may call such operators; without this torch refuses to run them under a mode.
+    # User code may call such operators, which torch otherwise refuses to run under a mode.
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class OperationMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Else torch imports its whole compiler, which takes seconds, to keep it out of this mode,
-        # under which nothing compiled ever runs.
+        # Otherwise torch imports its whole compiler, which takes seconds, to disable it under this
+        # mode, although nothing compiled ever runs here.
         return False
 
     def __torch_dispatch__(
@@ -74,17 +74,17 @@ class OperationMode(TorchDispatchMode):
         return result
 
     def ended(self, loss: Tensor) -> None:
-        """Hand on the last operation, now that the forward has ended in a loss."""
+        """Report the last operation after the forward has ended with a loss."""
         self._hand_on()
 
     def before(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Look at an operation that is about to run."""
+        """Observe an operation that is about to run."""
 
     def ran(self, operation: Operation) -> None:
-        """Look at an operation that has just run."""
+        """Observe an operation that has just run."""
 
     def settled(self, operation: Operation) -> None:
-        """Look at an operation whose outputs know their nodes."""
+        """Observe an operation whose outputs know their nodes."""
 
     def _hand_on(self) -> None:
         operation, self._waiting = self._waiting, None
@@ -94,9 +94,9 @@ class OperationMode(TorchDispatchMode):
 
 
 def plain_floats(value: object) -> Iterator[Tensor]:
-    """Yield the floating tensors that numbers can be read from, in a value or a list of values."""
+    """Yield the readable floating-point tensors in a value or a list of values."""
     if isinstance(value, Tensor):
-        # Of a class of its own, what torch's functions do may be anything.
+        # torch functions of a subclass may do anything.
         if is_readable(value):
             yield value
     elif isinstance(value, tuple | list):
@@ -105,22 +105,22 @@ def plain_floats(value: object) -> Iterator[Tensor]:
 
 
 def is_readable(tensor: Tensor) -> bool:
-    """Return whether floating numbers can be read from a tensor of torch's own classes."""
+    """Return whether a tensor of torch's own classes has readable floating-point values."""
     return type(tensor) in (Tensor, torch.nn.Parameter) and is_plain_float(tensor)
 
 
 class NodeNumber(NamedTuple):
-    """An operation's output, as autograd knows it."""
+    """An operation's output in autograd's graph."""
 
     number: int
-    """The creation number of its node."""
+    """Sequence number of its node."""
     slot: int
 
 
 def node_number(tensor: Tensor) -> NodeNumber | None:
-    """Return where a tensor is in the graph, None where it is not in one or is a leaf.
+    """Return the position of a tensor in the graph, None for leaves and tensors without a graph.
 
-    Of a view that was written to it is where the whole tensor is, that then holds the same.
+    For a view that was written to, it is that of the whole tensor, with the same content.
     """
     node, slot = (tensor.grad_fn if tensor.requires_grad else None), tensor.output_nr
     while node is not None and type(node).__name__ in VIEW_OPERATIONS:
@@ -130,26 +130,25 @@ def node_number(tensor: Tensor) -> NodeNumber | None:
 
 
 Positions = dict[int, int]
-"""By creation number of the second run's nodes: the node's record."""
+"""By sequence number of the second run's nodes: position of the node's record."""
 
 
 def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
     """Run the forward under a mode.
 
     Returns:
-        Where the nodes' records are, or why the forward could not be run again. Where the second
-        run made other nodes than the first, those between the first difference and the last have no
-        place.
+        Positions of the nodes' records, or why the forward could not be run again. If the second
+            run made other nodes, those between the first and the last difference have no position.
     """
     if context.opaque:
-        return "compiled code runs out of sight"
+        return "compiled code cannot be observed"
     if not context.reruns:
-        return "the forward may be run only once"
+        return "the forward may run only once"
     try:
         with mode:
             outcome = context.forward()
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     mode.ended(outcome.loss)
     graph = walk(outcome.loss)
     del outcome
@@ -159,12 +158,12 @@ def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:
     positions = {number: first + index for number, index in _aligned(known, again)}
     graph.index.clear()
     graph.leaves.clear()
-    let_go(graph.nodes)
+    release(graph.nodes)
     return positions
 
 
 def reference(positions: Positions, number: NodeNumber | None) -> TensorRef | None:
-    """Return a tensor of the recording's graph, None where it is not known there."""
+    """Return a tensor of the recording's graph, None if it is unknown there."""
     if number is None or number.number not in positions:
         return None
     return TensorRef(node=positions[number.number], slot=number.slot)
@@ -172,7 +171,7 @@ def reference(positions: Positions, number: NodeNumber | None) -> TensorRef | No
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A node by what tells it from others, and where it is."""
+    """A node with its position and what distinguishes it from others."""
 
     number: int
     index: int
@@ -180,10 +179,9 @@ class _Made:
 
 
 def _in_order(nodes: list[Node], operations: list[str]) -> list[_Made]:
-    """Return nodes in the order of their making, without views.
+    """Return nodes in order of creation, without views.
 
-    One view may be written in several ways: which of them torch takes is another matter under a
-    mode.
+    torch may create the same view by different operations under a mode.
     """
     made = [
         _Made(number, index, (operations[index], *_shapes(node)))
@@ -201,10 +199,10 @@ def _shapes(node: Node) -> list[object]:
 
 
 def _aligned(known: list[_Made], again: list[_Made]) -> Iterator[tuple[int, int]]:
-    """Yield numbers of the second run's nodes with places of the first's that are the same.
+    """Yield numbers of the second run's nodes with positions of equal nodes in the first.
 
-    Under a mode torch writes some operations in other ones, so that the runs may differ in places:
-    what is before the first difference and after the last is the same.
+    Under a mode torch decomposes some operations, so the runs may differ locally. Nodes before the
+    first and after the last difference are the same.
     """
     shorter = min(len(known), len(again))
     ahead = 0

@@ -1,7 +1,7 @@
-"""A few optimizer steps on a model that is put back afterwards.
+"""Makes a few optimizer steps on a model that is restored afterwards.
 
-They tell a model that is sick from one that only looks so before its first step: whether a gradient
-that explodes does so still, whether a branch that was initialised to zero opens.
+They tell lasting problems from those of the first step: whether a gradient still explodes, whether
+a branch initialized to zero opens.
 """
 
 from functools import cached_property
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from gradscope.capture.reading import why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.errors import UserCodeError
-from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_obstacle
+from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_reason
 
 
 class OptimizerProbe:
-    """Makes optimizer steps with whatever gradients the parameters hold.
+    """Makes optimizer steps with the current gradients of the parameters.
 
     Args:
         parameters: The model's parameters, with the gradients of the first step.
-        optimizer: The user's; None for Adam.
+        optimizer: The user's optimizer; None for Adam.
     """
 
     def __init__(
@@ -32,7 +32,8 @@ class OptimizerProbe:
 
     @cached_property
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        # Only when it is needed: the first optimizer of a process loads torch's compiler, a second.
+        # Made on demand: the first optimizer of a process imports torch's compiler, which takes a
+        # second.
         return _adam(self._parameters) if self._given is None else [self._given]
 
     @property
@@ -41,18 +42,18 @@ class OptimizerProbe:
         return " and ".join(describe_optimizer(optimizer) for optimizer in self._optimizers)
 
     @property
-    def obstacle(self) -> str | None:
-        """Why a step cannot be made from the gradients that are there, if it cannot."""
+    def skip_reason(self) -> str | None:
+        """Why the current gradients do not allow a step; None if they do."""
         for optimizer in self._optimizers:
-            obstacle = closure_obstacle(type(optimizer))
-            if obstacle is not None:
-                return obstacle
-        return None if self._optimizers else "no parameter that Adam takes has a gradient"
+            reason = closure_reason(type(optimizer))
+            if reason is not None:
+                return reason
+        return None if self._optimizers else "no parameter that Adam supports has a gradient"
 
     def step(self) -> list[float | None]:
-        """Make one step, and return the norm of the change it made to each parameter.
+        """Make one step, and return the norm of each parameter's update.
 
-        None stands for a parameter that cannot be read.
+        None stands for an unreadable parameter.
 
         Raises:
             UserCodeError: The optimizer raised.
@@ -77,8 +78,8 @@ class OptimizerProbe:
 
 
 def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
-    """Return an Adam for dense gradients and one for sparse ones, as far as there are any."""
-    # No optimizer of torch's takes parameters that are sparse themselves.
+    """Return an Adam for dense gradients and one for sparse ones, as needed."""
+    # torch's optimizers do not accept sparse parameters.
     reached = [p for p in parameters if p.grad is not None and p.layout is torch.strided]
     sparse = [p for p in reached if p.grad is not None and p.grad.is_sparse]
     dense = [p for p in reached if p.grad is not None and not p.grad.is_sparse]
@@ -95,7 +96,7 @@ def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
     rates = dict.fromkeys(
         f"{float(group['lr']):g}"
         for group in optimizer.param_groups
-        if group.get("lr") is not None  # as where the optimizer chooses it itself
+        if group.get("lr") is not None  # if the optimizer chooses it itself
     )
     return (
         f"{type(optimizer).__name__}(lr={', '.join(rates)})" if rates else type(optimizer).__name__
@@ -105,7 +106,7 @@ def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
 def _change(parameter: Tensor, before: Tensor | None) -> Tensor | None:
     if before is None or why_unreadable(parameter):
         return None
-    # In float64 the difference of two neighbouring weights is exact.
+    # In float64, the difference of two close weights is exact.
     wide = torch.complex128 if parameter.is_complex() else torch.float64
     return (parameter.detach().to(wide) - before.to(wide)).to(
         parameter.dtype

@@ -1,4 +1,4 @@
-"""Looks at what the optimizers hold."""
+"""Records the contents of the optimizers."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _ADAPTIVE = (
 
 
 def probe_optimizers(context: ProbeContext) -> str | None:
-    """Note every optimizer that is known."""
+    """Record every known optimizer."""
     reading = _OptimizerReading(context)
     for index, optimizer in enumerate(context.optimizers):
         context.assembler.note(reading.record(index, optimizer))
@@ -39,9 +39,9 @@ def probe_optimizers(context: ProbeContext) -> str | None:
 
 
 def with_numbers_of(record: OptimizerRecord, optimizer: torch.optim.Optimizer) -> OptimizerRecord:
-    """Return a record with the learning rates and the like that an optimizer has now.
+    """Return a record with an optimizer's current learning rates and other settings.
 
-    The same record where nothing has changed.
+    It is the same record if nothing changed.
     """
     groups = tuple(
         _with_numbers(group, now)
@@ -62,7 +62,7 @@ def _with_numbers(record: GroupRecord, group: dict[str, object]) -> GroupRecord:
 
 
 class _OptimizerReading:
-    """What is known of the model, against which optimizers are held."""
+    """State of the model, to compare optimizers with."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
@@ -118,7 +118,7 @@ class _OptimizerReading:
                 yield position
 
     def _stale(self, optimizer: torch.optim.Optimizer) -> Iterator[StaleTensor]:
-        """Yield what had a place in the model once, as far as that can be told."""
+        """Yield the tensors that were once in the model, as far as that is known."""
         target = self._context.target
         is_given = self._context.of_run or optimizer in (target.optimizer, target.stale_optimizer)
         held = [tensor for group in optimizer.param_groups for tensor in _listed(group)]
@@ -137,7 +137,7 @@ class _OptimizerReading:
                 )
 
     def _former_name(self, tensor: Tensor) -> tuple[str | None, int | None]:
-        """Return what a tensor was called in the model, and the line that took its place away."""
+        """Return a tensor's former name in the model, and the line that replaced it."""
         definitions = self._context.definitions
         replacement = definitions.replacement(tensor)
         if replacement is not None:
@@ -159,10 +159,10 @@ class _OptimizerReading:
         return next((r.index for r in records if name in (r.name, *r.aliases)), None)
 
     def _successors(self, held: list[Tensor]) -> dict[int, int]:
-        """Return which parameter stands where the optimizer holds a tensor that is not the model's.
+        """Return the parameter that corresponds to each held tensor outside the model.
 
-        That can be told where it holds as many as the model has, and those of the model each at its
-        own place; where it holds none of them, all must be shaped alike.
+        This is known if the optimizer holds as many tensors as the model has, and the model's own
+        ones at the same positions. If it holds none of them, all shapes must match.
         """
         trainable = [position for position, p in enumerate(self._parameters) if p.requires_grad]
         for positions in (list(range(len(self._parameters))), trainable):

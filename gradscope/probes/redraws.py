@@ -1,8 +1,8 @@
-"""Whether chance left parameters without a gradient: forwards with other random numbers.
+"""Checks whether chance left parameters without a gradient, with other random numbers.
 
-Layers that are skipped at random, paths that are sampled, losses of a part of the output and
-dropout leave parameters out of one step that learn in the next. What a file is run for has the same
-random numbers in every step, so that its steps alone do not tell.
+Randomly skipped layers, sampled paths, partial losses and dropout can exclude parameters from one
+step that learn in the next. An inspected file has the same random numbers in every step, so its own
+steps do not show that.
 """
 
 import torch
@@ -16,30 +16,29 @@ from gradscope.recording.evidence.parameters import RedrawRecord
 from gradscope.target.forward import seed_everything
 
 _SEED = 0x5EED
-"""Of the first draw; the next ones count on from it."""
+"""Seed of the first draw; further ones count up from it."""
 
 _FEWEST, _MOST = 4, 32
-"""Draws: with 32 of them a path that one forward in ten takes is missed three times in a
-hundred."""
+"""Number of draws: with 32, a path taken by one forward in ten is missed in 3 % of cases."""
 
 _NODES, _ELEMENTS = 20_000, 20_000_000
-"""All draws together may make so many operations, and gradients of so many elements."""
+"""Maximum number of operations, and of gradient elements, of all draws together."""
 
 
 def probe_redraws(context: ProbeContext) -> str | None:
-    """Note the parameters to which gradients come under other random numbers."""
+    """Record the parameters that get a gradient with other random numbers."""
     missing = _without_gradient(context)
     if not missing:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     before = RandomStates.now()
     try:
         record = _redrawn(context, missing)
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
-    except RuntimeError as error:  # as under a reentrant checkpoint
-        return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+        return f"the forward raised when it was repeated: {error.what}"
+    except RuntimeError as error:  # for example under a reentrant checkpoint
+        return f"backward raised when it was repeated: {str(error).splitlines()[0]}"
     finally:
         before.restore()
     if record.parameters:
@@ -59,7 +58,7 @@ def _redrawn(context: ProbeContext, missing: set[int]) -> RedrawRecord:
 
 
 def _without_gradient(context: ProbeContext) -> set[int]:
-    """Return the parameters that got no gradient, or one of zeros."""
+    """Return the parameters without a gradient, or with one of zeros."""
     return {
         position
         for position, parameter in enumerate(context.named.parameters)
@@ -79,7 +78,7 @@ def _affordable(context: ProbeContext) -> int:
 
 
 def _reached(context: ProbeContext, seed: int, missing: list[int]) -> set[int] | None:
-    """Return which parameters get a gradient under a seed, None where nothing is random."""
+    """Return the parameters that get a gradient with a seed, None if nothing is random."""
     parameters = [context.named.parameters[position] for position in missing]
     forward = context.target.forward.at(context.target.batch, seed)
     with torch.inference_mode(False), torch.enable_grad(), watchable():
@@ -99,7 +98,8 @@ def _reached(context: ProbeContext, seed: int, missing: list[int]) -> set[int] |
 def _has_drawn(seed: int) -> bool:
     """Return whether random numbers were drawn since a seed was set.
 
-    Generators of a model's own are not asked: they go on from step to step, so that steps tell.
+    A model's own generators are ignored: they continue from step to step, so that further steps
+    show the effect.
     """
     after = RandomStates.now()
     seed_everything(seed)

@@ -47,10 +47,10 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("symmetry", probe_symmetry),
     ("twins", probe_twins),
 )
-"""Name, as rules ask for it, and probe."""
+"""Name, as rules refer to it, and probe."""
 
 OF_THE_MAKING = ("twins",)
-"""Probes of how the model was made, which optimizer steps blur."""
+"""Probes of the model's construction, which optimizer steps would blur."""
 
 
 def probe_making(context: ProbeContext) -> None:
@@ -72,8 +72,8 @@ def run_probes(context: ProbeContext, *, is_trained: bool) -> None:
 def _make(context: ProbeContext, wanted: set[str]) -> None:
     for name, make in PROBES:
         if name in wanted:
-            obstacle = make(context)
-            context.assembler.note(ProbeRecord(name=name, obstacle=obstacle))
+            reason = make(context)
+            context.assembler.note(ProbeRecord(name=name, obstacle=reason))
 
 
 def record_none(assembler: Assembler, reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Whether half precision loses gradients: backward again from a larger loss.
+"""Checks whether half precision underflows gradients, by a backward from a larger loss.
 
-Multiplied by a power of two, a gradient keeps all its digits. An element that was zero before and
-is not any more had been too small for its type.
+A gradient multiplied by a power of two keeps all its digits. An element that is zero only before
+was too small for its dtype.
 """
 
 import sys
@@ -38,17 +38,17 @@ _NARROW = tuple(
 
 
 def probe_half_precision(context: ProbeContext) -> str | None:
-    """Compare the gradients with those of a larger loss, where any go through half precision."""
+    """Compare the gradients with those of a larger loss, if any use half precision."""
     dtype = narrowest(context.capture.graph)
     if dtype is None:
         return None
     if context.opaque or not context.reruns:
-        return "the forward is not run again"
+        return "the forward is not repeated"
     try:
         with autocast_lines() as lines:
             loss = context.forward().loss
     except GradscopeError as error:
-        return f"the forward raised when it was run again: {error.what}"
+        return f"the forward raised when it was repeated: {error.what}"
     if loss.numel() != 1:
         return "backward does not start from a loss"
     positions = [
@@ -68,14 +68,15 @@ def note_flushed(
     scaled: "Scaled",
     positions: list[int],
 ) -> None:
-    """Note which gradients have lost elements that a larger loss keeps.
+    """Record which gradients lost elements that a larger loss keeps.
 
     Args:
-        context: The gradients of the loss as it is are in the parameters.
-        dtype: The narrowest type that they have gone through.
-        lines: Those that have entered `torch.autocast`.
+        context: State after the backward, with the gradients of the unscaled loss in the
+            parameters.
+        dtype: The narrowest dtype that they passed through.
+        lines: Lines that entered `torch.autocast`.
         scaled: The gradients of a larger loss.
-        positions: Of the parameters that they are of.
+        positions: Indices of their parameters.
     """
     line = next((line for line, chosen in lines if chosen is dtype), None)
     context.assembler.note(
@@ -93,18 +94,18 @@ def note_flushed(
 
 
 class Scaled(NamedTuple):
-    """The gradients of a loss that was made larger."""
+    """The gradients of a loss that was scaled up."""
 
     factor: float
     gradients: tuple[Tensor | None, ...]
 
 
 class AutocastLines(list[tuple[Line, torch.dtype]]):
-    """The lines that have entered `torch.autocast`, and the types that they choose."""
+    """The lines that entered `torch.autocast`, with their dtypes."""
 
 
 def narrowest(graph: Graph) -> torch.dtype | None:
-    """Return the narrowest type of half precision among the tensors of a graph."""
+    """Return the narrowest half-precision dtype among the tensors of a graph."""
     met = {
         metadata.dtype
         for node in graph.nodes
@@ -115,7 +116,7 @@ def narrowest(graph: Graph) -> torch.dtype | None:
 
 
 def _first_cast(context: ProbeContext, dtype: torch.dtype) -> Line | None:
-    """Return the line of the first operation that casts to a type by itself."""
+    """Return the line of the first operation that itself casts to a dtype."""
     graph = context.capture.graph
     casts = [
         node
@@ -127,10 +128,10 @@ def _first_cast(context: ProbeContext, dtype: torch.dtype) -> Line | None:
 
 
 def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scaled | str:
-    """Return the gradients of the loss times the largest factor that overflows nowhere.
+    """Return the gradients of the loss times the largest factor without overflow.
 
     Returns:
-        Likewise, why there are none.
+        The gradients, or why there are none.
     """
     for factor in _FACTORS:
         try:
@@ -141,11 +142,11 @@ def scaled_gradients(loss: Tensor, parameters: list[torch.nn.Parameter]) -> Scal
                 retain_graph=True,
                 allow_unused=True,
             )
-        except RuntimeError as error:  # as under a reentrant checkpoint
-            return f"backward raised when it was run again: {str(error).splitlines()[0]}"
+        except RuntimeError as error:  # for example under a reentrant checkpoint
+            return f"backward raised when it was repeated: {str(error).splitlines()[0]}"
         if all(gradient is None or _is_finite(gradient) for gradient in gradients):
             return Scaled(factor, gradients)
-    return "gradients overflow when the loss is made larger"
+    return "gradients overflow with a larger loss"
 
 
 def _is_finite(gradient: Tensor) -> bool:
@@ -168,7 +169,7 @@ def _compared(position: int, before: Tensor | None, after: Tensor) -> FlushedGra
 
 @contextmanager
 def autocast_lines() -> Iterator[AutocastLines]:
-    """Note the lines that enter `torch.autocast` while the block runs."""
+    """Record the lines that enter `torch.autocast` while the block runs."""
     caller, found = Caller(), AutocastLines()
     original = torch.autocast.__enter__
 
@@ -183,5 +184,5 @@ def autocast_lines() -> Iterator[AutocastLines]:
     try:
         yield found
     finally:
-        if torch.autocast.__enter__ is noted:  # else somebody has replaced it since
+        if torch.autocast.__enter__ is noted:  # else other code has replaced it since
             torch.autocast.__enter__ = original  # type: ignore[method-assign]

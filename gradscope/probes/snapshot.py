@@ -1,4 +1,4 @@
-"""Puts a model back as it was: what experiments on it stand on."""
+"""Restores a model after experiments."""
 
 import random
 import sys
@@ -20,12 +20,13 @@ _UNCOUNTED = -1
 def preserved(
     model: nn.Module, optimizer: torch.optim.Optimizer | None, *others: object
 ) -> Iterator[None]:
-    """Put everything back, bit for bit, when the block is left.
+    """Restore everything, bit for bit, when the block ends.
 
-    That is: parameters, buffers and tensors kept as plain attributes; `.grad` and `requires_grad`;
-    the attributes of every module, train and eval flags among them, with the containers, arrays and
-    random generators in them; the optimizer's state and groups; the same of whatever else is given,
-    as the batch and a loss; and the random states of torch, its devices, `random` and numpy.
+    This covers: parameters, buffers and tensors stored as plain attributes; `.grad` and
+    `requires_grad`; the attributes of every module, train and eval flags among them, with the
+    containers, arrays and random generators in them; the optimizer's state and groups; the same of
+    all other arguments, such as the batch and a loss; and the random states of torch, its devices,
+    `random` and numpy.
     """
     contents = contents_of(model, others, optimizer)
     saved_tensors = [_SavedTensor.of(tensor) for tensor in contents.tensors]
@@ -44,9 +45,9 @@ def preserved(
 class _SavedValues:
     tensor: Tensor
     position: Tensor
-    """The tensor's own elements under another name: `tensor.data = …` leaves it where they were."""
+    """Alias of the tensor's own elements: `tensor.data = …` does not move them."""
     values: Tensor | None
-    """None where its memory has been freed."""
+    """None if its memory was freed."""
     version: int
 
     @classmethod
@@ -62,18 +63,18 @@ class _SavedValues:
             tensor.data = self.position
         if _version(tensor) == self.version and _equal(tensor, values):
             return
-        # An inference tensor can be written to in inference mode alone.
+        # An inference tensor can be written to only in inference mode.
         with torch.inference_mode(tensor.is_inference()), torch.no_grad():
-            if tensor.layout is torch.sparse_csr:  # whose elements may be others by now
+            if tensor.layout is torch.sparse_csr:  # its elements may be others by now
                 tensor.resize_as_sparse_(values)
             stored = _stored_once(tensor, tensor)
             stored.copy_(_stored_once(values, tensor))
 
 
 def _set_versions(saved: list[_SavedValues]) -> None:
-    """Let tensors that hold their former elements pass for never written to.
+    """Reset the versions of tensors with restored elements.
 
-    Graphs that the user made before would refuse backward otherwise.
+    Otherwise, graphs that the user made before would refuse backward.
     """
     counted = [one for one in saved if one.version != _UNCOUNTED]
     tensors = tuple(one.tensor for one in counted)
@@ -124,7 +125,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def _fits(tensor: Tensor, position: Tensor) -> bool:
-    """Return whether a tensor still has the elements that it had, whatever they hold now."""
+    """Return whether a tensor still has its original elements, whatever their values."""
     if tensor.is_nested or tensor.layout is not torch.strided or tensor.is_meta:
         return True
     return (
@@ -136,7 +137,7 @@ def _fits(tensor: Tensor, position: Tensor) -> bool:
 
 
 def _equal(tensor: Tensor, values: Tensor) -> bool:
-    # Some kernels, batch normalisation's among them, write without counting the version on.
+    # Some kernels, such as batch normalization's, write without incrementing the version.
     if tensor.is_meta:
         return True
     if tensor.layout is not torch.strided or tensor.is_nested:
@@ -146,7 +147,7 @@ def _equal(tensor: Tensor, values: Tensor) -> bool:
 
 @dataclass(slots=True)
 class RandomStates:
-    """The states of every random generator that a model is likely to draw from."""
+    """The states of every random generator that a model is likely to use."""
 
     torch_state: Tensor
     devices: list[Tensor]
@@ -155,7 +156,7 @@ class RandomStates:
 
     @classmethod
     def now(cls) -> "RandomStates":
-        """Return the states as they are."""
+        """Return the current states."""
         numpy = sys.modules.get("numpy")
         return cls(
             torch.get_rng_state(),
@@ -165,7 +166,7 @@ class RandomStates:
         )
 
     def equal(self, other: "RandomStates") -> bool:
-        """Return whether every generator would go on alike."""
+        """Return whether every generator has the same state."""
         return (
             torch.equal(self.torch_state, other.torch_state)
             and len(self.devices) == len(other.devices)
@@ -175,7 +176,7 @@ class RandomStates:
         )
 
     def restore(self) -> None:
-        """Put every generator back to its state."""
+        """Restore the state of every generator."""
         torch.set_rng_state(self.torch_state)
         if self.devices:
             torch.cuda.set_rng_state_all(self.devices)
@@ -185,7 +186,7 @@ class RandomStates:
 
 
 def _plain(state: object) -> object:
-    """Return numpy's random state, a tuple with an array in it, as what can be compared."""
+    """Return numpy's random state, a tuple with an array in it, in a comparable form."""
     if not isinstance(state, tuple):
         return state
     return [part.tobytes() if hasattr(part, "tobytes") else part for part in state]

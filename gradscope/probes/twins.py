@@ -1,4 +1,4 @@
-"""Looks for parameters that were meant as one and are two, and for units that are equal."""
+"""Finds parameters that should be one and are two, and units that are equal."""
 
 from itertools import combinations
 
@@ -13,7 +13,7 @@ from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
 
 def probe_twins(context: ProbeContext) -> str | None:
-    """Note parameters that share their memory, and output layers that copy an embedding."""
+    """Record parameters that share memory, and output layers that copy an embedding."""
     found = [(*pair, "storage") for pair in _sharing(context)]
     known = {pair[:2] for pair in found}
     found += [(*pair, "values") for pair in _copied(context) if pair not in known]
@@ -34,7 +34,7 @@ def probe_twins(context: ProbeContext) -> str | None:
 
 
 def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
-    """Return pairs of parameters that hold the same elements in memory."""
+    """Return pairs of parameters that share elements in memory."""
     by_place: dict[tuple[object, ...], list[int]] = {}
     for position, parameter in _trained(context):
         key = (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
@@ -43,7 +43,7 @@ def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
 
 
 def _copied(context: ProbeContext) -> list[tuple[int, int]]:
-    """Return pairs of an embedding's weight and a linear layer's that hold equal numbers."""
+    """Return pairs of an embedding's weight and a linear layer's with equal values."""
     trained = dict(_trained(context))
     owners = {position: context.named.modules[_owner(context, position)] for position in trained}
     tables = [position for position, owner in owners.items() if isinstance(owner, nn.Embedding)]
@@ -78,19 +78,19 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     if not torch.equal(one[few], other[few]) or not torch.equal(one, other):
         return False
     smallest, largest = one.detach().aminmax()
-    return bool(smallest != largest)  # of constants nobody knows where they come from
+    return bool(smallest != largest)  # constants have no known origin
 
 
 TOLERANCE = 1e-6
-"""Units are equal if their difference is at most this share of their norm."""
+"""Maximum difference of equal units, relative to their norm."""
 
 _CONSTANTS = frozenset({"constant_", "ones_", "zeros_"})
 _FEW = 8
-"""So many rows are compared first: of most weights no two are equal."""
+"""Number of rows compared first: most weights have no two equal rows."""
 
 
 def probe_symmetry(context: ProbeContext) -> str | None:
-    """Note the weights whose rows are equal, and equal in their gradients."""
+    """Record the weights whose rows are equal, and have equal gradients."""
     found = []
     for record in context.named.parameter_records:
         owner = context.named.modules[record.module]
@@ -124,11 +124,11 @@ def _filling(context: ProbeContext, parameter: int) -> int | None:
 
 
 def _are_exchangeable(context: ProbeContext, index: int, weight: Tensor, gradient: Tensor) -> bool:
-    """Return whether nothing in the model tells the units of a layer apart.
+    """Return whether the model treats the units of a layer in the same way.
 
-    So it is too where gradients add up to zero: behind the units all is constant, and those of the
-    classes cancel. Whatever has as many elements along a dimension as there are units must be
-    equal along it, in its numbers and in its gradient.
+    This also holds if gradients add up to zero: all is constant after the units, and the gradients
+    of the classes cancel. Every dimension with as many elements as there are units must have equal
+    values and gradients.
     """
     owner = context.named.modules[context.named.parameter_records[index].module]
     if not isinstance(owner, nn.Linear | _ConvNd) or getattr(owner, "groups", 1) != 1:
@@ -157,20 +157,20 @@ def _is_equal_along(parameter: Tensor, dim: int, scale: float) -> bool:
 
 
 def _unit_dims(parameter: Tensor, units: int) -> list[int]:
-    """Return the dimensions along which a parameter may have a number for each unit."""
+    """Return the dimensions along which a parameter may have a value per unit."""
     sizes = list(parameter.shape[:2] if parameter.dim() > 3 else parameter.shape)
     return [dim for dim, size in enumerate(sizes) if size == units or (dim and size % units == 0)]
 
 
 def _are_equal(rows: Tensor, scale: float) -> bool:
-    """Return whether rows are equal, up to rounding in numbers of some scale."""
+    """Return whether rows are equal, up to rounding at some scale."""
     rows = rows.detach().double()
     norm = max(scale, float(torch.linalg.vector_norm(rows[0])))
     return bool(torch.le((rows - rows[0]).abs().max(), TOLERANCE * norm))
 
 
 def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Tensor | None]:
-    """Return weight and gradient with a row for each unit, None for what has no units."""
+    """Return weight and gradient with a row per unit, None for parameters without units."""
     gradient = parameter.grad
     if (
         gradient is None
@@ -190,7 +190,7 @@ def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Ten
 
 
 def _alike(weight: Tensor, gradient: Tensor) -> int:
-    """Return how many rows are as the first that gets a gradient, this one included."""
+    """Return the number of rows equal to the first one with a gradient, itself included."""
     learning = gradient[: 4 * _FEW].ne(0).any(1).nonzero()
     if not len(learning):
         return 0

@@ -1,4 +1,4 @@
-"""Looks in the user's source for the line that did what is found in the model."""
+"""Searches the user's source for the line that caused a state of the model."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 class UserCodeSearch:
-    """The files that the model and what belongs to it come from, installed libraries left out."""
+    """The files of the model and its parts, without installed libraries."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
@@ -34,11 +34,11 @@ class UserCodeSearch:
         return tuple(dict.fromkeys(site for site in found if site is not None))
 
     def line_that_copies(self, names: list[str], *, shares: bool) -> int | None:
-        """Return the one line (a site) that gives one of two parameters the elements of the other.
+        """Return the only line (a site) that gives one of two parameters the elements of the other.
 
         Args:
             names: Fully qualified names of the two.
-            shares: Whether they share their memory, rather than hold equal numbers.
+            shares: Whether they share memory, instead of having equal values.
         """
         given = [
             (target, self._site(file, node.lineno))
@@ -52,7 +52,7 @@ class UserCodeSearch:
         return _single(named) if named else _single(likely)
 
     def line_that_fills(self) -> int | None:
-        """Return the one line (a site) that fills something other than biases with a constant."""
+        """Return the only line (a site) that fills a tensor other than a bias with a constant."""
         found = [
             self._site(file, node.lineno)
             for file, tree in self._trees.items()
@@ -102,7 +102,7 @@ def _code(file: str) -> CodeType | None:
 
 
 def _line(code: CodeType, number: int) -> Line:
-    """Return a line with the innermost function that it is in."""
+    """Return a line with its innermost function."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             numbers = [line for _, _, line in constant.co_lines() if line is not None]
@@ -121,7 +121,7 @@ def _sets(node: ast.expr, attribute: str) -> bool:
 
 
 def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
-    """Return the tensor to which a statement gives the elements of another, as it is written."""
+    """Return the target of a statement that gives it the elements of another tensor."""
     if shares and isinstance(node, ast.Assign):
         (target, *_) = node.targets
         is_data = isinstance(target, ast.Attribute) and target.attr == "data"
@@ -132,7 +132,7 @@ def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
 
 
 def _fills(node: ast.Call) -> bool:
-    """Return whether a call fills a tensor with a constant, and it is not called a bias."""
+    """Return whether a call fills a tensor, not called a bias, with a constant."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name not in ("constant_", "fill_", "ones_", "zeros_"):
         return False
@@ -140,7 +140,7 @@ def _fills(node: ast.Call) -> bool:
 
 
 def _is(written: str, name: str) -> bool:
-    """Return whether `self.layers[0].weight` looks like what the model calls `layers.0.weight`."""
+    """Return whether an expression such as `self.layers[0].weight` matches `layers.0.weight`."""
     parts = written.replace("[", ".").replace("]", "").split(".")
     own = name.split(".")
     depth = min(2, len(own))

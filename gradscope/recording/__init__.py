@@ -1,1 +1,1 @@
-"""The recording: frozen records, and the SQLite file that keeps them."""
+"""The recording: frozen records, and their SQLite file."""

@@ -1,4 +1,4 @@
-"""Tables of the close looks at a run: each table of a recording has a twin for all of them."""
+"""Tables of a run's captured steps: each table of a recording has a counterpart for them."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +16,12 @@ from gradscope.recording.step_tables import PARAMETER_STATS
 from gradscope.recording.table import Cells, Record, Row, Table
 
 _Parts = Mapping[str, Mapping[int, tuple[Any, ...]]]
-"""By name of the table, and number of the look: its records."""
+"""By name of the table, and number of the captured step: its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookRow:
-    """A close look, without what was recorded in it."""
+class CapturedStepRow:
+    """A captured step, without its records."""
 
     step: int
     order: int
@@ -29,47 +29,47 @@ class LookRow:
     same_as: int | None
 
 
-def _write_look(record: LookRow) -> Cells:
+def _write_captured_step(record: CapturedStepRow) -> Cells:
     texts = write_header(record.header)
     cells = (texts[name] for name in HEADER_NAMES)
     return (record.step, record.order, *cells, record.same_as)
 
 
-def _read_look(row: Row) -> LookRow:
+def _read_captured_step(row: Row) -> CapturedStepRow:
     _, step, order, *texts, same_as = row
     header = read_header(dict(zip(HEADER_NAMES, texts, strict=True)))
-    return LookRow(step=step, order=order, header=header, same_as=same_as)
+    return CapturedStepRow(step=step, order=order, header=header, same_as=same_as)
 
 
 def _column(name: str) -> str:
-    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted at the prompt
+    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted in the sqlite3 shell
 
 
-LOOKS: Table[LookRow] = Table(
+CAPTURED_STEPS: Table[CapturedStepRow] = Table(
     name="look",
     columns=("step INTEGER", "place INTEGER", *map(_column, HEADER_NAMES), "same_as INTEGER"),
-    write=_write_look,
-    read=_read_look,
+    write=_write_captured_step,
+    read=_read_captured_step,
     later=frozenset({"same_as"}),
     is_late=True,
 )
 
 
 @cache
-def look_tables() -> dict[str, Table[Any]]:
-    """Return the tables that hold what was recorded in all looks, by the names of their twins."""
+def captured_step_tables_by_name() -> dict[str, Table[Any]]:
+    """Return the tables with the records of all captured steps, by name."""
     return {
         table.name: replace(table, name=f"look_{table.name}", owner="look")
         for table in all_tables()
     }
 
 
-def look_definitions() -> tuple[str, ...]:
-    """Return the statements that make room for looks."""
+def captured_step_definitions() -> tuple[str, ...]:
+    """Return the statements that create the tables of captured steps."""
     return (
-        LOOKS.definition,
-        *(table.definition for table in look_tables().values()),
-        # For people at the sqlite3 prompt; gradscope itself reads the tables.
+        CAPTURED_STEPS.definition,
+        *(table.definition for table in captured_step_tables_by_name().values()),
+        # For people in the sqlite3 shell; gradscope itself reads the tables.
         """CREATE VIEW look_parameter_gradient AS
            SELECT stat.look, look.step, parameter.name, reach, norm, absolute_maximum, weight_norm,
                reason
@@ -90,12 +90,15 @@ def look_definitions() -> tuple[str, ...]:
     )
 
 
-def read_looks(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
-    """Return the looks that a file holds."""
-    rows = LOOKS.records(base)
+def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
+    """Return the captured steps in a file."""
+    rows = CAPTURED_STEPS.records(base)
     if not rows:
         return ()
-    parts = {name: _by_look(table, base) for name, table in look_tables().items()}
+    parts = {
+        name: _by_captured_step(table, base)
+        for name, table in captured_step_tables_by_name().items()
+    }
     found: list[CapturedStep] = []
     for position, row in enumerate(rows):
         found.append(_look(row, position, parts, found))
@@ -103,9 +106,9 @@ def read_looks(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
 
 
 def _look(
-    row: LookRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
+    row: CapturedStepRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
 ) -> CapturedStep:
-    """Return a look; one that repeats another comes after that."""
+    """Return a captured step; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
         return parts[table.name].get(position, ())
@@ -122,16 +125,18 @@ def _look(
     )
 
 
-def _by_look(table: Table[Record], base: sqlite3.Connection) -> dict[int, tuple[Record, ...]]:
+def _by_captured_step(
+    table: Table[Record], base: sqlite3.Connection
+) -> dict[int, tuple[Record, ...]]:
     read = _sharing(table)
     return {
-        look: tuple(read(row[1:]) for row in rows)
-        for look, rows in groupby(table.rows(base), key=itemgetter(0))
+        captured: tuple(read(row[1:]) for row in rows)
+        for captured, rows in groupby(table.rows(base), key=itemgetter(0))
     }
 
 
 def _sharing(table: Table[Record]) -> Callable[[Row], Record]:
-    """Return how rows are read: looks at one line of a loop have the same modules, edges, sites."""
+    """Return a row reader that shares equal records, of which captured steps have many."""
     if any(column.endswith(" REAL") for column in table.columns):
-        return table.read  # what is measured is different each time, and 0.0 equals -0.0
+        return table.read  # measurements differ each time, and 0.0 equals -0.0
     return cache(table.read)

@@ -1,4 +1,4 @@
-"""Which table holds which part of a recording."""
+"""Maps the parts of a recording to tables."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from gradscope.recording.table import Record, Table
 
 
 def all_tables() -> tuple[Table[Any], ...]:
-    """Return the tables of what is recorded, in the order of their making."""
+    """Return all tables in the order of their creation."""
     return (
         PARAMETERS,
         MODULES,
@@ -49,7 +49,7 @@ def all_tables() -> tuple[Table[Any], ...]:
 
 
 def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object]]]:
-    """Yield what the tables hold of a recording, but for its close looks."""
+    """Yield the rows of a recording by table, except captured steps."""
     yield PARAMETERS, recording.parameters
     yield MODULES, recording.modules
     yield CALLS, recording.calls
@@ -71,10 +71,10 @@ def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object
 
 
 class Records(Protocol):
-    """Gives the records that a table holds."""
+    """Returns the records of a table."""
 
     def __call__(self, table: Table[Record], /) -> tuple[Record, ...]:
-        """Return them in their order."""
+        """Return the records in order."""
 
 
 def recording_of(
@@ -83,7 +83,7 @@ def recording_of(
     stats: Sequence[ParameterStat],
     captured_steps: tuple[CapturedStep, ...] = (),
 ) -> Recording:
-    """Return the recording whose parts the tables hold, but for the parameters' statistics."""
+    """Return the recording of the tables' records, except the parameters' statistics."""
     steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
     return Recording(
         version=header.version,

@@ -1,8 +1,8 @@
 """Count sketches of vectors: short sums from which inner products can be estimated.
 
-Each element is added to one of `BUCKETS` buckets, or subtracted, as a hash of its index says. The
-product of two sketches is then, in expectation, the product of the vectors. Nothing is drawn at
-random: all sketches are made alike, and those of two runs can be compared.
+Each element is added to or subtracted from one of `BUCKETS` buckets, by a hash of its index. The
+product of two sketches is then, in expectation, the product of the vectors. The hash is fixed, so
+that sketches of two runs can be compared.
 
 Source: Charikar, Chen, Farach-Colton, Finding Frequent Items in Data Streams, 2002.
 """
@@ -13,26 +13,26 @@ from collections.abc import Callable, Iterable
 BUCKETS = 4_096
 
 HASH_FIRST, HASH_SECOND, HASH_HIGH = 0x7FEB352D, 0x846CA68B, 0x9E3779B1
-"""Multipliers of a hash of 32 bits without bias that could be measured, and one for what an index
-has beyond 31 bits. Source: Wellons, Prospecting for Hash Functions, 2018."""
+"""Multipliers of a 32-bit hash without measurable bias, and one for index bits above 31. Source:
+Wellons, Prospecting for Hash Functions, 2018."""
 
 HASH_SIGN = 21
-"""The bit that is the sign: far from those that name the bucket."""
+"""The bit for the sign: far from those for the bucket."""
 
 _WORD = 0xFFFFFFFF
 
 Vector = Iterable["array[float]"]
-"""A vector, part by part."""
+"""A vector in parts."""
 
 
 def sketch(vector: Vector) -> "array[float]":
-    """Return the buckets of a vector; by numpy where it is installed."""
+    """Return the buckets of a vector; uses numpy if it is installed."""
     found = _by_numpy()
     return found(vector) if found else sketch_in_python(vector)
 
 
 def sketch_in_python(vector: Vector) -> "array[float]":
-    """Return the buckets of a vector; of about a million elements in a second."""
+    """Return the buckets of a vector, about a million elements per second."""
     buckets = array("d", bytes(8 * BUCKETS))
     index = 0
     for part in vector:

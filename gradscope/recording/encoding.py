@@ -1,4 +1,4 @@
-"""How values are written into cells that a person can read in the sqlite3 shell."""
+"""Converts values to cells that a person can read in the sqlite3 shell."""
 
 import json
 import math
@@ -15,16 +15,16 @@ _UNKNOWN = "?"
 Cell = str | float | None
 
 _remembered = lru_cache(maxsize=4_096)
-"""For what is read from cells of which many hold the same text, as the looks of a run do."""
+"""For cells that often have the same text, as those of captured steps."""
 
 
 def write_text(text: str) -> str:
-    """Return text that UTF-8 can hold: half of a surrogate pair, as in odd paths, is escaped."""
+    """Return text that UTF-8 can encode: half a surrogate pair, as in odd paths, is escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def spell(value: float) -> float | str:
-    """Return a number as JSON can hold it: non-finite ones by name, as `float` reads them again."""
+    """Return a number for JSON: non-finite ones by name, as `float` reads them."""
     if math.isfinite(value):
         return value
     if math.isnan(value):
@@ -33,7 +33,7 @@ def spell(value: float) -> float | str:
 
 
 def write_float(value: float | None) -> float | str | None:
-    """Return a cell for a number. SQLite turns NaN into NULL, which must stay None: NaN is text."""
+    """Return a cell for a number. NaN is text, because SQLite would turn it into NULL."""
     return _NAN if value is not None and math.isnan(value) else value
 
 
@@ -56,10 +56,10 @@ def write_shape(shape: Shape | None) -> str:
 
 @_remembered
 def read_shape(cell: str) -> Shape:
-    """Return the shape that a cell holds.
+    """Return the shape in a cell.
 
     Raises:
-        ValueError: It holds none.
+        ValueError: It contains none.
     """
     match = _SHAPE.fullmatch(cell)
     if match is None:
@@ -75,7 +75,7 @@ def write_shapes(shapes: Iterable[Shape | None]) -> str:
 
 @_remembered
 def read_shapes(cell: str) -> tuple[Shape | None, ...]:
-    """Return the shapes that a cell holds."""
+    """Return the shapes in a cell."""
     return tuple(
         None if text == _UNKNOWN else read_shape(text) for text in cell.split("; ") if text
     )
@@ -87,7 +87,7 @@ def write_ref(ref: TensorRef | None) -> str | None:
 
 
 def read_ref(cell: str) -> TensorRef:
-    """Return the tensor that a cell names."""
+    """Return the tensor in a cell."""
     node, slot = cell.split(":")
     return TensorRef(node=int(node), slot=int(slot))
 
@@ -99,7 +99,7 @@ def write_refs(refs: Iterable[TensorRef]) -> str:
 
 @_remembered
 def read_refs(cell: str) -> tuple[TensorRef, ...]:
-    """Return the tensors that a cell names."""
+    """Return the tensors in a cell."""
     return tuple(map(read_ref, cell.split()))
 
 
@@ -109,18 +109,18 @@ def write_indices(indices: Iterable[int]) -> str:
 
 
 def read_indices(cell: str) -> tuple[int, ...]:
-    """Return the numbers that a cell lists."""
+    """Return the numbers in a cell."""
     return tuple(map(int, cell.split()))
 
 
 def write_names(names: Iterable[str]) -> str:
-    """Return a JSON list: a name may hold any separator."""
+    """Return a JSON list: a name may contain any separator."""
     return json.dumps(list(names))
 
 
 @_remembered
 def read_names(cell: str) -> tuple[str, ...]:
-    """Return the names that a cell lists."""
+    """Return the names in a cell."""
     return tuple(json.loads(cell))
 
 
@@ -136,13 +136,13 @@ _DECODE = json.JSONDecoder(object_pairs_hook=tuple, parse_int=float).decode
 
 
 def read_numbers(cells: Iterable[str]) -> list[tuple[tuple[str, float], ...]]:
-    """Return the numbers that each cell holds by name.
+    """Return the named numbers of each cell.
 
-    There are many such cells: decoded as one text, they take half the time.
+    There are many such cells: decoding them as one text takes half the time.
     """
     text = ",".join(cells)
     found: list[tuple[tuple[str, float], ...]] = _DECODE(f"[{text}]")
-    if '": "' in text:  # some are not finite, and stand there by name
+    if '": "' in text:  # some are not finite, and are stored as names
         return [tuple((name, float(value)) for name, value in numbers) for numbers in found]
     return found
 
@@ -157,13 +157,13 @@ GRADIENT_COLUMNS = (
     "lowest_exponent INTEGER",
     "magnitudes TEXT",
 )
-"""All NULL where there is no gradient; of one, what was not measured."""
+"""All NULL without a gradient; single NULLs were not measured."""
 
 _NO_GRADIENT = (None,) * len(GRADIENT_COLUMNS)
 
 
 def write_gradient(gradient: GradientStat | None) -> tuple[Cell, ...]:
-    """Return the cells of a gradient's numbers."""
+    """Return the cells of a gradient's statistics."""
     if gradient is None:
         return _NO_GRADIENT
     return (
@@ -179,7 +179,7 @@ def write_gradient(gradient: GradientStat | None) -> tuple[Cell, ...]:
 
 
 def read_gradient(cells: Sequence[Cell]) -> GradientStat | None:
-    """Return the numbers that the cells hold."""
+    """Return the statistics in the cells."""
     numel, norm, maximum, zero_share, nonfinite, sampled, exponent, magnitudes = cells
     if norm is None:
         return None

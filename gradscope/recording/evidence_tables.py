@@ -1,4 +1,4 @@
-"""Tables for evidence, made from the fields of its dataclasses."""
+"""Tables for evidence, derived from the fields of its dataclasses."""
 
 import dataclasses
 import json
@@ -54,7 +54,7 @@ def _table(kind: Any) -> Table[Any]:  # noqa: ANN401 - any dataclass
 
 
 def _quoted(name: str) -> str:
-    return f'"{name}"'  # some names of fields are words of SQL
+    return f'"{name}"'  # some field names are SQL keywords
 
 
 def _without_none(hint: Any) -> Any:  # noqa: ANN401 - a type as annotations spell it
@@ -93,7 +93,7 @@ def _reader(hint: Any) -> Callable[[Any], object]:  # noqa: ANN401
     elif plain is TensorRef:
         read = read_ref
     else:
-        # Looks of a run say the same again and again.
+        # Captured steps of a run have many equal values.
         read = lru_cache(maxsize=1_024)(lambda cell: _revived(json.loads(cell), plain))
     return lambda cell: None if cell is None else read(cell)
 

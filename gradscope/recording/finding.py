@@ -6,32 +6,32 @@ from typing import Literal
 from gradscope.recording.records import Site
 
 Severity = Literal["error", "warning", "note"]
-"""SARIF's levels."""
+"""The levels of SARIF."""
 
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""The worst first."""
+"""All levels, the worst first."""
 
 
 def at_least(level: Severity) -> tuple[Severity, ...]:
-    """Return the levels that are as bad as one or worse, the worst first."""
+    """Return the levels that are at least as bad as one, the worst first."""
     return SEVERITIES[: SEVERITIES.index(level) + 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelatedLocation:
-    """Another line that takes part in the cause."""
+    """Another line that contributes to the cause."""
 
     file: str
     line: int
     message: str
-    """What happens there."""
+    """What happens on the line."""
     source: str = ""
-    """The line's text without indentation; empty where it is not known."""
+    """Text of the line without indentation; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consequence:
-    """What another rule found, and this finding explains."""
+    """A finding of another rule that this finding explains."""
 
     rule: str
     name: str
@@ -43,35 +43,37 @@ class Finding:
     """One cause, however many parameters or steps it explains."""
 
     rule: str
-    """The rule's code, as `GS201`."""
+    """Code of the rule, as `GS201`."""
     name: str
-    """The rule's name, as `gradient-cut`."""
+    """Name of the rule, as `gradient-cut`."""
     severity: Severity
     message: str
     location: Site | None
-    """The line that causes it; None where no line could be told."""
+    """Line that causes it; None if no line is known."""
     related: tuple[RelatedLocation, ...] = ()
     parameters: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     step: int | None = None
-    """The first step that shows it."""
+    """First step that shows it."""
     count: int = 1
-    """How many parameters or steps it explains, by what the rule counts."""
+    """Number of parameters or steps it explains, as counted by the rule."""
     evidence: tuple[tuple[str, float | str | bool | None], ...] = ()
-    """The measured numbers, and the limits they crossed, by name."""
+    """Measured numbers, and the limits that they exceed, by name."""
     remedy: str
     caused_by: tuple[str, ...] = ()
-    """Rules whose findings on the same line, or about one of the same parameters, explain this one;
-    beside what rules explain in general."""
+    """Rules whose findings on the same line or a common parameter explain this one, in addition to
+    those of the rule in general."""
     explains: tuple[str, ...] = ()
-    """Rules whose findings are consequences of this one, beside those of its rule in general."""
+    """Rules whose findings are consequences of this one, in addition to those of its rule in
+    general."""
     consequences: tuple[Consequence, ...] = ()
     fingerprint: str
-    """Stays the same from run to run: holds no number. Findings of one line may share it."""
+    """Identifier that is the same in every run: it contains no number. Findings on one line may
+    share it."""
 
 
 IGNORED, NOT_SELECTED = "ignored", "not selected"
-"""Why a rule did not run that the settings leave out."""
+"""Why a rule did not run that the settings exclude."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +85,20 @@ class SkippedRule:
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the user chose so."""
+        """Whether the user excluded it."""
         return self.reason in (IGNORED, NOT_SELECTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the rules make of a recording."""
+    """The result of all rules on a recording."""
 
     findings: tuple[Finding, ...] = ()
     ran: tuple[str, ...] = ()
     """Codes of the rules that could judge."""
     skipped: tuple[SkippedRule, ...] = ()
     ignored: int = 0
-    """How many findings lie in modules where their rule is ignored."""
+    """Number of findings in modules for which their rule is ignored."""
 
 
 UNJUDGED = Verdict()

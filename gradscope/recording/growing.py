@@ -1,4 +1,4 @@
-"""Reads what the recording of a run has grown by, while the run goes on."""
+"""Reads what was added to the recording of a run, while the run continues."""
 
 import sqlite3
 from contextlib import closing
@@ -16,37 +16,37 @@ from gradscope.recording.structure_tables import MODULES, PARAMETERS
 from gradscope.recording.table import Record, Row, Table
 
 _ROWS_PER_PARAMETER, _ROWS = 4, 2_000
-"""How far back the last norm of a parameter is looked for: optimizers take turns."""
+"""Number of rows searched for the last norm of a parameter: optimizers take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What a recording has got since it was last read."""
+    """Additions to a recording since the last read."""
 
     header: Header
     steps: tuple[StepRecord, ...]
     events: tuple[EventRecord, ...]
-    """Those of the kinds that were asked for; of these steps and none other."""
+    """Events of the requested kinds, of these steps only."""
     modules: tuple[ModuleRecord, ...]
     parameters: tuple[ParameterRecord, ...]
     optimizers: tuple[TrainedOptimizer, ...]
-    """All of them: what is known of one may change."""
+    """All optimizers: a record may change."""
     norms: dict[int, float | None]
-    """By parameter, its last gradient norm; None where it had no gradient then."""
+    """By parameter, its last gradient norm; None if it had no gradient."""
 
 
 class GrowingRecording:
-    """The recording of a run that goes on. Its file is open only while it is being read.
+    """The recording of a running process. Its file is open only while it is read.
 
     Args:
-        path: The file.
-        kinds: Of the events to read.
+        path: File of the recording.
+        kinds: Kinds of events to read.
     """
 
     def __init__(self, path: Path, kinds: tuple[str, ...]) -> None:
         self._path, self._kinds = path, kinds
         self._read: dict[str, int] = {}
-        """By table: how many rows of it have been read."""
+        """By table: number of rows read."""
 
     def read(self) -> Growth:
         """Return what is new.
@@ -56,7 +56,7 @@ class GrowingRecording:
         """
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True)) as base:
-            base.execute("BEGIN")  # all of it as it is at one moment
+            base.execute("BEGIN")  # a consistent view of all tables
             steps, events = self._happened(base)
             return Growth(
                 header=read_header(dict(base.execute("SELECT name, value FROM meta"))),
@@ -71,7 +71,7 @@ class GrowingRecording:
     def _happened(
         self, base: sqlite3.Connection
     ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
-        """Return new steps and events, those of steps that repeat others too."""
+        """Return new steps and events, those of repeated steps included."""
         steps, events = self._new(base, STEPS), self._new(base, EVENTS, self._kinds)
         repeated = self._new(base, REPEATED_STEPS)
         if not repeated:
@@ -117,7 +117,7 @@ class GrowingRecording:
         return last
 
     def _advance(self, base: sqlite3.Connection, table: str) -> int:
-        """Return the first row that has not been read yet, and take all there are for read."""
+        """Return the first unread row, and mark all existing ones as read."""
         start = self._read.get(table, 0)
         (last,) = base.execute(f"SELECT max(id) FROM {table}").fetchone()
         self._read[table] = start if last is None else last + 1
@@ -127,7 +127,7 @@ class GrowingRecording:
 def _of_steps(
     base: sqlite3.Connection, table: Table[Record], steps: set[int]
 ) -> tuple[Record, ...]:
-    """Return the records that a table holds of some steps."""
+    """Return the records of some steps in a table."""
     rows = base.execute(
         f"SELECT * FROM {table.name} WHERE step IN ({', '.join('?' * len(steps))}) ORDER BY id",
         tuple(steps),

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class InnerProducts(NamedTuple):
-    """What two vectors of one length have in common, and what not."""
+    """The inner products of two vectors of one length."""
 
     dot: float
     first: float
-    """Of the first with itself."""
+    """Of the first vector with itself."""
     second: float
     difference: float
     """Of their difference with itself."""
@@ -20,14 +20,14 @@ class InnerProducts(NamedTuple):
 def inner_products(first: "array[float]", second: "array[float]") -> InnerProducts:
     """Return the inner products of two vectors.
 
-    By numpy where it is installed: in Python alone, some hundred million elements take minutes.
+    It uses numpy if it is installed: in Python alone, some hundred million elements take minutes.
     """
     found = _by_numpy()
     return found(first, second) if found else in_python(first, second)
 
 
 def in_python(first: "array[float]", second: "array[float]") -> InnerProducts:
-    """Return the inner products of two vectors; about six million elements in a second."""
+    """Return the inner products of two vectors, about six million elements per second."""
     difference = array("d", map(sub, first, second))
     return InnerProducts(
         dot=sum(map(mul, first, second), 0.0),
@@ -52,7 +52,7 @@ def _by_numpy() -> "Callable[[array[float], array[float]], InnerProducts] | None
             numpy.frombuffer(values, dtype=values.typecode).astype(numpy.float64)
             for values in (first, second)
         )
-        # What is not finite is an answer here, and nothing to warn of.
+        # Non-finite results are expected here, and need no warning.
         with numpy.errstate(all="ignore"):
             apart = one - other
             products = (one @ other, one @ one, other @ other, apart @ apart)

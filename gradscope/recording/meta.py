@@ -1,4 +1,4 @@
-"""The `meta` table: what was recorded, where and by which version, as names and texts."""
+"""The `meta` table: what was recorded, where and by which version, as named texts."""
 
 from dataclasses import dataclass
 
@@ -27,20 +27,20 @@ HEADER_NAMES = (
     "target.repository",
     "finished",
 )
-"""What the texts of a header are called."""
+"""Names of a header's texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What is known before the first step."""
+    """Data that is known before the first step."""
 
     version: str
-    """Of gradscope."""
+    """Version of gradscope."""
     command: str
     environment: Environment
     target: TargetRecord
     finished: bool = True
-    """False while a run goes on, and for ever where it was killed."""
+    """False during a run, and for ever if it was killed."""
 
 
 def header_of(recording: Recording) -> Header:
@@ -71,7 +71,7 @@ def write_header(header: Header) -> Texts:
         "target.loss": target.loss,
         "target.optimizer": target.optimizer,
         "target.mode": target.mode,
-        # As text: a seed may need all of 64 bits, one more than SQLite's integers have.
+        # As text: a seed may need 64 bits, one more than SQLite's integers have.
         "target.seed": None if target.seed is None else str(target.seed),
         "target.synthetic_loss": "true" if target.synthetic_loss else "false",
         "target.root": target.root,
@@ -82,10 +82,10 @@ def write_header(header: Header) -> Texts:
 
 
 def read_header(texts: Texts) -> Header:
-    """Return the header that the texts hold.
+    """Return the header in the texts.
 
     Raises:
-        ValueError: One is missing or unreadable.
+        ValueError: A text is missing or unreadable.
     """
 
     def text(name: str) -> str:
@@ -116,7 +116,7 @@ def read_header(texts: Texts) -> Header:
             seed=None if seed is None else int(seed),
             synthetic_loss=text("target.synthetic_loss") == "true",
             root=text("target.root"),
-            # Recordings of earlier versions do not know it.
+            # Recordings of earlier versions lack it.
             repository=text("target.root") if repository is None else repository,
         ),
         finished=texts.get("finished") != "false",

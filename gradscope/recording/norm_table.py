@@ -1,4 +1,4 @@
-"""What the steps of a run left in its parameters: a million rows of norms, held in columns."""
+"""Norms of a run's parameters by step: a million rows, stored in columns."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -10,7 +10,7 @@ from gradscope.recording.records import GradientStat, ParameterStat, Reach, Reco
 
 REACHES: tuple[Reach, ...] = get_args(Reach)
 NO_GRADIENT = "it had no gradient"
-"""Why a run's parameter has none: nothing is known beside."""
+"""Why a run's parameter has no gradient: nothing else is known."""
 _CODES = {reach: code for code, reach in enumerate(REACHES)}
 NOT_MEASURED = -1.0
 """Stands for a norm that was not measured: none is negative."""
@@ -18,23 +18,23 @@ NOT_MEASURED = -1.0
 
 @dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class NormTable(Sequence[ParameterStat]):
-    """Statistics of a run's parameters; their records are made when they are asked for.
+    """Statistics of a run's parameters. Records are made on access.
 
-    A row is of one parameter in one step; steps ascend. In the columns, norms that were not
-    measured are `NOT_MEASURED`.
+    A row is one parameter in one step; steps ascend. In the columns, norms that were not measured
+    are `NOT_MEASURED`.
     """
 
     steps: Sequence[int]
     parameters: Sequence[int]
     reaches: bytes
-    """Places in `REACHES`."""
+    """Indices in `REACHES`."""
     gradients: Sequence[float]
-    """Norms, as the optimizer saw them; not measured where there was none."""
+    """Norms as the optimizer saw them; not measured without a gradient."""
     weights: Sequence[float]
-    """Norms as they were measured last."""
+    """Norms at their last measurement."""
     updates: Sequence[float]
     numels: Mapping[int, int]
-    """By parameter: how many elements it has."""
+    """By parameter: number of its elements."""
 
     @classmethod
     def of_rows(
@@ -42,11 +42,11 @@ class NormTable(Sequence[ParameterStat]):
         rows: Iterable[Sequence[tuple[int, int, Reach, float, float, float]]],
         numels: Mapping[int, int],
     ) -> Self:
-        """Return the table of rows that come in batches.
+        """Return the table of batches of rows.
 
         Args:
             rows: Step, parameter, reach, and the norms of gradient, weight and update.
-            numels: By parameter: how many elements it has.
+            numels: By parameter: number of its elements.
         """
         steps, parameters, reaches = array("q"), array("q"), bytearray()
         gradients, weights, updates = array("d"), array("d"), array("d")
@@ -72,16 +72,16 @@ class NormTable(Sequence[ParameterStat]):
         return range(bisect_left(self.steps, step), bisect_right(self.steps, step))
 
     def with_gradient(self, step: int) -> frozenset[int]:
-        """Return the parameters that had a gradient in a step."""
+        """Return the parameters with a gradient in a step."""
         rows = self.rows_of(step)
         parameters = self.parameters[rows.start : rows.stop]
         norms = self.gradients[rows.start : rows.stop]
-        if min(norms, default=0.0) >= 0:  # nearly always: much faster than to look at each
+        if min(norms, default=0.0) >= 0:  # nearly always: much faster than checking each
             return frozenset(parameters)
         return frozenset(p for p, norm in zip(parameters, norms, strict=True) if not norm < 0)
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
         return len(self.steps)
 
     @overload
@@ -89,12 +89,12 @@ class NormTable(Sequence[ParameterStat]):
     @overload
     def __getitem__(self, position: slice) -> tuple[ParameterStat, ...]: ...
     def __getitem__(self, position: int | slice) -> ParameterStat | tuple[ParameterStat, ...]:
-        """Return the record of a row, or those of some."""
+        """Return the record of a row, or those of a slice."""
         rows = range(len(self))[position]
         return self._record(rows) if isinstance(rows, int) else tuple(map(self._record, rows))
 
     def __iter__(self) -> Iterator[ParameterStat]:
-        """Return the records one by one."""
+        """Iterate over the records."""
         return map(self._record, range(len(self)))
 
     def _record(self, row: int) -> ParameterStat:
@@ -112,7 +112,7 @@ class NormTable(Sequence[ParameterStat]):
 
 
 def norms_of(recording: Recording) -> NormTable:
-    """Return the norms that were measured of parameters, in columns."""
+    """Return the norms measured of parameters, in columns."""
     stats = recording.parameter_stats
     if isinstance(stats, NormTable):
         return stats

@@ -1,4 +1,4 @@
-"""The records of a recording: what was measured, as numbers, strings and tuples.
+"""The records of a recording: measurements as numbers, strings and tuples.
 
 Nothing here holds a tensor or imports torch. `None`, `0.0` and NaN are three different values:
 never measured, a true zero, broken.
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, TypeVar
 
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 
 Evidence = TypeVar("Evidence")
 
 Reach = Literal["gradient", "zero", "none", "frozen"]
-"""What backward left in a parameter. `frozen`: nothing, because it does not require grad."""
+"""State of a parameter after backward. `frozen`: no gradient, because it does not require grad."""
 
 NodeKind = Literal["operation", "view", "parameter", "leaf"]
-"""`view` nodes hand on their neighbour's gradient under another shape; `leaf` is a tensor that
+"""`view` nodes pass on their neighbour's gradient with another shape; `leaf` is a tensor that
 requires grad and belongs to no parameter of the model."""
 
 CutKind = Literal["detach", "no-grad", "read", "non-differentiable"]
-"""How a gradient was cut off. `read`: the numbers were taken out of torch."""
+"""How a gradient was cut off. `read`: the values were moved out of torch."""
 
 StepKind = Literal["training", "step", "probe", "run"]
-"""`training` steps led to the first `step`, which is judged; `probe` steps went on from there. Both
-were made by gradscope on a snapshot that was put back afterwards. `run` steps are a script's own:
-the calls of its optimizers, and what led to each."""
+"""`training` steps led to the first `step`, which is judged; `probe` steps followed it. gradscope
+made both on a snapshot, and restored the model afterwards. `run` steps are a script's own:
+optimizer steps, and the events before each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +34,11 @@ class Site:
     """A line of code outside torch."""
 
     file: str
-    """Absolute path, or a name such as `<stdin>` where there is no file."""
+    """Absolute path, or a name such as `<stdin>` if there is no file."""
     line: int
     function: str
     source: str
-    """The line's text without indentation; empty where the source cannot be read."""
+    """Text of the line without indentation; empty if the source cannot be read."""
 
     @property
     def is_installed(self) -> bool:
@@ -48,11 +48,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Shape and type of a tensor."""
+    """Shape and dtype of a tensor."""
 
     dims: tuple[int, ...]
     dtype: str
-    """As torch writes it, without the `torch.` prefix: `float32`."""
+    """torch's name, without the `torch.` prefix: `float32`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,9 @@ class ParameterRecord:
 
     index: int
     name: str
-    """Fully qualified name, the first one `named_parameters` gives."""
+    """Fully qualified name, the first one of `named_parameters`."""
     aliases: tuple[str, ...]
-    """The other names of the same tensor (tied weights)."""
+    """Other names of the same tensor (tied weights)."""
     module: int
     """Index of the module that owns it under its first name."""
     shape: Shape
@@ -71,17 +71,17 @@ class ParameterRecord:
     numel: int
     requires_grad: bool
     optimizer_group: int | None
-    """Index of its group in the optimizer; None without an optimizer, or when it is in no group."""
+    """Index of its group in the optimizer; None without an optimizer, or if it is in no group."""
     site: int | None = None
-    """The line that gave it to its module, as `self.scale = nn.Parameter(…)` or the one that made
-    the layer; None where that was not watched."""
+    """Line that registered it, as `self.scale = nn.Parameter(…)` or the one that made the layer;
+    None if that was not observed."""
     is_shard: bool = False
-    """Whether this process holds only a part of it, of which its norms are then."""
+    """Whether this process holds only a part of it. Its norms are those of the part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleRecord:
-    """A module of the model, or one that was called and lies outside it (a loss module)."""
+    """A module of the model, or a called module outside it (a loss module)."""
 
     index: int
     path: str
@@ -92,13 +92,12 @@ class ModuleRecord:
     in_model: bool
     training: bool
     site: int | None = None
-    """The line that gave it to its parent, as `self.head = nn.Linear(…)`; None where that was not
-    watched."""
+    """Line that registered it, as `self.head = nn.Linear(…)`; None if that was not observed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorRef:
-    """A tensor of the graph: the output `slot` of the node `node`."""
+    """A tensor of the graph: output `slot` of node `node`."""
 
     node: int
     slot: int
@@ -112,13 +111,13 @@ class ModuleCallRecord:
     graph: int
     module: int
     call: int
-    """How many times this module had been called before, in this graph."""
+    """Number of earlier calls of this module in this graph."""
     parent: int | None
-    """The call (index) in which this call was made."""
+    """Call (index) in which this call was made."""
     site: int | None
-    """The line that made the call."""
+    """Line that made the call."""
     inputs: tuple[TensorRef, ...]
-    """The tensors handed in that require grad, nested containers included."""
+    """Input tensors that require grad, nested containers included."""
     outputs: tuple[TensorRef, ...]
 
 
@@ -129,25 +128,25 @@ class NodeRecord:
     index: int
     graph: int
     operation: str
-    """As autograd names it: `AddmmBackward0`, `AccumulateGrad`."""
+    """autograd's name: `AddmmBackward0`, `AccumulateGrad`."""
     kind: NodeKind
     depth: int
-    """Edges on the longest path from the loss; the loss itself is 0."""
+    """Length of the longest path from the loss, in edges; 0 for the loss itself."""
     sequence: int | None
-    """autograd's creation number, ascending through the forward; None for leaves."""
+    """autograd's sequence number, ascending through the forward; None for leaves."""
     module_call: int | None
-    """The innermost module call that made it."""
+    """Innermost module call that made it."""
     site: int | None
     outputs: tuple[Shape | None, ...]
     parameter: int | None
-    """The parameter that a `parameter` node accumulates into."""
+    """Parameter that a `parameter` node accumulates into."""
     same_as: TensorRef | None = None
-    """The tensor whose gradient is this one's too (a view of it), measured there."""
+    """Tensor with the same gradient (this node is a view of it), which is measured there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeRecord:
-    """Backward hands a gradient from `source` to output `slot` of `target`."""
+    """Backward passes a gradient from `source` to output `slot` of `target`."""
 
     source: int
     target: int
@@ -164,36 +163,36 @@ class CutRecord:
     kind: CutKind
     site: int | None
     last: int | None
-    """The line of the last operation that still carried the parameters' gradient (a site)."""
+    """Line (a site) of the last operation that still carried the parameters' gradient."""
     parameters: tuple[int, ...]
-    """Those that backward did not come to, and whose gradient this cut stops."""
+    """Unreached parameters whose gradient this cut stops."""
     joins: tuple[int, ...]
-    """Nodes of the graph to which something came from behind the cut; empty where nothing that
-    could be followed led to the loss."""
+    """Nodes of the graph with an input from behind the cut; empty if nothing that could be followed
+    led to the loss."""
     count: int
-    """How many calls on this line cut something off."""
+    """Number of calls on this line that cut something off."""
     call: int | None = None
-    """The innermost module call in which it happened; None outside of all."""
+    """Innermost module call around it; None outside of all."""
     whole_call: bool = False
     """Whether a whole module was called without gradients; the line is that of its call."""
     taken_out: bool = False
-    """Whether numbers from behind it were taken out of torch, where they cannot be followed."""
+    """Whether values behind it were moved out of torch, where they cannot be followed."""
     straight_through: bool = False
-    """Whether something else hands the gradient on in its place, as in `x + (q - x).detach()`."""
+    """Whether another term passes the gradient on instead, as in `x + (q - x).detach()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientStat:
-    """The numbers of one gradient; None is what was not measured: of a run's, all but the norm.
+    """Statistics of one gradient; None for those not measured: in a run, all but the norm.
 
-    `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider);
-    `zero_share` comes from a strided sample where `sampled` is true, `magnitudes` from one of at
-    most 1,024 elements.
+    `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider).
+    `zero_share` comes from a strided sample if `sampled` is true, `magnitudes` from one of at most
+    1,024 elements.
     """
 
     numel: int
     norm: float
-    """Euclidean norm. NaN or infinite when an element is."""
+    """Euclidean norm. NaN or infinite if an element is."""
     absolute_maximum: float | None = None
     zero_share: float | None = None
     """Share of elements that are exactly zero, 0 to 1."""
@@ -203,12 +202,12 @@ class GradientStat:
     lowest_exponent: int | None = None
     magnitudes: tuple[int, ...] | None = None
     """Histogram of a sample's finite magnitudes in octaves: entry `i` counts elements with
-    `2**(lowest_exponent + i) <= abs(g) < 2**(lowest_exponent + i + 1)`. Zeros and numbers too small
-    to be normal are in no octave."""
+    `2**(lowest_exponent + i) <= abs(g) < 2**(lowest_exponent + i + 1)`. Zeros and subnormal numbers
+    are in no octave."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether an element is NaN or infinite; the norm tells where they were not counted."""
+        """Whether an element is NaN or infinite; from the norm if they were not counted."""
         return not isfinite(self.norm) if self.nonfinite is None else self.nonfinite > 0
 
     @property
@@ -224,19 +223,19 @@ class GradientStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterStat:
-    """What one step left in one parameter."""
+    """The state of one parameter after one step."""
 
     step: int
     parameter: int
     reach: Reach
     gradient: GradientStat | None
     reason: str | None
-    """Why there is no gradient, where `gradient` is None."""
+    """Why there is no gradient, if `gradient` is None."""
     weight_norm: float | None
-    """None where it cannot be read. In a run as it was measured last: in the first three steps, and
-    in every tenth."""
+    """None if it is unreadable. In a run, its last measurement: it is measured in the first three
+    steps, and in every tenth."""
     update_norm: float | None
-    """Norm of the change an optimizer step made; None without one, and where not measured."""
+    """Norm of the update by an optimizer step; None without one, and if not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +246,7 @@ class TensorStat:
     node: int
     slot: int
     order: int | None
-    """Place in the order in which backward delivered the gradients; None when it did not."""
+    """Index in the order of delivery by backward; None if it was not delivered."""
     gradient: GradientStat | None
     reason: str | None
 
@@ -256,51 +255,50 @@ class TensorStat:
 class InputStat:
     """The part of a tensor's gradient that came through one module call.
 
-    Measured where the tensor is used outside of the call too, as by a residual branch.
+    Measured if the tensor is also used outside the call, for example by a residual branch.
     """
 
     step: int
     call: int
     position: int
-    """Of the tensor among the call's inputs."""
+    """Index of the tensor among the call's inputs."""
     norm: float | None
-    """None where the call made no use of it."""
+    """None if the call did not use it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """One forward and backward; of a run, everything since the optimizer step before it."""
+    """One forward and backward; in a run, everything since the previous optimizer step."""
 
     index: int
     kind: StepKind
     graph: int | None
-    """The graph of this step's nodes; steps whose graphs are alike share one. None of a training
-    step, of a run's, and where there is none."""
+    """Graph of this step's nodes; steps with equal graphs share one. None for training steps, steps
+    of a run, and without a graph."""
     loss: float | None
-    """Where backward started, of several the last; None where it started from a non-scalar, and
-    where there was none."""
+    """Start of backward, the last of several; None for a non-scalar, and without a backward."""
     optimizer: str | None
-    """The optimizer that made the step after this backward, as `AdamW(lr=0.001)`. None at the end
-    of a run: what is left there led to no step."""
+    """Optimizer that stepped after this backward, as `AdamW(lr=0.001)`. None at the end of a run,
+    for events that led to no step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRecord:
-    """Something that happened in a step."""
+    """An event in a step."""
 
     step: int
     order: int
     kind: str
     seconds: float
-    """Since the recording began."""
+    """Seconds since the start of the recording."""
     site: int | None
     numbers: tuple[tuple[str, float], ...]
-    """By name; what is not known is left out."""
+    """Numbers by name; unknown ones are omitted."""
     optimizer: int | None = None
-    """Its place among the `TrainedOptimizer` records of a run; None where none has a part in it."""
+    """Index of its `TrainedOptimizer` record in a run; None if it involves no optimizer."""
     subject: str = ""
-    """What it happened to or by what, as the user knows it: a model, an optimizer, a loss or a
-    function by name. Empty where that cannot be told."""
+    """Object of the event, by the user's name: a model, an optimizer, a loss or a function. Empty
+    if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +311,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where the recording was made."""
+    """The environment of the recording."""
 
     python: str
     torch: str
@@ -324,34 +322,34 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRecord:
-    """What was inspected."""
+    """The inspected target."""
 
     name: str
-    """As the user wrote it, or the model's class."""
+    """Name as the user wrote it, or the model's class."""
     model: str
-    """The model's class."""
+    """Class name of the model."""
     batch: str
     """Shapes of the batch, as `float32[8, 10], int64[8]`."""
     loss: str
-    """Where the loss came from, as `loss_fn(output, target)`."""
+    """Origin of the loss, as `loss_fn(output, target)`."""
     optimizer: str | None
     mode: str
     """`train` or `eval`."""
     seed: int | None
     synthetic_loss: bool
-    """Whether gradscope made the loss up because the target has none."""
+    """Whether it is gradscope's placeholder loss, because the target has none."""
     root: str
-    """The working directory, to which paths are shown."""
+    """Working directory; paths are shown relative to it."""
     repository: str
-    """The folder of the repository that the working directory belongs to; absolute like it."""
+    """Absolute path of the repository that contains the working directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Everything that was measured. Indices in records are places in these tuples."""
+    """All measurements. Indices in records refer to these tuples."""
 
     version: str
-    """Of gradscope, that made it."""
+    """Version of gradscope that made it."""
     command: str
     environment: Environment
     target: TargetRecord
@@ -364,38 +362,38 @@ class Recording:
     steps: tuple[StepRecord, ...]
     events: tuple[EventRecord, ...]
     parameter_stats: Sequence[ParameterStat]
-    """A tuple; of a run that was loaded a `NormTable`."""
+    """A tuple, or a `NormTable` for a loaded run."""
     tensor_stats: tuple[TensorStat, ...]
     skipped: tuple[Skipped, ...]
     input_stats: tuple[InputStat, ...] = ()
     cuts: tuple[CutRecord, ...] = ()
     evidence: tuple[object, ...] = ()
-    """What the probes found: records of the kinds in `gradscope.recording.evidence`."""
+    """Results of the probes: records of the kinds in `gradscope.recording.evidence`."""
     finished: bool = True
-    """False of a run that goes on still, or was killed: what it did last may be missing."""
+    """False for a run that continues, or was killed: its last events may be missing."""
     captured_steps: "tuple[CapturedStep, ...]" = ()
-    """Backward passes of a run that were watched closely, in their order."""
-    kept_gradients: tuple[KeptGradient, ...] = ()
-    """Those that were asked for, whole or as sketches; by step, and then by parameter."""
+    """Backward passes of a run that were captured in detail, in order."""
+    stored_gradients: tuple[StoredGradient, ...] = ()
+    """Gradients stored on request, whole or as sketches; by step, then by parameter."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
-        """Return the evidence of one kind, in the order in which it was found."""
+        """Return the evidence of one kind, in the order in which it was recorded."""
         return tuple(record for record in self.evidence if isinstance(record, kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedStep:
-    """A close look at one backward of a training run, recorded as a step that is inspected."""
+    """A detailed capture of one backward of a training run, recorded like an inspected step."""
 
     step: int
-    """The run's step that the backward led to."""
+    """Step of the run that the backward led to."""
     order: int
-    """Its place among the events of that step."""
+    """Index of its event in that step."""
     recording: Recording
-    """Of the one step (kind `step`), whose parameters are named as in the run. It holds no looks of
-    its own."""
+    """Recording of the one step (kind `step`), with the parameter names of the run. It has no
+    captured steps of its own."""
     same_as: int | None = None
-    """Number of the look, counted in the run, whose graph, modules and lines this one repeats. It
-    has numbers of its own; None where everything is its own."""
+    """Number of the captured step, counted in the run, whose graph, modules and lines this one
+    repeats. None if it repeats none."""
     own_evidence: tuple[object, ...] = ()
-    """Evidence that is not repeated, where `same_as` is given."""
+    """Evidence that is not repeated, if `same_as` is given."""

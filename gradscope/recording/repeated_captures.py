@@ -1,4 +1,4 @@
-"""Looks whose graph, modules and lines are those of an earlier look: what they share with it."""
+"""Captured steps that share the graph, modules and lines of an earlier one."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ from gradscope.recording.evidence.parameters import (
 from gradscope.recording.records import CapturedStep, Recording
 
 NOT_IN_EVERY_STEP = "not in every captured step"
-"""Why a captured step lacks what is measured in some of them."""
+"""Why a captured step lacks measurements that other captured steps have."""
 
 _OF_STRUCTURE = frozenset(
     {
@@ -35,21 +35,21 @@ _OF_STRUCTURE = frozenset(
         StatementRecord,
     }
 )
-"""Evidence that follows from graph, modules and lines, whatever the numbers are."""
+"""Evidence that depends only on graph, modules and lines."""
 
 _OF_NUMBERS = frozenset({"forward", "half precision", "symmetry", "twins"})
 """Probes that read elements of tensors."""
 
 _NONFINITE = "non-finite"
-"""Finds nothing where everything is finite, as in a look that repeats another."""
+"""Finds nothing if everything is finite, as in a captured step that repeats another."""
 
 
 def repeated(known: Recording, own: Recording) -> Recording:
-    """Return a look with numbers of its own and the structure of an earlier one.
+    """Return a captured step with its own statistics and the structure of an earlier one.
 
     Args:
-        known: The earlier look.
-        own: Header, steps and numbers, and evidence that takes the place of the earlier one's.
+        known: The earlier captured step.
+        own: Header, steps and statistics, and the evidence that replaces the earlier one's.
     """
     kinds = {type(record) for record in own.evidence}
     shared = (one for one in known.evidence if type(one) in _OF_STRUCTURE - kinds)
@@ -67,12 +67,12 @@ def repeated(known: Recording, own: Recording) -> Recording:
     )
 
 
-def own_part(look: CapturedStep) -> Recording:
-    """Return what a look does not repeat; of one that repeats none, all of it."""
-    if look.same_as is None:
-        return look.recording
+def own_part(captured: CapturedStep) -> Recording:
+    """Return the part of a captured step that it does not repeat; all of it if it repeats none."""
+    if captured.same_as is None:
+        return captured.recording
     return replace(
-        look.recording,
+        captured.recording,
         parameters=(),
         modules=(),
         calls=(),
@@ -81,7 +81,7 @@ def own_part(look: CapturedStep) -> Recording:
         edges=(),
         cuts=(),
         skipped=(),
-        evidence=look.own_evidence,
+        evidence=captured.own_evidence,
     )
 
 

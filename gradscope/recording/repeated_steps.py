@@ -1,4 +1,4 @@
-"""Steps of a run that did what others had done, call by call, and were recorded as such."""
+"""Steps of a run that made the same calls as earlier ones, and were recorded as repetitions."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,19 +18,19 @@ _MEASURED: Mapping[str, frozenset[str]] = {
     "step": frozenset({"norm", "nonfinite", "lr"}),
     "unscale": frozenset({"scale"}),
 }
-"""Numbers of events, by kind, that are measured: steps that repeat another need not share them."""
+"""Measured numbers of events, by kind, which repeated steps need not share."""
 
 _OBSERVED = frozenset({"carried", "mode"})
-"""Kinds of events that are observed only in steps that are recorded in full."""
+"""Kinds of events that are observed only in steps recorded in full."""
 
 
 def is_shared(kind: str, number: str) -> bool:
-    """Return whether a step that repeats another has the same number in an event of a kind."""
+    """Return whether a repeated step has the same number in an event of a kind."""
     return number not in _MEASURED.get(kind, frozenset())
 
 
 def is_repeated(kind: str) -> bool:
-    """Return whether a step that repeats another has its events of a kind, too."""
+    """Return whether a repeated step has the events of a kind, too."""
     return kind not in _OBSERVED
 
 
@@ -39,17 +39,17 @@ class RepeatedSteps:
     """Consecutive steps, each with the same calls in the same order as an earlier step."""
 
     first: int
-    """The first step's index."""
+    """Index of the first step."""
     sources: tuple[int, ...]
-    """Indices of the steps that were repeated, each once."""
+    """Indices of the repeated steps, each once."""
     choices: bytes
     """By step: which of the sources it repeats, as an index in two bytes."""
     losses: bytes
-    """In order: of every backward whose source has a loss, in float64; NaN where not read."""
+    """Loss of every backward whose source has a loss, in order, in float64; NaN if not read."""
     rates: bytes
-    """By step: the learning rate of the first group, in float64; NaN where not known."""
+    """By step: learning rate of the first group, in float64; NaN if unknown."""
     began: float
-    """Seconds since the recording began, at the end of the step before the first."""
+    """Seconds from the start of the recording to the end of the step before the first."""
     ended: float
 
     @property
@@ -103,7 +103,7 @@ class _Source:
     step: StepRecord
     events: list[EventRecord]
     began: float
-    """When its first event happened, in seconds since the recording began."""
+    """Seconds from the start of the recording to its first event."""
 
 
 class Sources:
@@ -116,7 +116,7 @@ class Sources:
             self._events.setdefault(event.step, []).append(event)
 
     def of(self, index: int) -> _Source:
-        """Return a step as others repeat it."""
+        """Return the shared form of a step."""
         events = [event for event in self._events.get(index, ()) if is_repeated(event.kind)]
         shared = [replace(event, numbers=tuple(_shared(event))) for event in events]
         began = events[0].seconds if events else 0.0
@@ -124,19 +124,19 @@ class Sources:
 
 
 def _shared(event: EventRecord) -> Iterator[tuple[str, float]]:
-    """Yield the numbers of an event that steps which repeat it have too."""
+    """Yield the numbers of an event that repeated steps share."""
     for name, value in event.numbers:
-        # A loss marks that those of the repeating steps were read.
+        # A loss marks that the losses of repeated steps were read.
         if is_shared(event.kind, name) or (event.kind == "backward" and name == "loss"):
             yield name, value
         elif event.kind == "backward" and name == "rows":
-            yield "forward", 1.0  # there was one, of a batch that nobody looked at
+            yield "forward", 1.0  # there was one, of an unknown batch
 
 
 def unfolded(
     one: RepeatedSteps, sources: Sources
 ) -> Iterator[tuple[StepRecord, list[EventRecord]]]:
-    """Yield repeated steps with their events; numbers that were not measured are left out."""
+    """Yield repeated steps with their events; numbers that were not measured are omitted."""
     known = [sources.of(index) for index in one.sources]
     choices, losses = array("H", one.choices), iter(array("d", one.losses))
     duration = (one.ended - one.began) / max(len(choices), 1)
@@ -163,7 +163,7 @@ def _events(
             numbers = rest if isnan(loss) else (*rest, ("loss", loss))
         elif event.kind == "step" and not isnan(rate):
             numbers = (*numbers, ("lr", rate))
-        # Between the calls of a step that is repeated nobody looks at the clock.
+        # The calls of repeated steps are not timed.
         seconds = began + duration * (order + 1) / len(source.events)
         yield EventRecord(
             step=index,
@@ -187,7 +187,7 @@ def with_repeated(
     events: tuple[EventRecord, ...],
     repeated: Sequence[RepeatedSteps],
 ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
-    """Return all steps and events of a run, those of repeated steps in their places."""
+    """Return all steps and events of a run, with repeated steps at their positions."""
     if not repeated:
         return steps, events
     sources = Sources(steps, events)

@@ -1,4 +1,4 @@
-"""The header of a run's recording, how the run ended, and which of its events are steps."""
+"""The header of a run's recording, the end of the run, and the events that are steps."""
 
 import platform
 from pathlib import Path
@@ -7,12 +7,12 @@ from gradscope import __version__
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Environment, Recording, TargetRecord
 
-# In a worktree or a submodule `.git` is a file.
+# In a worktree or a submodule, `.git` is a file.
 _MARKS = (".git", "pyproject.toml")
 
 
 def repository_of(folder: Path) -> Path:
-    """Return the nearest folder upward that has `.git`, else `pyproject.toml`, else the folder."""
+    """Return the nearest parent with `.git`, else with `pyproject.toml`, else the folder."""
     upward = (folder, *folder.parents)
     return next((one for mark in _MARKS for one in upward if (one / mark).exists()), folder)
 
@@ -20,22 +20,22 @@ def repository_of(folder: Path) -> Path:
 _OF_GRADIENTS = frozenset({"backward", "backward-error", "grad", "grad-error", "step"})
 
 
-def says_nothing(recording: Recording) -> bool:
-    """Return whether the recording of a run says nothing about gradients.
+def has_no_gradients(recording: Recording) -> bool:
+    """Return whether the recording of a run contains nothing about gradients.
 
-    A script that starts others which train may still make an optimizer, or zero gradients.
+    A script that starts training processes may itself only make an optimizer, or zero gradients.
     """
     kinds = {event.kind for event in recording.events}
     return not recording.captured_steps and kinds.isdisjoint(_OF_GRADIENTS)
 
 
 def run_header(command: str, name: str, *, torch: str, threads: int) -> Header:
-    """Return the header of a run that begins in the working directory.
+    """Return the header of a run that starts in the working directory.
 
     Args:
-        command: As it was typed.
-        name: Of what is run.
-        torch: Its version.
+        command: The command as typed.
+        name: Name of the program.
+        torch: Version of torch.
         threads: Number of threads that torch computes with.
     """
     folder = Path.cwd()

@@ -1,4 +1,4 @@
-"""Writes the recording of a run while it goes on, one transaction a step."""
+"""Writes the recording of a run during the run, with one transaction per step."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from gradscope.recording.records import (
 from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
 from gradscope.recording.writer import RecordingWriter
@@ -32,35 +32,35 @@ from gradscope.recording.writer import RecordingWriter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep:
-    """What one step adds to the recording; records carry the places that they will have in it."""
+    """The additions of one step to the recording; records have their final indices."""
 
     step: StepRecord | None = None
     events: tuple[EventRecord, ...] = ()
     norms: Sequence[Cells] = ()
-    """Of parameters, as `norm_cells` makes them: there are many, in every step."""
+    """Norms of parameters, as cells of `norm_cells`: there are many in every step."""
     parameters: tuple[ParameterRecord, ...] = ()
     modules: tuple[ModuleRecord, ...] = ()
     sites: tuple[Site, ...] = ()
     sources: tuple[SourceRecord, ...] = ()
     statements: tuple[StatementRecord, ...] = ()
     optimizers: tuple[tuple[int, TrainedOptimizer], ...] = ()
-    """With their places: new ones, and those that have become others."""
+    """New and changed optimizers with their indices."""
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     captured_steps: tuple[CapturedStep, ...] = ()
-    """Those at backward passes that led to this step."""
-    kept_gradients: tuple[KeptGradient, ...] = ()
+    """Captured steps of the backward passes before this step."""
+    stored_gradients: tuple[StoredGradient, ...] = ()
 
 
 class RunRecorder:
-    """The file of a run that goes on.
+    """The file of a running process.
 
-    What it holds is whole after every step, whatever becomes of the process.
+    It is complete after every step, even if the process is killed.
 
     Args:
-        path: The file, made anew.
-        header: What is recorded; `describe` can tell more later.
+        path: File of the recording, created anew.
+        header: The header; `describe` can complete it later.
 
     Raises:
         GradscopeError: The file exists, or cannot be written.
@@ -74,8 +74,8 @@ class RunRecorder:
         """Add a step.
 
         Raises:
-            GradscopeError: The file cannot be written any more, as on a full disk; it holds the
-                steps before.
+            GradscopeError: The file cannot be written any more, for example on a full disk. It
+                contains the steps before.
         """
         evidence = evidence_tables()
         with self._writer.transaction():
@@ -99,9 +99,9 @@ class RunRecorder:
             self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])
-            for look in one.captured_steps:
-                self._writer.add_look(look)
-            self._writer.add_kept(one.kept_gradients)
+            for captured in one.captured_steps:
+                self._writer.add_captured_step(captured)
+            self._writer.add_stored_gradients(one.stored_gradients)
 
     def repeat(self, steps: RepeatedSteps) -> None:
         """Add steps that repeat others.
@@ -113,25 +113,25 @@ class RunRecorder:
             self._writer.add(REPEATED_STEPS, [steps])
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
-        """Say what is trained, once it is known."""
+        """Add the description of what is trained, once it is known."""
         target = dataclasses.replace(
             self._header.target, model=model, batch=batch, optimizer=optimizer
         )
         self._write(dataclasses.replace(self._header, target=target))
 
     def close(self, ending: RunEnding | None = None, cost: WatchCost | None = None) -> None:
-        """Finish the file, and say how the run ended and what watching it cost, if known."""
+        """Finish the file with the end of the run and the cost of recording, if known."""
         self._end(dataclasses.replace(self._header, finished=True), ending, cost)
 
     def abandon(self, ending: RunEnding | None = None, cost: WatchCost | None = None) -> None:
-        """Close the file as that of a run whose end it does not hold, and say why, if known."""
+        """Close the file of an unfinished run with the reason, if known."""
         self._end(self._header, ending, cost)
 
     def _end(self, header: Header, ending: RunEnding | None, cost: WatchCost | None) -> None:
         try:
             self._write(header, *(one for one in (ending, cost) if one is not None))
         except GradscopeError:
-            pass  # the disk is full: the recording stays one of an unfinished run
+            pass  # the disk is full: the recording stays that of an unfinished run
         finally:
             self._writer.close()
 

@@ -1,4 +1,4 @@
-"""Tables of what happened and was measured, step by step."""
+"""Tables of events and measurements, step by step."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -124,7 +124,7 @@ NORM_COLUMNS = (
     "numel",
     "norm",
 )
-"""What is written of a parameter in a step of a run, where nothing but norms is measured."""
+"""Columns of a parameter in a step of a run, in which only norms are measured."""
 
 
 def norm_cells(
@@ -136,7 +136,7 @@ def norm_cells(
     weight_norm: float | None,
     update_norm: float | None,
 ) -> Cells:
-    """Return the cells of `NORM_COLUMNS`: there are very many, and no record is made of each."""
+    """Return the cells of `NORM_COLUMNS`: there are very many, so no records are made."""
     return (
         step,
         parameter,
@@ -178,7 +178,7 @@ PARAMETER_STATS: Table[ParameterStat] = Table(
 
 
 def read_parameter_stats(base: sqlite3.Connection) -> Sequence[ParameterStat]:
-    """Return what a file holds of parameters; of a run that is nothing but norms."""
+    """Return the parameter statistics in a file; only norms for a run."""
     is_run = base.execute(f"SELECT 1 FROM {STEPS.name} WHERE kind = 'run' LIMIT 1").fetchone()
     return _read_norms(base) if is_run else PARAMETER_STATS.records(base)
 

@@ -1,4 +1,4 @@
-"""Saves a recording to its SQLite file, and loads it again."""
+"""Saves a recording to its SQLite file, and loads it."""
 
 import gc
 import os
@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.captured_step_tables import read_looks
+from gradscope.recording.captured_step_tables import read_captured_steps
 from gradscope.recording.contents import contents, recording_of
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
 from gradscope.recording.step_tables import read_parameter_stats
-from gradscope.recording.stored_gradient_tables import read_kept
+from gradscope.recording.stored_gradient_tables import read_stored_gradients
 from gradscope.recording.writer import (
     APPLICATION_ID,
     FORMAT,
@@ -29,7 +29,7 @@ _MAGIC = b"SQLite format 3\x00"
 
 
 def save_recording(recording: Recording, path: str | PathLike[str], *, force: bool = False) -> None:
-    """Write a whole recording to a file; a file that was there stays whole until it is replaced.
+    """Write a whole recording to a file; an existing file stays whole until it is replaced.
 
     Raises:
         GradscopeError: The file exists and `force` is not set, or it cannot be written.
@@ -42,9 +42,9 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
         with RecordingWriter(partial, header, force=True) as writer, writer.transaction():
             for table, records in contents(recording):
                 writer.add(table, records)
-            for look in recording.captured_steps:
-                writer.add_look(look)
-            writer.add_kept(recording.kept_gradients)
+            for captured in recording.captured_steps:
+                writer.add_captured_step(captured)
+            writer.add_stored_gradients(recording.stored_gradients)
         remove_logs(target)
         partial.replace(target)
     except OSError as error:
@@ -54,7 +54,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
 
 
 def load_recording(path: str | PathLike[str]) -> Recording:
-    """Read a recording; of one that is still being written, the steps that are finished.
+    """Read a recording; of a running process, the finished steps.
 
     Raises:
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
@@ -64,19 +64,19 @@ def load_recording(path: str | PathLike[str]) -> Recording:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
             _check_format(base, file)
-            # One transaction: tables that are read one after the other belong together.
+            # One transaction: tables that are read in sequence must be consistent.
             base.execute("BEGIN")
             with _no_collection():
                 return _read(base, file)
     except (sqlite3.Error, ValueError) as error:
         raise GradscopeError(f"cannot read `{file}`: {error}") from error
-    except (KeyError, TypeError) as error:  # a word or a gap where none can be
+    except (KeyError, TypeError) as error:  # a wrong text or a missing value
         raise GradscopeError(f"cannot read `{file}`: it is damaged ({error!r})") from error
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep the garbage collector from going through a million new records again and again."""
+    """Pause the garbage collector, which would traverse a million new records repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -118,6 +118,6 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
         header,
         lambda table: table.records(base),
         stats=read_parameter_stats(base),
-        captured_steps=read_looks(base),
+        captured_steps=read_captured_steps(base),
     )
-    return replace(recording, kept_gradients=read_kept(base, file.absolute()))
+    return replace(recording, stored_gradients=read_stored_gradients(base, file.absolute()))

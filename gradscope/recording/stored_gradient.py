@@ -1,4 +1,4 @@
-"""Gradients that were kept, exactly or as sketches, and how far two of them agree."""
+"""Gradients stored exactly or as sketches, and how far two of them agree."""
 
 import math
 import sys
@@ -13,20 +13,19 @@ from gradscope.recording.inner_products import inner_products
 
 Numbers = TypeVar("Numbers", "array[float]", "array[int]")
 
-KeptForm = Literal["exact", "sparse", "sketch"]
-"""`exact`: every element. `sparse`: the elements of some rows, and zero in all others. `sketch`: a
+StoredForm = Literal["exact", "sparse", "sketch"]
+"""`exact`: every element. `sparse`: the elements of some rows; all others are zero. `sketch`: a
 count sketch, from which inner products can be estimated."""
 
 KeepMode = Literal["none", "exact", "sketch"]
-"""How gradients are kept. Of those that have no more elements than a sketch has buckets, all
-elements are kept in both ways."""
+"""How gradients are stored. If a sketch would have more buckets than elements, all are stored."""
 
 
 def check_keep_mode(given: object) -> None:
-    """Make sure that a value given in Python says how to keep gradients.
+    """Check that a value passed in Python is a keep mode.
 
     Raises:
-        GradscopeError: It does not.
+        GradscopeError: It is not.
     """
     if given not in get_args(KeepMode):
         raise GradscopeError(
@@ -35,36 +34,35 @@ def check_keep_mode(given: object) -> None:
 
 
 PART_ELEMENTS = 1 << 22
-"""So many elements are read at once: some gradients are larger than is good to hold."""
+"""Number of elements read at once: some gradients are too large for that."""
 
 _DOUBLE = frozenset({"float64", "complex128"})
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPart:
-    """Some elements of a kept gradient, as they stand in memory: little-endian, row by row."""
+class StoredPart:
+    """Some elements of a stored gradient, as in memory: little-endian, row by row."""
 
     values: bytes
-    """float64 where the gradient was, else float32, which holds shorter types exactly. Complex
-    numbers are pairs."""
+    """float64 for float64 gradients, otherwise float32, which represents shorter types exactly.
+    Complex numbers are pairs."""
     rows: bytes = b""
-    """int64, ascending: the places of the rows that the values are of; of a sparse gradient. A row
-    is all that one place in the sparse dimensions has."""
+    """int64, ascending: for a sparse gradient, indices of the rows of the values. A row has all
+    elements of one index in the sparse dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptGradient:
+class StoredGradient:
     """The gradient of one parameter in one step, as the optimizer saw it."""
 
     step: int
     parameter: int
-    form: KeptForm
+    form: StoredForm
     shape: tuple[int, ...]
     dtype: str
-    """Of the gradient as it was, as torch writes it, without the `torch.` prefix: `bfloat16`."""
-    parts: Sequence[KeptPart]
-    """Of `PART_ELEMENTS` elements each, but for the last. Those of a file are read when they are
-    asked for."""
+    """Original dtype in torch's notation, without the `torch.` prefix: `bfloat16`."""
+    parts: Sequence[StoredPart]
+    """Parts of `PART_ELEMENTS` elements each, except the last. A file's are read on access."""
 
     @property
     def is_double(self) -> bool:
@@ -73,7 +71,7 @@ class KeptGradient:
 
     @property
     def numel(self) -> int:
-        """How many real numbers the gradient consists of."""
+        """Number of real numbers in the gradient."""
         return math.prod(self.shape) * (2 if self._is_complex else 1)
 
     @property
@@ -81,9 +79,9 @@ class KeptGradient:
         return self.dtype.startswith("complex")
 
     def values(self) -> "Iterator[array[float]]":
-        """Yield the numbers, in arrays: of a sketch the buckets, else all, with the zeros.
+        """Yield the numbers in arrays: the buckets of a sketch, otherwise all with the zeros.
 
-        Two gradients of one shape come in arrays of the same lengths.
+        Two gradients of one shape give arrays of the same lengths.
         """
         if self.form == "sparse":
             yield from self._unfolded()
@@ -96,7 +94,7 @@ class KeptGradient:
         return _native(floats)
 
     def _unfolded(self) -> "Iterator[array[float]]":
-        """Yield the elements of a sparse gradient with its zeros between them."""
+        """Yield the elements of a sparse gradient with the zeros between them."""
         zero, none = self._floats(bytes(8 if self.is_double else 4)), (self.numel, self._floats())
         runs = self._runs()
         start, run = next(runs, none)
@@ -110,47 +108,47 @@ class KeptGradient:
             yield window
 
     def _runs(self) -> "Iterator[tuple[int, array[float]]]":
-        """Yield the rows of a sparse gradient, each with the place of its first number."""
+        """Yield the rows of a sparse gradient, each with the index of its first number."""
         for part in self.parts:
             rows, values = _native(array("q", part.rows)), self._floats(part.values)
             length = len(values) // len(rows) if rows else 0
             for position, row in enumerate(rows):
                 yield row * length, values[position * length : (position + 1) * length]
 
-    def sketched(self) -> "KeptGradient":
-        """Return the sketch of a gradient; of a sketch itself."""
+    def sketched(self) -> "StoredGradient":
+        """Return the sketch of a gradient; a sketch itself."""
         if self.form == "sketch":
             return self
         buckets = sketch(self.values())
         kind = "d" if self.is_double else "f"
-        part = KeptPart(_native(array(kind, buckets)).tobytes())
+        part = StoredPart(_native(array(kind, buckets)).tobytes())
         return replace(self, form="sketch", parts=(part,))
 
-    def has_elements_of(self, other: "KeptGradient") -> bool:
-        """Return whether both consist of as many numbers, arranged alike."""
+    def has_elements_of(self, other: "StoredGradient") -> bool:
+        """Return whether both have the same number and layout of elements."""
         return self.shape == other.shape and self._is_complex == other._is_complex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """What tells how far two gradients agree; those of several parameters add up.
+    """Sums that show how far two gradients agree. Those of several parameters can be added.
 
-    All are sums over elements. A gradient with an element that is not finite leaves none of its
-    sums finite.
+    All are sums over elements. A gradient with a non-finite element makes all of its sums
+    non-finite.
     """
 
     dot: float
-    """Of the products."""
+    """Sum of the products."""
     first: float
-    """Of the squares."""
+    """Sum of the squares of the first."""
     second: float
     difference: float
-    """Of the squared differences."""
+    """Sum of the squared differences."""
     is_estimate: bool
     """Whether any of it comes from sketches."""
 
     def __add__(self, other: "Agreement") -> "Agreement":
-        """Return the agreement of both pairs taken together."""
+        """Return the agreement of both pairs together."""
         return Agreement(
             dot=self.dot + other.dot,
             first=self.first + other.first,
@@ -163,22 +161,22 @@ class Agreement:
     def cosine(self) -> float | None:
         """Cosine of the angle between them, -1 to 1.
 
-        None where one is all zeros and has no direction; NaN where an element is not finite.
+        None if one is all zeros and has no direction; NaN if an element is not finite.
         """
         if not self._is_finite:
             return math.nan
         if self.first == 0 or self.second == 0:
             return None
         if self.difference == 0:
-            return 1.0  # where roots are rounded, the quotient is not
+            return 1.0  # rounded roots could exceed 1, the quotient cannot
         return min(1.0, max(-1.0, self.dot / math.sqrt(self.first) / math.sqrt(self.second)))
 
     @property
     def cosine_error(self) -> float | None:
-        """Standard error of the cosine: 0 where it is exact, None where there is none.
+        """Standard error of the cosine: 0 if it is exact, None if there is no cosine.
 
         Source: that of the cosine in a random projection to `BUCKETS` dimensions, to which a count
-        sketch comes close; measured in `tests/capture/test_gradient_keeping.py`.
+        sketch comes close; measured in `tests/capture/test_stored_gradients.py`.
         """
         cosine = self.cosine
         if cosine is None or math.isnan(cosine):
@@ -189,7 +187,7 @@ class Agreement:
     def relative_difference(self) -> float:
         """Norm of the difference over the norm of the larger: 0 for equal ones, at most 2.
 
-        NaN where an element is not finite. From sketches, with a standard error of 1.6 % of itself.
+        NaN if an element is not finite. From sketches, with a relative standard error of 1.6 %.
         """
         if not self._is_finite:
             return math.nan
@@ -201,11 +199,11 @@ class Agreement:
         return math.isfinite(self.first) and math.isfinite(self.second)
 
 
-def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
-    """Return how far two gradients agree; None where their shapes are different.
+def agreement(first: StoredGradient, second: StoredGradient) -> Agreement | None:
+    """Return how far two gradients agree; None if their shapes differ.
 
-    Types may differ, as float32 and bfloat16, and so may forms: where one of them is a sketch, a
-    sketch is made of the other.
+    Dtypes may differ, as float32 and bfloat16, and so may forms: if one is a sketch, a sketch of
+    the other is made.
     """
     if not first.has_elements_of(second):
         return None
@@ -224,20 +222,19 @@ def agreement(first: KeptGradient, second: KeptGradient) -> Agreement | None:
     )
 
 
-def cosine(first: KeptGradient, second: KeptGradient) -> float | None:
+def cosine(first: StoredGradient, second: StoredGradient) -> float | None:
     """Return the cosine of the angle between two gradients.
 
-    None where their shapes are different, or where one is all zeros; NaN where an element is not
-    finite.
+    None if their shapes differ, or if one is all zeros; NaN if an element is not finite.
     """
     found = agreement(first, second)
     return None if found is None else found.cosine
 
 
-def relative_difference(first: KeptGradient, second: KeptGradient) -> float | None:
+def relative_difference(first: StoredGradient, second: StoredGradient) -> float | None:
     """Return the norm of the difference of two gradients over the norm of the larger, 0 to 2.
 
-    None where their shapes are different; NaN where an element is not finite.
+    None if their shapes differ; NaN if an element is not finite.
     """
     found = agreement(first, second)
     return None if found is None else found.relative_difference

@@ -1,4 +1,4 @@
-"""Tables of the gradients that were kept; their numbers are read when somebody asks for them."""
+"""Tables of stored gradients; their numbers are read on access."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import overload
 from gradscope.errors import GradscopeError
 from gradscope.recording.encoding import read_shape, write_shape
 from gradscope.recording.records import Shape
-from gradscope.recording.stored_gradient import KeptGradient, KeptPart
+from gradscope.recording.stored_gradient import StoredGradient, StoredPart
 from gradscope.recording.table import Cells, Row, Table
 
 PARTS = "kept_part"
@@ -18,24 +18,24 @@ PARTS = "kept_part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredParts(Sequence[KeptPart]):
-    """The parts of a kept gradient that lie in a file, which is open only while one is read."""
+class StoredParts(Sequence[StoredPart]):
+    """The parts of a stored gradient in a file, which is open only while one is read."""
 
     file: Path
     start: int
-    """Place of the first among the parts of all gradients."""
+    """Index of its first part among the parts of all gradients."""
     length: int
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of parts."""
         return self.length
 
     @overload
-    def __getitem__(self, position: int) -> KeptPart: ...
+    def __getitem__(self, position: int) -> StoredPart: ...
     @overload
-    def __getitem__(self, position: slice) -> tuple[KeptPart, ...]: ...
-    def __getitem__(self, position: int | slice) -> KeptPart | tuple[KeptPart, ...]:
-        """Read one part, or some.
+    def __getitem__(self, position: slice) -> tuple[StoredPart, ...]: ...
+    def __getitem__(self, position: int | slice) -> StoredPart | tuple[StoredPart, ...]:
+        """Read one part, or a slice.
 
         Raises:
             GradscopeError: The file is gone, or damaged.
@@ -43,7 +43,7 @@ class StoredParts(Sequence[KeptPart]):
         found = range(self.start, self.start + self.length)[position]
         return self._part(found) if isinstance(found, int) else tuple(map(self._part, found))
 
-    def _part(self, position: int) -> KeptPart:
+    def _part(self, position: int) -> StoredPart:
         query = f'SELECT "values", "rows" FROM {PARTS} WHERE id = ?'
         try:
             uri = f"{self.file.as_uri()}?mode=ro"
@@ -53,34 +53,34 @@ class StoredParts(Sequence[KeptPart]):
             raise GradscopeError(f"cannot read a gradient of `{self.file}`: {error}") from error
         if row is None:
             raise GradscopeError(f"cannot read a gradient of `{self.file}`: it is damaged")
-        return KeptPart(*row)
+        return StoredPart(*row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRow:
-    """A kept gradient, and where its parts are."""
+class StoredRow:
+    """A stored gradient, and the location of its parts."""
 
-    gradient: KeptGradient
+    gradient: StoredGradient
     start: int
     count: int
 
 
-def _write_kept(record: KeptRow) -> Cells:
+def _write_stored_gradient(record: StoredRow) -> Cells:
     one = record.gradient
     shape = write_shape(Shape(dims=one.shape, dtype=one.dtype))
     return (one.step, one.parameter, one.form, shape, record.start, record.count)
 
 
-def _read_kept(row: Row) -> KeptRow:
+def _read_stored_gradient(row: Row) -> StoredRow:
     _, step, parameter, form, shape, start, count = row
     was = read_shape(shape)
-    gradient = KeptGradient(
+    gradient = StoredGradient(
         step=step, parameter=parameter, form=form, shape=was.dims, dtype=was.dtype, parts=()
     )
-    return KeptRow(gradient=gradient, start=start, count=count)
+    return StoredRow(gradient=gradient, start=start, count=count)
 
 
-KEPT: Table[KeptRow] = Table(
+STORED_GRADIENTS: Table[StoredRow] = Table(
     name="kept_gradient",
     columns=(
         "step INTEGER",
@@ -90,8 +90,8 @@ KEPT: Table[KeptRow] = Table(
         "first_part INTEGER",
         "parts INTEGER",
     ),
-    write=_write_kept,
-    read=_read_kept,
+    write=_write_stored_gradient,
+    read=_read_stored_gradient,
     is_late=True,
 )
 
@@ -99,15 +99,15 @@ PART_DEFINITION = f'CREATE TABLE {PARTS} (id INTEGER PRIMARY KEY, "values" BLOB,
 PART_INSERTION = f"INSERT INTO {PARTS} VALUES (?, ?, ?)"
 
 
-def read_kept(base: sqlite3.Connection, file: Path) -> tuple[KeptGradient, ...]:
-    """Return the gradients that a file holds, without their numbers."""
-    return tuple(_stored(row, file) for row in KEPT.records(base))
+def read_stored_gradients(base: sqlite3.Connection, file: Path) -> tuple[StoredGradient, ...]:
+    """Return the gradients in a file, without their numbers."""
+    return tuple(_stored(row, file) for row in STORED_GRADIENTS.records(base))
 
 
-def in_memory(gradients: Iterable[KeptGradient]) -> tuple[KeptGradient, ...]:
-    """Return gradients with all their numbers read: their file may go."""
+def in_memory(gradients: Iterable[StoredGradient]) -> tuple[StoredGradient, ...]:
+    """Return gradients with all their numbers read, so that their file may be removed."""
     return tuple(replace(one, parts=tuple(one.parts)) for one in gradients)
 
 
-def _stored(row: KeptRow, file: Path) -> KeptGradient:
+def _stored(row: StoredRow, file: Path) -> StoredGradient:
     return replace(row.gradient, parts=StoredParts(file=file, start=row.start, length=row.count))

@@ -1,4 +1,4 @@
-"""Tables of what a step is made of: parameters, modules, calls, lines, and the graph."""
+"""Tables of a step's structure: parameters, modules, calls, lines, and the graph."""
 
 from gradscope.recording.encoding import (
     read_indices,

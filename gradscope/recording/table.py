@@ -1,4 +1,4 @@
-"""A table of a recording's file: how records become rows and come back."""
+"""A table of a recording's file: converts records to rows and back."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,34 +11,34 @@ from gradscope.recording.encoding import Cell
 Record = TypeVar("Record")
 Cells = tuple[Cell | bytes, ...]
 Row = tuple[Any, ...]
-"""A row as sqlite3 gives it: its place first, then the columns."""
+"""A row of sqlite3: its index first, then the columns."""
 
 BATCH = 4_096
-"""Rows that are read at once, where that is faster."""
+"""Number of rows read at once, if that is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Generic[Record]):
-    """A table whose rows stand in the order of the records."""
+    """A table whose rows are in the order of the records."""
 
     name: str
     columns: tuple[str, ...]
-    """Name and type of each, without the place."""
+    """Name and type of each column, without the index."""
     write: Callable[[Record], Cells]
-    """Gives the cells of a record, without its place."""
+    """Returns the cells of a record, without its index."""
     read: Callable[[Row], Record]
     read_batch: Callable[[Sequence[Row]], Iterable[Record]] | None = None
     """Reads many rows faster than `read` does one by one."""
     later: frozenset[str] = frozenset()
-    """Names of columns that files of earlier versions lack; read as NULL from these."""
+    """Names of columns that files of earlier versions lack; they are read as NULL."""
     is_late: bool = False
-    """Whether files of earlier versions lack the whole table; it reads as empty from these."""
+    """Whether files of earlier versions lack the whole table; it is read as empty."""
     owner: str | None = None
-    """Name of a first column that tells to what a row belongs; places are counted in each."""
+    """Name of a first column that says to what a row belongs; indices are counted per owner."""
 
     @property
     def definition(self) -> str:
-        """The statement that creates it; `id` is the record's place, counted from 0."""
+        """Statement that creates it; `id` is the record's index, counted from 0."""
         columns = ", ".join(self.columns)
         if self.owner is None:
             return f"CREATE TABLE {self.name} (id INTEGER PRIMARY KEY, {columns})"
@@ -48,22 +48,22 @@ class Table(Generic[Record]):
 
     @property
     def insertion(self) -> str:
-        """The statement that adds a row."""
+        """Statement that adds a row."""
         cells = len(self.columns) + (1 if self.owner is None else 2)
         return f"INSERT INTO {self.name} VALUES ({', '.join('?' * cells)})"
 
     def insertion_of(self, columns: Sequence[str]) -> str:
-        """Return the statement that adds a row of which some columns are known."""
+        """Return the statement that adds a row with some columns."""
         names, cells = ", ".join(("id", *columns)), ", ".join("?" * (1 + len(columns)))
         return f"INSERT INTO {self.name} ({names}) VALUES ({cells})"
 
     @property
     def replacement(self) -> str:
-        """The statement that writes a row again."""
+        """Statement that rewrites a row."""
         return self.insertion.replace("INSERT", "REPLACE", 1)
 
     def rows(self, base: sqlite3.Connection) -> Iterator[Row]:
-        """Return the rows that a file holds, in order; the owner, if there is one, comes first."""
+        """Return the rows in a file, in order; the owner, if there is one, comes first."""
         present = {name for _, name, *_ in base.execute(f"PRAGMA table_info({self.name})")}
         if self.is_late and not present:
             return iter(())
@@ -74,7 +74,7 @@ class Table(Generic[Record]):
         return base.execute(f"SELECT {keys}, {read} FROM {self.name} ORDER BY {keys}")
 
     def records(self, base: sqlite3.Connection) -> tuple[Record, ...]:
-        """Return the records that a file holds; of a table whose rows have no owners."""
+        """Return the records in a file, for a table whose rows have no owners."""
         rows = self.rows(base)
         if self.read_batch is None:
             return tuple(map(self.read, rows))

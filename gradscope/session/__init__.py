@@ -1,1 +1,1 @@
-"""One inspection, one watched training: composes the stages, and is what the Python API calls."""
+"""Inspections and recorded trainings: compose the stages for the Python API and commands."""

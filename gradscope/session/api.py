@@ -1,4 +1,4 @@
-"""The Python interface: the same inspection on objects that are there already."""
+"""The Python interface: inspects objects that exist already."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -41,35 +41,36 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
     The model, its gradients, the optimizer and every random state are left as they were.
 
     Args:
-        model: Any module; it runs in the mode, train or eval, that it is in.
-        batch: What the model is called with: a tensor, a tuple, a mapping of keyword arguments, or
-            a pair of inputs and target when there is a `loss_fn`. Or a `DataLoader` or an iterator
-            of such batches: its first batch is inspected, the next ones are for `steps`.
+        model: Any module. It runs in its current mode, train or eval.
+        batch: The argument of the model: a tensor, a tuple, a mapping of keyword arguments, or a
+            pair of inputs and target if there is a `loss_fn`. Or a `DataLoader` or an iterator of
+            such batches: its first batch is inspected, the next ones are for `steps`.
         loss_fn: Called with the output and the target (or the batch), or with the model and the
             batch if its first parameter is called `model`; or the name of a loss: `cross-entropy`,
-            `mse`, `mean`, `sum-squares`. Without one the output's own loss is taken.
-        optimizer: Measures how far its step would move every parameter.
-        grad_output: For outputs that are no scalar and without a loss: where backward starts.
-        steps: Optimizer steps to make before the one that is inspected, with the optimizer or an
-            assumed Adam: what goes wrong only after some training shows. A loader gives each step
-            a batch of its own; else all are made on the one batch.
-        probe_steps: Optimizer steps to try on a snapshot, which tell lasting trouble from that of
-            the first step; 0 for none.
-        micro_batches: Into so many parts the batch is divided, to compare their accumulated
-            gradients with its own; `print(report)` and its JSON tell how they add up.
-        keep_gradients: Keep the gradients themselves in the recording, which `report.save(path)`
-            writes, so that `gradscope compare` can compare them: `exact`, every element, or
-            `sketch`, 4,096 numbers of each large parameter.
-        eager: Run a compiled model eagerly, to see its inside.
-        select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
+            `mse`, `mean`, `sum-squares`. Without it, the output's own loss is used.
+        optimizer: Used to measure how far its step would move each parameter.
+        grad_output: The gradient to start backward from, if the output is no scalar and there is no
+            loss.
+        steps: Number of optimizer steps to make before the inspected one, with the optimizer or an
+            assumed Adam. It shows problems that appear only after some training. A loader gives a
+            new batch to each step; otherwise all steps use the one batch.
+        probe_steps: Number of optimizer steps to try on a snapshot. They tell lasting problems from
+            those of the first step. 0 for none.
+        micro_batches: Split the batch into this many parts, and compare their accumulated gradients
+            with those of the whole batch. `print(report)` and its JSON show the result.
+        keep_gradients: Store the gradients in the recording that `report.save(path)` writes, for
+            `gradscope compare`: `exact` for every element, or `sketch` for 4,096 numbers per large
+            parameter.
+        eager: Run a compiled model eagerly, to see inside it.
+        select: Run only these rules: codes, prefixes of codes, families and names of rules. No
             configuration file is read.
-        ignore: These rules do not.
+        ignore: Do not run these rules.
 
-    Where autograd raises an exception, in backward or because the loss has no graph, the report
-    says so in a finding, and holds what was seen by then.
+    If autograd raises an exception, in backward or because the loss has no graph, the report
+    contains it as a finding, together with everything recorded before.
 
     Raises:
-        GradscopeError: When there is no way from the model to a loss, or an argument is wrong.
+        GradscopeError: The model gives no loss, or an argument is wrong.
     """
     target = target_from_objects(
         model, batches_of(batch), loss_fn, optimizer=optimizer, grad_output=grad_output
@@ -82,16 +83,16 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
 
 
 def batches_of(batch: object) -> Batches:
-    """Return the batches of a loader, or the one batch; the random states stay as they are.
+    """Return the batches of a loader, or the one batch. The random states do not change.
 
-    Of other things that can be iterated nothing tells whether they are batches or a batch.
+    Other iterables are ambiguous: they may be several batches or one.
 
     Raises:
         GradscopeError: The loader is empty, or raised.
     """
     if not isinstance(batch, torch.utils.data.DataLoader | Iterator):
         return Batches(batch)
-    random_states = RandomStates.now()  # which a loader that shuffles draws from
+    random_states = RandomStates.now()  # a loader that shuffles draws from it
     try:
         return LoadedBatches(batch, "batch", type(batch).__name__)
     finally:
@@ -99,10 +100,10 @@ def batches_of(batch: object) -> Batches:
 
 
 def trial_of(*, steps: int, probe_steps: int, micro_batches: int | None = None) -> Trial:
-    """Return how a target is run.
+    """Return the settings for running a target.
 
     Raises:
-        GradscopeError: One of them is no number of steps, or of parts.
+        GradscopeError: A number of steps or parts is not valid.
     """
     parts = 2 if micro_batches is None else micro_batches
     for name, number, least in (
@@ -125,10 +126,10 @@ def inspect_target(
     settings: Settings = DEFAULT_SETTINGS,
     tell: Callable[[GradscopeError], None] | None = None,
 ) -> Report:
-    """Run a target under watch, judge it by the rules, and report on it.
+    """Run and record a target, judge it by the rules, and return the report.
 
-    An exception of autograd's ends the step and not the inspection: it becomes a finding, and is
-    given to `tell`.
+    An autograd exception ends the step but not the inspection. It becomes a finding and is passed
+    to `tell`.
 
     Raises:
         GradscopeError: The settings name a rule or a threshold that does not exist.

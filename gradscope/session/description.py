@@ -1,4 +1,4 @@
-"""What was inspected and where, as records."""
+"""Describes what was inspected, and where, as records."""
 
 import platform
 from pathlib import Path
@@ -15,7 +15,7 @@ from gradscope.target.target import Target
 
 
 def environment_of(named: NamedModel) -> Environment:
-    """Return where a model is run."""
+    """Return the environment in which a model runs."""
     devices = dict.fromkeys(str(parameter.device) for parameter in named.parameters)
     return Environment(
         python=platform.python_version(),
@@ -27,12 +27,12 @@ def environment_of(named: NamedModel) -> Environment:
 
 
 def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetRecord:
-    """Return a target in words.
+    """Return the record that describes a target.
 
     Args:
-        target: What was run.
-        loss: Where its loss came from.
-        synthetic_loss: Whether gradscope made the loss up.
+        target: The target that ran.
+        loss: Origin of its loss.
+        synthetic_loss: Whether gradscope supplied a placeholder loss.
     """
     folder = Path.cwd()
     return TargetRecord(

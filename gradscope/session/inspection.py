@@ -1,4 +1,4 @@
-"""One judged step of a target, those before and after it, and the probes, as a recording."""
+"""Records one judged step of a target, the steps before and after it, and the probes."""
 
 from collections.abc import Callable
 
@@ -38,21 +38,21 @@ def record(
     definitions: Definitions | None = None,
     tell: Callable[[GradscopeError], None] | None = None,
 ) -> Recording:
-    """Run a target under watch, probe it, put everything back, and return what was seen.
+    """Run, record and probe a target, restore its state, and return the recording.
 
     Args:
-        target: What to run.
-        trial: The optimizer steps to make before the judged one, and after it.
+        target: The target to run.
+        trial: The optimizer steps to make before and after the judged one.
         eager: Whether the target runs compiled code eagerly.
-        command: What was run, for the record.
-        definitions: The lines that made the model's modules, where its making was watched.
-        tell: Is given the exception, where autograd ended the step: the recording then holds what
-            was seen by then.
+        command: The command, for the record.
+        definitions: The lines that made the model's modules, if their construction was observed.
+        tell: Called with the exception if autograd ended the step. The recording then holds
+            everything recorded before.
     """
     if trial.micro_batches is not None:
-        divide(target.batch, trial.micro_batches)  # which is said before anything runs
+        divide(target.batch, trial.micro_batches)  # reported before anything runs
     tried = with_trial_optimizer(target, trial)
-    # Which parameters the user trains is told by the user's own optimizer alone.
+    # Only the user's own optimizer says which parameters are trained.
     named = name_model(target.model, target.optimizer)
     definitions = definitions or written_definitions(named)
     definitions.let_stand_in(target.optimizer, tried.optimizer)
@@ -108,17 +108,17 @@ class _Watch:
         self._probe = OptimizerProbe(named.parameters, target.optimizer)
         self._training = Training(target, self._stepper, self._probe, assembler, clipping)
         if not NUMBERED:
-            assembler.skip("lines and module calls", "this torch does not number its nodes")
+            assembler.skip("lines and module calls", "this torch exposes no sequence numbers")
         if any(isinstance(module, torch.jit.ScriptModule) for module in named.modules):
-            assembler.skip("lines inside scripted modules", "TorchScript runs them, and not Python")
+            assembler.skip("lines inside scripted modules", "TorchScript runs them, not Python")
         if opaque:
             assembler.skip(
                 "lines and module calls",
-                "the model is compiled, and its inside runs out of sight; --eager shows it",
+                "the model is compiled, and compiled code cannot be observed; --eager shows it",
             )
 
     def run(self, trial: Trial) -> TargetRecord:
-        """Make all steps, and return the target in words."""
+        """Make all steps, and return the record that describes the target."""
         training = self._training
         try:
             step = training.judged_step(
@@ -142,10 +142,10 @@ class _Watch:
             self._assembler.note(*self._clipping.records(trial.steps))
 
     def _judge(self, step: WatchedStep, trial: Trial) -> None:
-        """Run the probes of a step, make the optimizer's part of it, and go on with later ones."""
+        """Run the probes of a step, make the optimizer step, and continue with later steps."""
         capture, measured, probe = step.capture, step.measured, self._probe
         probe_steps = trial.probe_steps
-        self._assembler.place_of(capture)  # so that its graph is the recording's first
+        self._assembler.position_of(capture)  # first, so that its graph is the recording's first
         if trial.keep_gradients != "none":
             self._assembler.keep_gradients(trial.keep_gradients)
         run_probes(self._context(step, trial), is_trained=self._training.made > 0)
@@ -180,7 +180,7 @@ class _Watch:
         )
 
     def _end(self, failed: StepFailedError) -> Ending:
-        """Keep what was seen of the judged step, which autograd ended."""
+        """Record the judged step as far as it ran before autograd ended it."""
         made = self._training.made
         kind = type(failed.raised).__name__
         reason = failed.what if failed.raised is failed.shown else f"{failed.what} ({kind})"
@@ -193,37 +193,37 @@ class _Watch:
     def _note(self, failed: StepFailedError, *, step: int) -> None:
         capture, assembler = failed.capture, self._assembler
         diagnosis = Diagnosis(failed, self._stepper.earlier)
-        position = assembler.place_of(capture) if capture.graph.nodes else None
+        position = assembler.position_of(capture) if capture.graph.nodes else None
         assembler.note(diagnosis.record(position, assembler.site_of, step=step, named=self._named))
         capture.close()
 
     def put_back_gradients(self) -> None:
-        """Give leaves outside the model the gradients that they came with."""
+        """Restore the gradients of leaves outside the model."""
         self._stepper.put_back_gradients()
 
     def _step(self) -> list[float | None] | None:
-        """Make an optimizer step; return the norms of the updates, None where it cannot be made."""
-        reason = self._probe.obstacle
+        """Make an optimizer step; return the norms of the updates, None if it cannot be made."""
+        reason = self._probe.skip_reason
         if reason is None:
             try:
                 return self._probe.step()
             except UserCodeError as error:
                 reason = _first_line(error)
-        self._assembler.skip("update norms and probing steps", reason)
+        self._assembler.skip("update norms and probe steps", reason)
         return None
 
     def _go_on(self, steps: int) -> None:
-        """Make probing steps, each of them a backward after another optimizer step."""
+        """Make probe steps: each is a backward after another optimizer step."""
         target, made = self._training.target, self._training.made
         for number in range(1, steps + 1):
             try:
                 step = self._stepper.make(target)
             except StepFailedError as failed:
                 self._note(failed, step=made + number)
-                self._assembler.skip(f"probing from step {number} on", _first_line(failed))
+                self._assembler.skip(f"probe steps from step {number} on", _first_line(failed))
                 return
             except GradscopeError as error:
-                self._assembler.skip(f"probing from step {number} on", _first_line(error))
+                self._assembler.skip(f"probe steps from step {number} on", _first_line(error))
                 return
             self._assembler.add_step(
                 "probe",

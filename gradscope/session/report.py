@@ -1,4 +1,4 @@
-"""The report that the Python API returns: its facts, and how they are shown."""
+"""The report of the Python API."""
 
 import random
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from gradscope.analysis import report
 
 
 class Report(report.Report):
-    """What one forward and backward did to every parameter and tensor.
+    """Report on what one forward and backward did to every parameter and tensor.
 
     ```
     report = gradscope.inspect(model, batch, loss_fn)
@@ -17,53 +17,53 @@ class Report(report.Report):
         print(parameter.name, parameter.grad.norm if parameter.grad else parameter.reason)
     ```
 
-    Of a recording with many steps, the rows show the judged one; of a training run, what was
-    measured last.
+    In a recording with many steps, the rows show the judged step. For a training run, they show the
+    latest measurements.
     """
 
     __slots__ = ()
 
     def to_json(self) -> str:
-        """Return the report as JSON, by the schema `gradscope/schemas/report-1.json`."""
+        """Return the report as JSON, with the schema `gradscope/schemas/report-1.json`."""
         from gradscope.report.json_format import render_json
 
         return render_json(self)
 
     def to_html(self) -> str:
-        """Return the report as a page of HTML that needs nothing beside itself."""
-        # Plotly and jinja2 are needed by those alone who want a page.
-        with _python_random_kept():
+        """Return the report as one self-contained HTML page."""
+        # Only the HTML page needs plotly and jinja2.
+        with _preserved_random_state():
             from gradscope.report.html.render import render_html
 
             return render_html([self])
 
     def save(self, path: str | PathLike[str], *, force: bool = False) -> None:
-        """Write the recording to a file that `gradscope report` reads.
+        """Write the recording to a file for `gradscope report`.
 
         Raises:
             GradscopeError: The file exists and `force` is not set, or it cannot be written.
         """
-        # sqlite3 is needed by those alone who save.
+        # Only saving needs sqlite3.
         from gradscope.recording.store import save_recording
 
         save_recording(self.recording, path, force=force)
 
     def __repr__(self) -> str:
-        with _python_random_kept():
+        with _preserved_random_state():
             from gradscope.report.notebook import brief_text
 
             return brief_text(self)
 
     def _repr_html_(self) -> str:
-        with _python_random_kept():
+        with _preserved_random_state():
             from gradscope.report.notebook import brief_html
 
             return brief_html(self)
 
 
 @contextmanager
-def _python_random_kept() -> Iterator[None]:
-    """Keep what draws random numbers while it is imported, as rich does, from the user's."""
+def _preserved_random_state() -> Iterator[None]:
+    """Restore Python's random state: modules such as rich draw random numbers while imported."""
     state = random.getstate()
     try:
         yield

@@ -1,4 +1,4 @@
-"""One forward and backward of a target under watch."""
+"""Runs and records one forward and backward of a target."""
 
 import math
 from collections import deque
@@ -28,12 +28,12 @@ from gradscope.recording.records import GradientStat
 from gradscope.target.target import Outcome, Target
 
 _REMEMBERED = 8
-"""So many forwards can be asked for the lines of what a later one keeps of them."""
+"""Number of forwards whose lines are kept. A later forward may reuse part of their graphs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is worth knowing of an outcome once its tensors are gone."""
+    """The parts of an outcome that are needed once its tensors are freed."""
 
     loss: float | None
     description: str
@@ -42,7 +42,7 @@ class Ending:
 
     @classmethod
     def of(cls, outcome: Outcome) -> Self:
-        """Return it."""
+        """Return the ending of an outcome."""
         loss = outcome.loss.detach()
         return cls(
             loss=float(loss) if loss.numel() == 1 else None,
@@ -54,16 +54,16 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedStep:
-    """A forward and backward that were watched; the gradients are in the parameters."""
+    """A recorded forward and backward. The gradients are in the parameters."""
 
     capture: StepCapture
     ending: Ending
     measured: Measurements
     random_states: RandomStates
-    """Those that the forward began with."""
+    """Random states at the start of the forward."""
 
     def trouble(self, gradients: Iterable[GradientStat | None]) -> str | None:
-        """Return what is not finite of what the optimizer would go by, None where all is."""
+        """Return what is non-finite among the loss and the gradients, None if all are finite."""
         loss = self.ending.loss
         if loss is not None and not math.isfinite(loss):
             return f"the loss is {'NaN' if math.isnan(loss) else 'infinite'}"
@@ -73,7 +73,7 @@ class WatchedStep:
 
 
 class Stepper:
-    """Makes watched steps of a target, each from gradients of None.
+    """Makes recorded steps of a target, each starting with gradients of None.
 
     Args:
         named: The parameters and modules of the target's model.
@@ -84,16 +84,16 @@ class Stepper:
         self._named = named
         self._opaque = opaque
         self._others: dict[Tensor, Tensor | None] = {}
-        """Leaves outside the model, as a loss's parameters, and the gradients they came with."""
+        """Leaves outside the model, such as a loss's parameters, and their original gradients."""
         self.earlier: deque[SiteMode] = deque(maxlen=_REMEMBERED)
-        """The lines of the forwards so far, as far as they are remembered."""
+        """The lines of the latest forwards."""
 
     def make(self, target: Target) -> WatchedStep:
         """Make one step.
 
         Raises:
-            StepFailedError: Autograd ended it.
-            GradscopeError: There is no way to a loss, or the user's code raised.
+            StepFailedError: Autograd ended the step.
+            GradscopeError: The target gives no loss, or the user's code raised.
         """
         for tensor in (*self._named.parameters, *self._others):
             tensor.grad = None
@@ -115,7 +115,7 @@ class Stepper:
         )
 
     def put_back_gradients(self) -> None:
-        """Give leaves outside the model the gradients that they came with."""
+        """Restore the gradients of leaves outside the model."""
         for leaf, gradient in self._others.items():
             leaf.grad = gradient
 

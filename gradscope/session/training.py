@@ -1,4 +1,4 @@
-"""Optimizer steps on a target's batches, up to the step that is judged."""
+"""Optimizer steps on a target's batches, up to the judged step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,20 +14,21 @@ from gradscope.target.target import Target
 
 
 class Training:
-    """Goes to the step that is judged.
+    """Trains a target up to the judged step.
 
-    That is the last one. Where the loss or a gradient stops being finite before, or autograd raises
-    an exception, it is the first such step: afterwards nothing tells where it began.
+    The judged step is the last one. If the loss or a gradient becomes non-finite before, or
+    autograd raises, it is the first such step: later steps do not show the origin.
 
-    Every step is watched in full, so that whichever is judged need not be made again; of the others
+    Every step is recorded in full, because any of them may be the judged one. Of the others, only
     loss and gradient norms are kept.
 
     Args:
-        target: What is trained.
+        target: The target to train.
         stepper: Makes the steps.
-        probe: Makes the optimizer's part of them.
-        assembler: Takes what is kept.
-        clipping: Measures what clipping does to the gradients of each step; None for nothing.
+        probe: Makes the optimizer steps.
+        assembler: Receives the records.
+        clipping: Measures the effect of clipping on the gradients of each step; None for no
+            measurement.
     """
 
     def __init__(
@@ -44,23 +45,23 @@ class Training:
         self._clipping = clipping
         self._read = 0
         self.target = target
-        """On the batch of the step that was made last."""
+        """The target with the batch of the latest step."""
         self.made = 0
-        """How many optimizer steps were made."""
+        """Number of optimizer steps made."""
 
     def judged_step(
         self, steps: int, batches: int, probe_making: Callable[[WatchedStep], None]
     ) -> WatchedStep:
-        """Make optimizer steps, and return the watched step after them.
+        """Make optimizer steps, and return the recorded step after them.
 
         Args:
-            steps: How many.
-            batches: How many are read afterwards; the last one's step is judged.
-            probe_making: Is given the first step, before any of them.
+            steps: Number of optimizer steps.
+            batches: Number of batches to run afterwards; the step of the last one is judged.
+            probe_making: Called with the first step, before any optimizer step.
 
         Raises:
-            StepFailedError: Autograd ended a step, which is the one to be judged.
-            GradscopeError: There is no way to a loss, or the user's code raised.
+            StepFailedError: Autograd ended a step, which is then the judged one.
+            GradscopeError: The target gives no loss, or the user's code raised.
         """
         if not steps and batches == 1:
             return self._measured(self._stepper.make(self._first))
@@ -70,7 +71,7 @@ class Training:
             if self.made == steps:
                 break
             gradients = step.measured.brief_parameters()
-            ending = step.trouble(gradients) or self._obstacle()
+            ending = step.trouble(gradients) or self._skip_reason()
             if ending is not None:
                 self._skip_rest(ending, steps)
                 return step
@@ -100,20 +101,20 @@ class Training:
             self._clipping.measure(made=self.made, loss=step.ending.loss)
         return step
 
-    def _obstacle(self) -> str | None:
-        """Return why the optimizer cannot make a step.
+    def _skip_reason(self) -> str | None:
+        """Return why the optimizer cannot make a step, None if it can.
 
         Raises:
-            GradscopeError: The optimizer was chosen, and another could.
+            GradscopeError: The user chose the optimizer, and another one could make a step.
         """
-        obstacle = self._probe.obstacle
-        if obstacle is not None and self._probe.is_users:
+        reason = self._probe.skip_reason
+        if reason is not None and self._probe.is_users:
             raise GradscopeError(
-                "steps cannot be made with the target's optimizer",
-                cause=obstacle,
-                help="AdamW, for one, can make them: --optimizer adamw",
+                "gradscope cannot make steps with the target's optimizer",
+                cause=reason,
+                help="use another one, for example: --optimizer adamw",
             )
-        return obstacle
+        return reason
 
     def _keep(self, step: WatchedStep, gradients: tuple[GradientStat | None, ...]) -> None:
         self._assembler.add_training_step(
@@ -133,7 +134,7 @@ class Training:
 
 @contextmanager
 def said_after(steps: int) -> Iterator[None]:
-    """Let errors of the user's say after how many optimizer steps they came."""
+    """Add the number of optimizer steps made to errors of the user's code."""
     try:
         yield
     except StepFailedError:
@@ -145,7 +146,7 @@ def said_after(steps: int) -> Iterator[None]:
 
 
 def told_after(steps: int, error: GradscopeError) -> GradscopeError:
-    """Return an error that says after how many optimizer steps it came."""
+    """Return an error that states after how many optimizer steps it occurred."""
     kind = UserCodeError if isinstance(error, UserCodeError) else GradscopeError
     plural = "s" if steps > 1 else ""
     told = kind(

@@ -1,4 +1,4 @@
-"""`gradscope.watch`: watches a training loop of one's own, from Python."""
+"""`gradscope.watch`: records a training loop from Python."""
 
 import os
 import shutil
@@ -17,14 +17,14 @@ from torch.optim import Optimizer
 
 from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import Given, given_by
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.run_header import says_nothing
+from gradscope.recording.run_header import has_no_gradients
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
 from gradscope.recording.stored_gradient_tables import in_memory
@@ -34,7 +34,7 @@ from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 from gradscope.session.report import Report
 from gradscope.step_capture.schedule import Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 from gradscope.switch import is_off
 
 
@@ -53,7 +53,7 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
 ) -> "Watch":
-    """Watch every backward, clip and step of a training loop, as `gradscope run` does.
+    """Record every backward, clip and step of a training loop, as `gradscope run` does.
 
     ```
     with gradscope.watch() as watch:
@@ -64,32 +64,34 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
     print(watch.report())
     ```
 
-    In a notebook, `watch.start()` and `watch.stop()` may stand in cells of their own. The training
-    is the same to the last bit; its exceptions pass through; torch is left as it was found. With
-    `GRADSCOPE=off` in the environment nothing is watched, and the report is empty.
+    In a notebook, call `watch.start()` and `watch.stop()` in separate cells. The training gives
+    bit-identical results, its exceptions pass through, and torch is left as it was. With
+    `GRADSCOPE=off` in the environment, nothing is recorded and the report is empty.
 
     Args:
-        model: Is named in the report as it is here. Without it, models are known by their calls.
-        optimizer: Likewise; without it, optimizers are known by their steps.
-        save: A file to keep the recording in, which `gradscope report` reads; it holds every
-            finished step, whatever becomes of the process. Without it, `watch.report().save(path)`
-            writes one later.
-        force: Write over a file that exists.
-        budget: The share of the training's own time that watching may take, 0.05 for 5 %. Beyond
-            the first steps, as many are measured as it pays for; the order of calls is seen in all.
-            None for no limit: gradients are measured in every step, and every tensor in every
-            hundredth.
+        model: The model; the report uses its parameter names. Without it, models are recognized by
+            their calls.
+        optimizer: The optimizer. Without it, optimizers are recognized by their steps.
+        save: Write the recording to this file, for `gradscope report`. It holds every finished
+            step, even if the process is killed. Without it, `watch.report().save(path)` writes one
+            later.
+        force: Overwrite an existing file.
+        budget: Share of the training time that gradscope may take, 0.05 for 5 %. After the first
+            steps, as many steps are measured as the budget allows. The order of calls is always
+            recorded. None for no limit: gradients are measured in every step, and every tensor in
+            every 100th.
         every: Measure the gradients of every Nth step, whatever the budget.
-        tensor_every: Look at every tensor of the first steps and of every Nth, whatever the budget;
-            0 for the first alone.
-        tensors: Whether any tensor is looked at; without, parameters and the order of events are
-            recorded alone.
-        keep_gradients: Keep the gradients themselves, so that `gradscope compare` can compare them:
-            `exact`, every element, or `sketch`, 4,096 numbers of each large parameter.
-        keep_gradients_every: Those of the first step of each optimizer, and of every so manieth.
-        select: Only these rules judge: codes, prefixes of codes, families and names of rules. No
+        tensor_every: Capture every tensor of the first steps and of every Nth step, whatever the
+            budget; 0 for the first steps only.
+        tensors: Whether to capture steps in detail. Without it, only parameters and the order of
+            events are recorded.
+        keep_gradients: Store the gradients, for `gradscope compare`: `exact` for every element, or
+            `sketch` for 4,096 numbers per large parameter.
+        keep_gradients_every: Store the gradients of the first step of each optimizer and of every
+            Nth.
+        select: Run only these rules: codes, prefixes of codes, families and names of rules. No
             configuration file is read.
-        ignore: These rules do not.
+        ignore: Do not run these rules.
 
     Raises:
         GradscopeError: An argument is wrong, or the file exists.
@@ -119,30 +121,30 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
         frequency=_Frequency(
             budget=budget, every=every, tensor_every=tensor_every, tensors=tensors
         ),
-        keeping=Keeping(mode=keep_gradients, every=keep_gradients_every),
+        gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
     )
 
 
 def _check_objects(model: object, optimizer: object) -> None:
-    """Make sure that a model and an optimizer are what they are called.
+    """Check the types of the model and the optimizer.
 
     Raises:
-        GradscopeError: One is not.
+        GradscopeError: One has a wrong type.
     """
     for name, value, kind in (("model", model, nn.Module), ("optimizer", optimizer, Optimizer)):
         if value is not None and not isinstance(value, kind):
             raise GradscopeError(
                 f"{name} is of type {type(value).__name__}, expected {kind.__name__}",
-                help=f"leave {name} out: what the loop calls is found by itself",
+                help=f"leave {name} out: the loop's own one is found automatically",
             )
 
 
 def _check_number(name: str, value: object, least: int) -> None:
-    """Make sure that a number of steps is one.
+    """Check a number of steps.
 
     Raises:
-        GradscopeError: It is not.
+        GradscopeError: It is not a number, or too small.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise GradscopeError(f"{name} is {value!r}, expected {least} or more")
@@ -150,7 +152,7 @@ def _check_number(name: str, value: object, least: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frequency:
-    """How often what is measured; as the arguments of `watch` say."""
+    """How often to measure what, as the arguments of `watch` say."""
 
     budget: float | None
     every: int | None
@@ -159,7 +161,7 @@ class _Frequency:
 
 
 class Watch:
-    """A training loop under watch, made by `gradscope.watch`."""
+    """A recorded training loop, made by `gradscope.watch`."""
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class Watch:
         *,
         force: bool,
         frequency: "_Frequency",
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         settings: Settings,
     ) -> None:
         self._file, self._force, self._settings = file, force, settings
@@ -182,38 +184,38 @@ class Watch:
             given=given,
             budget=frequency.budget,
             every=frequency.every,
-            keeping=keeping,
-            make_looks=script_looks(Schedule(frequency.tensor_every))
+            gradient_storage=gradient_storage,
+            make_captures=script_captures_by(Schedule(frequency.tensor_every))
             if frequency.tensors
             else None,
         )
-        # A notebook's cell that is run again drops the watch that it has started before.
+        # A notebook's cell that runs again drops the watch that it started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())
         self._state = "not started"
         self._last: tuple[tuple[str, int], Report] | None = None
 
     @property
     def steps(self) -> int:
-        """How many steps of optimizers were seen."""
+        """Number of optimizer steps recorded."""
         return self._training.steps
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the rules find in the steps so far, the worst first."""
+        """Findings in the steps so far, the worst first."""
         return self.report().findings
 
     def start(self) -> Self:
-        """Begin to watch; `with` does it.
+        """Start recording; `with` does it.
 
         Raises:
-            GradscopeError: It has been started before, another watch goes on, or the recording
+            GradscopeError: The watch was started before, another watch is active, or the recording
                 cannot be written.
         """
         if self._state != "not started":
             is_over = self._state == "stopped"
             raise GradscopeError(
                 f"this watch has been {'stopped' if is_over else 'started'} already",
-                help="make another: gradscope.watch()" if is_over else None,
+                help="make a new one: gradscope.watch()" if is_over else None,
             )
         if is_off():
             self._state = "off"
@@ -228,7 +230,7 @@ class Watch:
         return self
 
     def stop(self) -> None:
-        """End the watching, and leave torch as it was found; `with` does it."""
+        """Stop recording, and leave torch as it was; `with` does it."""
         self._stop(None)
 
     def _stop(self, ending: RunEnding | None) -> None:
@@ -237,10 +239,10 @@ class Watch:
             self._state = "stopped"
 
     def report(self) -> Report:
-        """Judge the steps so far, and return the report on them; while it watches and after.
+        """Judge the steps so far and return the report. It works during recording and after.
 
         Raises:
-            GradscopeError: Nothing was seen yet.
+            GradscopeError: Nothing was recorded yet.
         """
         now = (self._state, self.steps)
         if self._last is None or self._last[0] != now:
@@ -258,18 +260,18 @@ class Watch:
         if self._state == "off":
             return self._nothing()
         recording = load_recording(self._path)
-        if self._file is None:  # it goes with this watch
-            recording = replace(recording, kept_gradients=in_memory(recording.kept_gradients))
-        if not says_nothing(recording):
+        if self._file is None:  # it is removed with this watch
+            recording = replace(recording, stored_gradients=in_memory(recording.stored_gradients))
+        if not has_no_gradients(recording):
             return recording
         if self._state == "watching":
             raise GradscopeError(
-                "no optimizer has made a step yet: there is nothing to report",
+                "no optimizer has stepped yet: there is nothing to report",
                 help="gradients without a step are reported once the watch has stopped",
             )
         raise GradscopeError(
-            "backward was never called while it was watched: there is nothing to report",
-            help="the training has to run in this process, between start and stop",
+            "backward was not called between start and stop: there is nothing to report",
+            help="the training must run in this process, between start and stop",
         )
 
     def _nothing(self) -> Recording:
@@ -302,14 +304,14 @@ class Watch:
 
 
 def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
-    """End a watch that nobody holds any more, or when Python ends, and remove its folder."""
+    """End a watch that nobody references any more, or at Python's exit, and remove its folder."""
     training.stop()
     if folder is not None and os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _name_of(frame: FrameType) -> str:
-    """Return what to call the training: its file, or what stands for one."""
+    """Return the name of the training: its file, or a substitute."""
     file = frame.f_code.co_filename
     is_file = Path(file).exists() and "ipykernel" not in file
     return Path(file).name if is_file else "notebook"

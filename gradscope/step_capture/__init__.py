@@ -1,1 +1,1 @@
-"""Close looks at some backward passes of a script: what `inspect` sees of one, without a rerun."""
+"""Captures some backward passes of a running script in detail, as `inspect` captures one."""

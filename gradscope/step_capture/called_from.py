@@ -1,8 +1,8 @@
-"""Calls functions as if from another line: what they warn about is then reported for that line.
+"""Calls functions so that warnings and tracebacks show another line.
 
-A warning belongs to the line that called. A mode in between would take it to itself, and Python
-would show it once in place of once for each line. This module does not import torch: it is
-imported before a script.
+A warning belongs to the calling line. A mode in between would become that line, and Python would
+show the warning once instead of once per line. This module does not import torch: it is imported
+before a script.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any, cast
 from gradscope.capture.frames import uncounted
 
 NAME = "<gradscope>"
-"""What the frames of such calls are called, which stand in tracebacks."""
+"""File name of the frames of such calls in tracebacks."""
 
 
 _Call = Callable[[Callable[..., object], tuple[object, ...], Mapping[str, object]], object]
@@ -23,11 +23,11 @@ _CALL = (lambda func, args, kwargs: func(*args, **kwargs)).__code__
 
 
 class CalledFrom:
-    """Makes calls from the line that a frame is at."""
+    """Makes calls from the current line of a frame."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[int, int, int], tuple[_Call, CodeType]] = {}
-        """By `id` of code and globals, and line; with the code, which so stays the one."""
+        """By `id` of code and globals, and line; with the code, to keep its `id` valid."""
 
     @uncounted
     def __call__(
@@ -37,9 +37,9 @@ class CalledFrom:
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
     ) -> object:
-        """Call a function from where a frame is, and return what it returns."""
+        """Call a function from a frame's location, and return its result."""
         if isinstance(sys.gettrace(), FunctionType | MethodType):
-            # A debugger, or a script's own, would be shown the line once more, in another frame.
+            # A debugger or tracer would otherwise see the line again, in another frame.
             return func(*args, **(kwargs or {}))
         code, line, names = frame.f_code, frame.f_lineno, frame.f_globals
         key = (id(code), line, id(names))
@@ -49,7 +49,7 @@ class CalledFrom:
         return known[0](func, args, kwargs or {})
 
     def clear(self) -> None:
-        """Forget the lines."""
+        """Clear the cache of lines."""
         self._calls.clear()
 
 

@@ -1,4 +1,4 @@
-"""A captured step that an exception has ended, and the loss for which a script ended itself."""
+"""Captures of steps that ended in an exception, and losses that ended the script."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator
@@ -22,9 +22,9 @@ from gradscope.recording.records import Recording, TargetRecord
 
 
 def broken_loss(traceback: TracebackType | None) -> tuple[str, Tensor] | None:
-    """Return a number with a graph that is not finite, and the variable that holds it.
+    """Return a non-finite number with a graph, and the variable that holds it.
 
-    Of several the one that is called a loss, in the innermost frame of the script's.
+    Of several, it is the one named as a loss, in the innermost frame of the script.
     """
     found = list(_broken(traceback))
     losses = [one for one in found if "loss" in one[0].lower()]
@@ -48,7 +48,7 @@ def _is_broken_number(tensor: Tensor) -> bool:
         return tensor.grad_fn is not None and not math.isfinite(float(tensor))
 
 
-def failed_look(
+def failed_recording(
     error: Exception,
     capture: StepCapture,
     named: NamedModel,
@@ -58,15 +58,15 @@ def failed_look(
     passed: Collection[int],
     target: TargetRecord,
 ) -> Recording:
-    """Return a recording of what was seen of a backward, and of why autograd ended it.
+    """Return a recording of what was captured of a backward, and of why autograd ended it.
 
     Args:
-        error: What it raised, with its traceback.
-        capture: What was seen by then, of which the graph may be missing.
+        error: The exception, with its traceback.
+        capture: The capture, which may have no graph.
         named: The script's models.
-        assembler: Makes the records.
-        earlier: Where operations before the last step came from.
-        passed: The creation numbers of what other backwards have gone through.
+        assembler: Assembles the records.
+        earlier: The lines of operations before the last step.
+        passed: Sequence numbers of the nodes of other backwards.
         target: The script.
     """
     shown = backward_failed(capture, error)
@@ -74,11 +74,11 @@ def failed_look(
     numbers = capture.nodes_by_number()
     older = {number for number in numbers if number < capture.first_number}
     if older.isdisjoint(passed) or len(older) == len(numbers):
-        # Made before the last step of an optimizer, but never yet used, or all of it: no part of
-        # an earlier iteration's that has found its way into this one.
+        # Nodes older than the last optimizer step are only evidence of a carried-over graph if some
+        # of them were used by an earlier iteration.
         capture.first_number = min(numbers, default=capture.first_number)
         capture.backwards.reach_back()
-    location = assembler.place_of(capture) if capture.graph.nodes else None
+    location = assembler.position_of(capture) if capture.graph.nodes else None
     reason = f"backward raised {type(error).__name__}"
     assembler.add_broken_step(capture, reason=reason)
     record = Diagnosis(failed, earlier).record(location, assembler.site_of, step=0, named=named)

@@ -1,4 +1,4 @@
-"""The values that a forward computes, seen while it runs: magnitudes, activations, NaN's origin."""
+"""Observes the values of a running forward: magnitudes, activations, the origin of NaN."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -41,25 +41,25 @@ _NOT_COMPUTED = frozenset(
         "to",
     }
 )
-"""Calls that hand on what is there, or whose result is nobody's number yet."""
+"""Calls that return existing values, or uninitialized ones."""
 
 _MEASURED = ("source", "operands", "broken", "dtype", "number", "blocked_rows")
-"""Of an origin that is met again: what is not measured again."""
+"""Fields of an origin that are not measured again when it is met again."""
 
 _MOST_VALUES = 20_000
-"""Of so many tensors, the last ones, the magnitudes are kept."""
+"""Number of tensors whose magnitudes are kept, the last ones."""
 
 
 class ForwardWatch:
-    """Measures what the calls of torch functions return.
+    """Measures the results of torch function calls.
 
-    What torch computes within a call, as in `multi_head_attention_forward`, is not seen.
+    Operations inside a call, as in `multi_head_attention_forward`, are not observed.
 
     Args:
-        source_of: Returns by its storage a tensor that was there before.
-        constants: What writes infinity by intention, as a mask does; grows while outputs are
-            measured, and spares measuring these where they are not.
-        measures: Measure every output; otherwise only whether it is finite.
+        source_of: Returns the existing tensor that has a storage.
+        constants: Calls that write infinity intentionally, such as masks. It grows while outputs
+            are measured, and saves their measurement otherwise.
+        measures: Measure every output; otherwise only check that it is finite.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ForwardWatch:
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
         self.activations = ActivationWatch()
         self._breaks = False
-        """Whether what is being assigned to will not be finite any more."""
+        """Whether the running assignment makes its target non-finite."""
         self.origins = _Origins(source_of, constants)
 
     def began(
@@ -79,13 +79,13 @@ class ForwardWatch:
         kwargs: Mapping[str, object] | None,
         frame: FrameType,
     ) -> None:
-        """Look at what is about to be written to."""
+        """Check the tensor that is about to be written to."""
         name = getattr(func, "__name__", "")
         if _writes(name, kwargs) and _are_readable():
             with DisableTorchFunction(), torch.no_grad(), without_dispatch_modes():
                 self.origins.at(frame)
                 if name == "__setitem__":
-                    # The rest of a large buffer is not read each time that a row is put into it.
+                    # The rest of a large buffer is not read each time that a row is written.
                     self._breaks = _is_broken(args[-1]) and not _is_broken(args[0])
                 if name != "__setitem__" or self._breaks:
                     self.origins.before(*_in_place(name, args), dict(kwargs or {}))
@@ -98,7 +98,7 @@ class ForwardWatch:
         result: object,
         frame: FrameType,
     ) -> None:
-        """Look at what a call has returned."""
+        """Check the result of a call."""
         name = getattr(func, "__name__", "")
         if name in _NOT_COMPUTED or not _are_readable():
             return
@@ -108,10 +108,10 @@ class ForwardWatch:
             is_broken = name == "__setitem__" and self._breaks
             outputs = tuple(plain_floats(args[0] if is_broken else result))
             if outputs:
-                self._look(_operation(name, args, dict(kwargs or {}), outputs), frame)
+                self._check(_operation(name, args, dict(kwargs or {}), outputs), frame)
 
     def _is_sound(self, name: str, result: object) -> bool:
-        """Return whether one sum shows that nothing began to be not finite; if not, it may have."""
+        """Return whether one sum shows that a result is finite; if not, it may still be."""
         if type(result) is not Tensor or _writes(name, None):
             return False
         if not is_readable(result):
@@ -125,7 +125,7 @@ class ForwardWatch:
         self.origins.forget(result)
         return True
 
-    def _look(self, operation: Operation, frame: FrameType) -> None:
+    def _check(self, operation: Operation, frame: FrameType) -> None:
         is_written = operation.name.endswith("_")
         is_broken = False
         if not (self.measures or is_written) and self.origins.again(operation, frame):
@@ -141,10 +141,10 @@ class ForwardWatch:
                 self.origins.settled(operation)
 
     def _is_broken(self, operation: Operation, tensor: Tensor, *, is_written: bool) -> bool:
-        """Look at one output; return whether it is not finite, and was not before."""
+        """Check one output; return whether it became non-finite."""
         number = None if is_old(tensor) else node_number(tensor)
         if number is not None and not is_written and _is_view(tensor):
-            return False  # of what has been measured
+            return False  # from an earlier measurement
         if number is None or not self.measures:
             return not _has_finite_sum(tensor) and broken_of(tensor) is not None
         values = values_of(tensor)
@@ -156,11 +156,11 @@ class ForwardWatch:
 
 
 Constants = dict[tuple[str, Line | None], Origin]
-"""By operation and line: what was measured where infinity was written by intention."""
+"""By operation and line: the measurement of an intentional infinity."""
 
 
 class _Origins(OriginTracker):
-    """Is told of operations, and by which line."""
+    """Tracks origins by operation and line."""
 
     def __init__(self, source_of: Callable[[int], Source | None], constants: Constants) -> None:
         super().__init__(source_of)
@@ -169,20 +169,20 @@ class _Origins(OriginTracker):
         self._lines = Caller()
 
     def at(self, frame: FrameType) -> None:
-        """Take in which frame makes the next call."""
+        """Set the frame that makes the next call."""
         self._frame = frame
 
     def knows(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Return whether something that was not finite lay where these are."""
+        """Return whether the memory of these tensors was non-finite before."""
         return bool(self._origin_of) and any(storage_of(t) in self._origin_of for t in tensors)
 
     def forget(self, tensor: Tensor) -> None:
-        """Take in that a tensor is finite, whatever lay in its memory before."""
+        """Record that a tensor is finite, whatever its memory held before."""
         if self._origin_of:
             self._origin_of.pop(storage_of(tensor), None)
 
     def again(self, operation: Operation, frame: FrameType) -> bool:
-        """Return whether infinity was written as it was before; what was measured then holds."""
+        """Return whether an intentional infinity was written as before, and already measured."""
         self.at(frame)
         known = self._constants.get((operation.name, self._line()))
         if known is None or len(operation.outputs) != 1:
@@ -199,7 +199,7 @@ class _Origins(OriginTracker):
         return True
 
     def _add(self, operation: str, makes: Broken, **found: object) -> int | None:
-        """Note an origin; of those of one line the last, as a line may run very often."""
+        """Record an origin; only the last one of each line, which may run very often."""
         origin = (operation, self._line(), makes, found.get("source"), found.get("name"))
         known = next((one for one in self.origins if _likeness(one) == origin), None)
         if known is None:
@@ -222,7 +222,8 @@ def _likeness(origin: Origin) -> tuple[object, ...]:
 
 
 def _are_readable() -> bool:
-    """Return whether tensors hold numbers of their own: not so in `torch.func`'s transforms."""
+    """Return whether tensors have numbers of their own, unlike in `torch.func`'s transforms."""
+    # Inside a transform, tensors are wrappers of batched or dual values.
     return torch._C._functorch.peek_interpreter_stack() is None
 
 
@@ -237,7 +238,7 @@ def _writes(name: str, kwargs: Mapping[str, object] | None) -> bool:
 
 
 def _in_place(name: str, args: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
-    """Return what writes to its first argument as the dispatcher knows it."""
+    """Return the dispatcher's name of an operation that writes to its first argument."""
     if name == "__setitem__":
         is_tensor = isinstance(args[-1], Tensor)
         return "copy_" if is_tensor else "fill_", (args[0], args[-1])
@@ -251,14 +252,14 @@ def _is_broken(value: object) -> bool:
 
 
 def _has_finite_sum(tensor: Tensor) -> bool:
-    """Return whether the sum is finite, so that every element is."""
+    """Return whether the sum is finite, which proves that every element is."""
     return math.isfinite(float(tensor.sum()))
 
 
 def _operation(
     name: str, args: tuple[object, ...], kwargs: dict[str, object], outputs: tuple[Tensor, ...]
 ) -> Operation:
-    """Return a call of a torch function as the operation of the dispatcher that it comes to."""
+    """Return the dispatcher operation of a torch function call."""
     if name == "__setitem__":
         name, args = _in_place(name, args)
     plain = name.strip("_")

@@ -1,7 +1,7 @@
-"""Which operation broke gradients whose graph is gone: told from which parameters they reached.
+"""Finds the operation that broke gradients of a freed graph, from the affected parameters.
 
-What broke lies before all parameters whose gradients are not finite, and before none whose are. Of
-the operations there, as an earlier step had them, it is one whose derivative may be infinite.
+The operation lies before all parameters with non-finite gradients, and before none with finite
+ones. Of the operations there in an earlier step, it is one whose derivative may be infinite.
 """
 
 from collections.abc import Collection, Iterator
@@ -17,21 +17,21 @@ _FINITE_ITSELF = frozenset({"Acos", "Asin", "Atan2", "Norm", "Pow", "Prod", "Sqr
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """An operation that has perhaps broken gradients."""
+    """An operation that may have broken gradients."""
 
     operation: str
     line: Line | None
     is_likely: bool
-    """Whether everything that is broken may come from it, and its result shows nothing."""
+    """Whether it may explain all non-finite gradients, and its own result is finite."""
 
 
 def suspects(trace: GraphTrace, broken: Collection[int], finite: Collection[int]) -> list[Suspect]:
-    """Return the operations that explain which gradients are broken, the likeliest first.
+    """Return the operations that explain the non-finite gradients, the likeliest first.
 
     Args:
         trace: The operations of an earlier step.
-        broken: The parameters (by `id`) whose gradients are not finite.
-        finite: Those whose gradients are.
+        broken: Parameters (by `id`) with non-finite gradients.
+        finite: Parameters with finite gradients.
     """
     all_broken, all_finite = _mask(trace, broken), _mask(trace, finite)
     found = [
@@ -48,7 +48,7 @@ def suspects(trace: GraphTrace, broken: Collection[int], finite: Collection[int]
 
 
 def _mask(trace: GraphTrace, parameters: Collection[int]) -> int:
-    """Return the leaves among some parameters, one bit for each."""
+    """Return the leaves among some parameters, as a bit mask."""
     leaves = ((position, leaf()) for position, leaf in enumerate(trace.leaves))
     return sum(
         1 << location for location, leaf in leaves if leaf is not None and id(leaf) in parameters
@@ -56,7 +56,7 @@ def _mask(trace: GraphTrace, parameters: Collection[int]) -> int:
 
 
 def _reached(trace: GraphTrace) -> Iterator[tuple[int, int]]:
-    """Yield each operation with the leaves to which it hands gradients."""
+    """Yield each operation with the leaves that get gradients from it."""
     masks: list[int] = []
     for position, inputs in enumerate(trace.inputs):
         mask = 0
@@ -68,7 +68,7 @@ def _reached(trace: GraphTrace) -> Iterator[tuple[int, int]]:
 
 def _rank(trace: GraphTrace, location: int, *, covers: bool) -> int:
     base = trace.operations[location].partition("Backward")[0]
-    # Where the result of another one is not finite, the loss is not, unless where() chose it away.
+    # If the result of another one is not finite, the loss is not, unless where() discarded it.
     return covers + 2 * (base in _FINITE_ITSELF or _is_chosen_from(trace, location))
 
 

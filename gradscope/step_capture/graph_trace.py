@@ -1,6 +1,6 @@
-"""What is remembered of a captured backward: which line and module made each operation.
+"""The trace of a captured backward: which line and module made each operation.
 
-A later graph of the same operations, whose forward nobody watched, gets its lines from that.
+A later graph of the same operations, whose forward was not observed, gets its lines from it.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
 
 _MOST_COMPARED = 2_000
-"""Operations between the parts that are alike: more are not compared one by one."""
+"""Maximum number of operations compared one by one between the equal parts."""
 
 _LEAST_ALIKE = 3
-"""Operations on end that must be alike between those parts."""
+"""Minimum number of consecutive equal operations between those parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +32,22 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class GraphTrace:
-    """A graph, without its tensors: operations in the order of the forward, and what made them."""
+    """A graph without tensors: operations in the order of the forward, and what made them."""
 
     step: int
-    """Of the run."""
+    """Step of the run."""
     operations: tuple[str, ...]
     lines: tuple[Line | None, ...]
     owners: tuple[int | None, ...]
     """By operation: the innermost module call."""
     calls: tuple[_Call, ...]
     inputs: tuple[tuple[int, ...], ...]
-    """By operation: the operations that made its inputs; a leaf as -1 - its place among these."""
+    """By operation: the operations that made its inputs; leaves as -1 - their index."""
     leaves: "tuple[ref[Tensor], ...]"
 
     @property
     def size(self) -> int:
-        """The number of operations."""
+        """Number of operations."""
         return len(self.operations)
 
 
@@ -58,7 +58,7 @@ def numbered(graph: Graph) -> list[tuple[int, int]]:
 
 
 def trace_of(capture: StepCapture, step: int) -> GraphTrace:
-    """Return what is to be remembered of a backward that is captured."""
+    """Return the trace of a captured backward."""
     innermost = capture.modules.innermost()
     order = numbered(capture.graph)
     owners = tuple(innermost.find(number) for number, _ in order)
@@ -89,7 +89,7 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
 
 
 def lend(trace: GraphTrace, capture: StepCapture) -> set[int]:
-    """Give a graph the lines and modules of another; return the nodes that have got theirs."""
+    """Assign the lines and modules of a trace to a graph; return the nodes that got them."""
     order = numbered(capture.graph)
     pairs = _aligned(trace, [capture.graph.operations[location] for _, location in order])
     sites, spans = capture.sites, dict[int, tuple[int, int]]()
@@ -121,7 +121,7 @@ def _calls(trace: GraphTrace, spans: dict[int, tuple[int, int]]) -> list[ModuleC
 
 
 def likeness(trace: GraphTrace, operations: list[str]) -> int:
-    """Return how many operations at the beginning and at the end are alike."""
+    """Return how many operations are equal at the start and at the end."""
     ahead, behind = _ends_alike(trace.operations, operations)
     return ahead + behind
 
@@ -138,7 +138,7 @@ def _ends_alike(known: tuple[str, ...], own: list[str]) -> tuple[int, int]:
 
 
 def _aligned(trace: GraphTrace, own: list[str]) -> list[tuple[int, int]]:
-    """Return which operations of a graph are which of the trace, in order."""
+    """Return the matching operations of a graph and the trace, in order."""
     known = trace.operations
     ahead, behind = _ends_alike(known, own)
     pairs = [(position, position) for position in range(ahead)]

@@ -1,7 +1,7 @@
-"""Captures backward passes whose forward nobody watched: where something is not finite in them.
+"""Captures backward passes with non-finite values whose forward was not observed.
 
-At the entry of backward the graph is still whole, and so is what it has saved. Its lines are those
-of an earlier graph of the same operations, which was captured with its forward.
+When backward starts, the graph and its saved tensors are still complete. Its lines are those of an
+earlier graph of the same operations, captured together with its forward.
 """
 
 import math
@@ -31,10 +31,10 @@ from gradscope.step_capture.script_models import LiveSources, script_of
 from gradscope.step_capture.singular_points import SingularPoints, singular_values
 
 _MOST = 8
-"""Of one run."""
+"""Maximum number per run."""
 
 _TRACES = 8
-"""Graphs that are remembered, at most: of several losses."""
+"""Maximum number of traces kept, for several losses."""
 
 LineKey = tuple[int, int] | None
 """A line that calls backward, by its code."""
@@ -42,19 +42,19 @@ LineKey = tuple[int, int] | None
 
 @dataclass(slots=True)
 class LastStart:
-    """The backward before a step, of which nothing is left but what it is called."""
+    """Data of the last backward before a step."""
 
     key: LineKey
     subject: str
     is_broken: bool
     """Whether its loss was not finite."""
     order: int = 0
-    """The place of its event among those of the step."""
+    """Index of its event in the step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What has perhaps broken the gradients of a step."""
+    """Operations that may have broken the gradients of a step."""
 
     named: NamedModel
     suspects: list[Suspect]
@@ -63,73 +63,75 @@ class Suspicion:
 
 
 @dataclass(slots=True)
-class LateLook:
-    """A backward whose forward was not watched."""
+class LateBackward:
+    """A captured backward whose forward was not observed."""
 
     named: NamedModel
     capture: StepCapture
     watch: BackwardWatch | None
-    """None where backward is never called."""
+    """None if backward is never called."""
     found: Found
     values: dict[NodeNumber, tuple[int, Values]]
-    """Of tensors at which a derivative is infinite, perhaps."""
+    """Operands and results at which a derivative may be infinite."""
     lines: LateCapture
     start: Start
 
     @property
     def loss(self) -> float | None:
-        """The number at the root."""
+        """Value at the root."""
         return None if self.start.loss is None else float(self.start.loss)
 
     @property
     def scale(self) -> float:
-        """By which the root was multiplied."""
+        """Factor on the root."""
         return 1.0 if self.start.scale is None else float(self.start.scale)
 
     @property
     def is_suspicion(self) -> bool:
-        """Whether nothing was broken before the backward."""
+        """Whether nothing was non-finite before the backward."""
         return self.loss is not None and math.isfinite(self.loss)
 
     def measured(self) -> Measurements:
-        """Return what its backward, which is over, has delivered."""
+        """Return the gradients that its finished backward delivered."""
         assert self.watch is not None
         self.watch.remove()
         return self.watch.measurements()
 
     def is_worth_recording(self, measured: Measurements) -> bool:
-        """Return whether the forward or the backward has broken something."""
+        """Return whether the forward or the backward broke something."""
         if self.is_suspicion:
             return any(stat.nonfinite for stat in measured.numbers.values())
         if self.start.scale is None or self.found.of_loss is None:
             return True
         slot = self.found.nodes.get(self.found.of_loss)
-        return slot != self.capture.graph.root  # the scale alone is too large, which is mended
+        return (
+            slot != self.capture.graph.root
+        )  # only the scale is too large, which the scaler corrects
 
-    def let_go(self) -> None:
-        """Let go of the graph, and of every hook in it."""
+    def release(self) -> None:
+        """Release the graph, and remove every hook in it."""
         if self.watch is not None:
             self.watch.remove()
-        self.capture.let_go_of_graph()
+        self.capture.release_graph()
 
 
 class LateCaptures:
-    """Chooses such backward passes, and captures them.
+    """Selects such backward passes, and captures them.
 
     Args:
-        training: What is known of the script.
+        training: State of the training.
     """
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._traces: dict[LineKey, GraphTrace] = {}
         self._further: deque[GraphTrace] = deque(maxlen=_TRACES)
-        """Those of losses that have no line of their own."""
+        """Traces of losses without a line of their own."""
         self._points: dict[LineKey, SingularPoints] = {}
         self._made = self._next = 0
 
     def remember(self, capture: StepCapture, key: LineKey, step: int) -> None:
-        """Keep what a captured backward tells of later ones."""
+        """Store the trace of a captured backward for later ones."""
         if key is None:
             self._further.append(trace_of(capture, step))
             return
@@ -142,33 +144,33 @@ class LateCaptures:
             del self._traces[oldest], self._points[oldest]
 
     def is_suspicious(self, root: Tensor, key: LineKey, *, readable: bool) -> bool:
-        """Return whether backward will perhaps break gradients, though the loss is finite."""
+        """Return whether backward may break gradients although the loss is finite."""
         points = self._points.get(key)
         return points is not None and points.are_met(root, readable=readable)
 
-    def acquit(self, key: LineKey) -> None:
-        """Take in that what was suspicious broke nothing."""
+    def mark_harmless(self, key: LineKey) -> None:
+        """Record that a suspicious backward broke nothing."""
         if key in self._points:
-            self._points[key].acquit()
+            self._points[key].mark_harmless()
 
     def may_search(self, step: int) -> bool:
         """Return whether one more search is due."""
         return self._made < _MOST and step >= self._next
 
     def searched(self, step: int) -> None:
-        """Take in that one is recorded."""
+        """Record that a search was made."""
         self._made += 1
         self._next = step + 10**self._made
 
     def suspect(
         self, key: LineKey, broken: Iterable[Tensor], finite: Iterable[Tensor]
     ) -> Suspicion | None:
-        """Return what has perhaps broken gradients whose graph is gone; None where nothing can.
+        """Return operations that may have broken gradients whose graph is gone; None if none can.
 
         Args:
             key: The line that called their backward.
-            broken: The parameters whose gradients are not finite.
-            finite: Those whose gradients are.
+            broken: Parameters with non-finite gradients.
+            finite: Parameters with finite gradients.
         """
         trace = self._traces.get(key)
         if trace is None:
@@ -195,14 +197,14 @@ class LateCaptures:
         *,
         readable: bool,
         watched: StepCapture | None = None,
-    ) -> LateLook | None:
-        """Return a look at a graph whose backward has not begun; None where there is none.
+    ) -> LateBackward | None:
+        """Return a capture of a graph before its backward; None if there is no graph.
 
         Args:
-            start: How it starts.
+            start: The start of the backward.
             key: The line that calls backward.
-            readable: Whether to read what nodes have saved where torch does not tell of hooks.
-            watched: Of the forward, where that was captured.
+            readable: Whether to read saved tensors if torch does not expose hooks on them.
+            watched: The capture of its forward, if there is one.
         """
         named = self._named()
         if named is None:
@@ -224,7 +226,7 @@ class LateCaptures:
             number = created(capture.graph.nodes[slot[0]])
             if number is not None:
                 found.origins[index].output = NodeNumber(number, slot[1])
-        return LateLook(named, capture, None, found, singular, lines, start)
+        return LateBackward(named, capture, None, found, singular, lines, start)
 
     def _lines(
         self,
@@ -235,7 +237,7 @@ class LateCaptures:
         *,
         is_watched: bool,
     ) -> LateCapture:
-        """Give a graph its lines, as far as they are known."""
+        """Assign lines to a graph, as far as they are known."""
         order = numbered(capture.graph)
         nodes = len(order)
         unsure = found.others.get(found.of_loss, ()) if found.of_loss is not None else ()
@@ -257,7 +259,7 @@ class LateCaptures:
         )
 
     def _trace_like(self, capture: StepCapture, key: LineKey) -> GraphTrace | None:
-        """Return the trace that is most like a graph, that of the same line before others."""
+        """Return the trace most similar to a graph, preferring those of the same line."""
         operations = [capture.graph.operations[location] for _, location in numbered(capture.graph)]
         known = self._traces.get(key)
         if known is not None and likeness(known, operations):
@@ -267,7 +269,7 @@ class LateCaptures:
 
 
 def _add_owners(capture: StepCapture, named: NamedModel, lent: set[int]) -> None:
-    """Let operations without a line belong to the module whose parameter they take."""
+    """Assign operations without a line to the module whose parameter they use."""
     owners = {
         node: named.modules[named.parameter_records[location].module]
         for location, node in capture.parameter_nodes().items()

@@ -1,4 +1,4 @@
-"""Sees every torch call of a script while a look goes on, from below all modes of the script's."""
+"""Observes every torch call of a script during a capture, below all of the script's modes."""
 
 import os
 import sys
@@ -40,31 +40,31 @@ _PASSIVE = frozenset(
         _GRADIENT.__set__,
     }
 )
-"""What is asked of tensors again and again, computes nothing, and warns of nothing."""
+"""Frequent attribute reads that compute nothing and never warn."""
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 MOST_CALLS = 100_000
-"""A look ends after so many: what takes longer is an evaluation, or preparations."""
+"""Maximum number of calls in a capture. Longer phases are evaluations, or preparations."""
 
 MOST_WITHOUT_GRAD = 20_000
-"""Of so many calls under `no_grad` a look takes notice, and of all others still."""
+"""Number of calls under `no_grad` that a capture observes. Later ones are skipped."""
 
 
 class _OfThread(threading.local):
-    """What every thread has of its own, as it has its stack of modes."""
+    """State of each thread, which has its own stack of modes."""
 
     depth = 0
-    """Calls that go through the mode, one within the other: meanwhile torch takes it off."""
+    """Number of nested calls through the mode: meanwhile torch takes it off the stack."""
 
 
-class LookMode(TorchFunctionMode):
-    """Hands what the script calls to whoever looks at the moment, and else stays out of the way.
+class CaptureMode(TorchFunctionMode):
+    """Passes the script's calls to the current observer, and otherwise does nothing.
 
     It lies at the bottom of the stack of modes: those that the script opens and closes are above.
 
     Args:
-        fail: Is given an exception of gradscope's own; the script's call is not affected.
+        fail: Called with an exception of gradscope's own. The script's call is not affected.
     """
 
     def __init__(self, fail: Callable[[Exception], None]) -> None:
@@ -80,29 +80,29 @@ class LookMode(TorchFunctionMode):
         self._call = CalledFrom()
         self._leaving: RemovableHandle | None = None
         self._asked = Patches()
-        """Of what torch calls before it hands a backward on to modes, until the stack is left."""
+        """Patches of functions that torch calls before it passes a backward to modes."""
 
     @property
-    def is_looking(self) -> bool:
-        """Whether calls of this thread are being looked at."""
+    def is_observing(self) -> bool:
+        """Whether calls of this thread are observed."""
         return self._sites is not None and self._is_here()
 
-    def look(self, sites: SiteMode, values: ForwardWatch) -> None:
-        """Begin to look at the calls of this thread."""
+    def observe(self, sites: SiteMode, values: ForwardWatch) -> None:
+        """Start observing the calls of this thread."""
         self._thread = threading.get_ident()
         if not self._is_in_stack():
             self._put_below()
         self._sites, self._values = sites, values
         self._calls = self._calls_without_grad = 0
 
-    def look_away(self) -> None:
-        """End looking."""
+    def stop_observing(self) -> None:
+        """Stop observing."""
         self._call.clear()
         self._sites = self._values = None
 
     def remove(self) -> None:
-        """Leave the stack of modes, as far as it is within reach."""
-        self.look_away()
+        """Leave the stack of modes, if it is within reach."""
+        self.stop_observing()
         if self._own.depth:
             self._leave_later()
             return
@@ -111,16 +111,17 @@ class LookMode(TorchFunctionMode):
             self._asked.restore()
             self._leaving = None
         if not self._is_in_stack():
-            return  # in the stack of another thread it does nothing any more
+            return  # in another thread's stack it does nothing any more
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]
         for mode in reversed(above):
             if mode is not self:
                 _push_mode(mode)
 
     def _leave_later(self) -> None:
-        """Leave the stack before the next forward or backward: torch puts back what it took off."""
+        """Leave the stack before the next forward or backward: torch restores what it took off."""
         if self._leaving is None:
             self._leaving = register_module_forward_pre_hook(self._leave)
+            # `Tensor.backward` and `autograd.backward` ask these before they call modes.
             self._asked.wrap(torch._tensor, "has_torch_function_unary", self._leave_before)
             self._asked.wrap(torch.autograd, "has_torch_function", self._leave_before)
 
@@ -141,7 +142,7 @@ class LookMode(TorchFunctionMode):
 
     def _put_below(self) -> None:
         modes = [_pop_mode() for _ in range(_len_torch_function_stack())][::-1]
-        # torch looks for its default device at the very bottom.
+        # torch expects the default device's mode at the very bottom.
         location = int(bool(modes) and modes[0] is _default_device())
         for mode in (*modes[:location], self, *modes[location:]):
             _push_mode(mode)
@@ -163,7 +164,7 @@ class LookMode(TorchFunctionMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Call the function, and look at the call."""
+        """Call the function, and observe the call."""
         if is_traced() or (func in _PASSIVE and self._is_nothing_new(func, args)):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
@@ -185,14 +186,14 @@ class LookMode(TorchFunctionMode):
                 sites = None
             else:
                 try:
-                    with DisableTorchFunction():  # subclasses of the script's do not see this
+                    with DisableTorchFunction():  # the script's subclasses do not see this
                         values.began(func, args, kwargs, frame)
                         start = sites.began(func, args, frame)
                 except Exception as error:  # noqa: BLE001 - the script must not suffer from it
                     sites = None
                     self._end(error)
             result = self._called(frame, func, args, kwargs)
-            # A backward that the script calls may have ended the look.
+            # A backward called by the script may have ended the capture.
             if sites is not None and sites is self._sites:
                 try:
                     with DisableTorchFunction():
@@ -213,17 +214,17 @@ class LookMode(TorchFunctionMode):
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
     ) -> object:
-        """Call a function from where the script has called it."""
-        if getattr(func, "__name__", "") in _BACKWARDS:  # whose line is looked for from within
+        """Call a function from the script's own line."""
+        if getattr(func, "__name__", "") in _BACKWARDS:  # its line is looked up from within
             return func(*args, **kwargs) if kwargs else func(*args)
         return self._call(_caller_of(frame), func, args, kwargs)
 
     def _is_nothing_new(self, func: Callable[..., object], args: tuple[object, ...]) -> bool:
-        """Return whether a passive call tells nothing, as no node was made since the last call."""
+        """Return whether a passive call adds nothing: no node was made since the last call."""
         if func == _GRADIENT.__get__:
             tensor = args[0]
             if type(tensor) not in _PLAIN or not tensor.is_leaf:  # type: ignore[attr-defined]
-                return False  # torch warns of the gradient of what is no leaf
+                return False  # torch warns about reading the gradient of a non-leaf
         return self._sites is None or not self._sites.has_nodes_without_line()
 
     def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
@@ -235,10 +236,10 @@ class LookMode(TorchFunctionMode):
     def _count(self) -> None:
         self._calls += 1
         if self._calls > MOST_CALLS:
-            self.look_away()
+            self.stop_observing()
 
     def _end(self, error: Exception) -> None:
-        self.look_away()
+        self.stop_observing()
         self._fail(error)
         if is_interruption(error):
             raise error
@@ -251,16 +252,16 @@ class LookMode(TorchFunctionMode):
 
 
 def _default_device() -> object:
-    """Return the mode that `torch.set_default_device` has opened in this thread."""
+    """Return the mode that `torch.set_default_device` opened in this thread."""
     context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     return getattr(context, "device_context", None)
 
 
-follow_original(LookMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
+follow_original(CaptureMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
 
 
 def _caller_of(frame: FrameType) -> FrameType:
-    """Return the frame that called a function which has handed itself to this mode."""
+    """Return the frame that called a function which passed itself to this mode."""
     if frame.f_code is HANDING_ON and frame.f_back is not None:
         return frame.f_back.f_back or frame
     return frame

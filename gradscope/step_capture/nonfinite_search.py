@@ -1,7 +1,7 @@
-"""Where a forward that nobody watched stopped being finite, told from its graph.
+"""Finds where a forward that was not observed became non-finite, from its graph.
 
-The values that the graph still holds are gone through in the order of the forward. An operation
-whose inputs are finite, and whose result is not, is where it began.
+It visits the values that the graph still holds in the order of the forward. The origin is an
+operation with finite inputs and a non-finite result.
 """
 
 import math
@@ -29,7 +29,7 @@ from gradscope.recording.evidence.failures import Broken, NonfiniteSource
 from gradscope.step_capture.singular_points import written
 
 _LINEAR = frozenset({"Add", "Addmm", "Baddbmm", "MaskedFill", "Mul", "Rsub", "Sub", "Where"})
-"""Operations of finite numbers that make NaN only of an operand that nobody sees."""
+"""Operations that make NaN of finite numbers only by an unknown operand."""
 
 _SUSPICION: dict[str, int] = {
     **dict.fromkeys(("Div", "Reciprocal", "Log", "Log2", "Log10", "Log1P", "Rsqrt"), 3),
@@ -37,33 +37,33 @@ _SUSPICION: dict[str, int] = {
     **dict.fromkeys(("Exp", "Expm1", "Sinh", "Cosh", "Prod", "Cumprod", "Std", "Var"), 2),
     **dict.fromkeys(("Add", "Sub", "MaskedFill", "Where", "Cat", "Stack", "Index"), 0),
 }
-"""How likely an operation makes NaN or infinity of finite numbers; 1 where it is not listed."""
+"""How likely an operation makes NaN or infinity of finite numbers; 1 if not listed."""
 
 _OF_CUSTOM = 2
-"""The same, of functions of the script's own."""
+"""The same for custom functions of the script."""
 
 
 @dataclass(slots=True)
 class Found:
-    """Where what is not finite began."""
+    """Origins of non-finite values."""
 
     origins: list[Origin] = field(default_factory=list)
     nodes: dict[int, Slot] = field(default_factory=dict)
     """By origin that is an operation: its output in the graph."""
     met: dict[int, int] = field(default_factory=dict)
-    """By origin that is none: the first node that takes it in."""
+    """By other origins: the first node that uses it."""
     others: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    """By origin: further nodes of which it may as well be one."""
+    """By origin: further nodes that may equally be it."""
     of_loss: int | None = None
 
 
 class NonfiniteSearch:
-    """Goes through the values of a graph.
+    """Searches the values of a graph.
 
     Args:
         graph: The graph, traced.
-        values: What it holds.
-        source_of: Returns by its storage a parameter or buffer.
+        values: Its known values.
+        source_of: Returns the parameter or buffer that has a storage.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class NonfiniteSearch:
     ) -> None:
         self._graph, self._values, self._source_of = graph, values, source_of
         self._broken: dict[Slot, Broken | None] = {}
-        """By slot, of what is known."""
+        """Kind of non-finite values, by slot."""
         self._of: dict[Slot, int | None] = {}
-        """By slot: the origin of what is not finite."""
+        """By slot: the origin of its non-finite values."""
         self._of_storage: dict[int, int | None] = {}
         self._found = Found()
 
     def run(self) -> Found:
-        """Return what is found."""
+        """Search, and return the origins."""
         for slot, tensor in self._values.known.items():
             if any(True for _ in plain_floats(tensor)):
                 self._broken[slot] = broken_of(tensor)
@@ -91,9 +91,9 @@ class NonfiniteSearch:
         return self._found
 
     def _origin(self, slot: Slot, broken: Broken) -> int | None:
-        """Return the origin of what is not finite in a tensor."""
+        """Return the origin of a tensor's non-finite values."""
         if slot[0] in self._graph.leaves:
-            return None  # it is told of with the first operation that takes it in
+            return None  # it is reported with the first operation that uses it
         given = list(self._given(slot[0]))
         handed_on = next((one for one in given if one[1] == broken), None)
         if handed_on is None and broken == "infinity":
@@ -104,7 +104,7 @@ class NonfiniteSearch:
         return self._of_operation(slot, broken, cause)
 
     def _given(self, location: int) -> Iterator[tuple[Slot | Tensor, Broken]]:
-        """Yield the operands of a node that are not finite, through what is not known."""
+        """Yield the non-finite operands of a node, through unknown values."""
         for slot in self._known_before(location):
             broken = self._broken[slot]
             if broken is not None:
@@ -114,7 +114,7 @@ class NonfiniteSearch:
                 yield constant, broken
 
     def _known_before(self, location: int) -> list[Slot]:
-        """Return the nearest tensors before a node that are known."""
+        """Return the nearest known tensors before a node."""
         found, (waiting, seen) = [], (list(self._values.inputs(location)), set[Slot]())
         while waiting:
             slot = waiting.pop()
@@ -128,7 +128,7 @@ class NonfiniteSearch:
         return found
 
     def _unknown_before(self, location: int) -> list[int]:
-        """Return the operations before a node whose results are not known, up to known ones."""
+        """Return the operations with unknown results before a node, up to known ones."""
         found, waiting = dict[int, None](), list(self._values.inputs(location))
         while waiting:
             slot = waiting.pop()
@@ -145,7 +145,7 @@ class NonfiniteSearch:
         return self._of.get(given)
 
     def _of_source(self, location: int, tensor: Tensor, broken: Broken) -> int | None:
-        """Note a tensor that was there before the forward, and the first node that takes it in."""
+        """Record a tensor that existed before the forward, and the first node that uses it."""
         storage = storage_of(tensor)
         if storage not in self._of_storage:
             source = self._source_of(storage)
@@ -163,7 +163,7 @@ class NonfiniteSearch:
         return self._of_storage[storage]
 
     def _of_operation(self, slot: Slot, broken: Broken, cause: int | None) -> int | None:
-        """Note an operation that made of finite numbers, or of an infinity, what is not finite."""
+        """Record an operation that turned finite numbers or an infinity into non-finite ones."""
         candidates = sorted([*self._unknown_before(slot[0]), slot[0]], key=self._rank)
         rows = self._blocked_rows(slot)
         chosen = slot[0] if rows else candidates[-1]
@@ -193,7 +193,7 @@ class NonfiniteSearch:
         return suspicion, self._values.order.index(location)
 
     def _is_of_unseen(self, chosen: int, location: int, broken: Broken) -> bool:
-        """Return whether finite numbers cannot have become NaN but by an operand unseen."""
+        """Return whether only an unknown operand can have turned finite numbers into NaN."""
         base = self._graph.operations[chosen].partition("Backward")[0]
         inputs = self._values.inputs(chosen)
         return chosen == location and broken == "NaN" and base in _LINEAR and None in inputs
@@ -237,7 +237,7 @@ class NonfiniteSearch:
         return written(self._graph.operations[location])
 
     def _blocked_rows(self, slot: Slot) -> int:
-        """Return how many rows a softmax was given that hold -inf alone."""
+        """Return the number of softmax input rows that contain only -inf."""
         if not self._graph.operations[slot[0]].startswith(("SoftmaxBackward", "LogSoftmaxBack")):
             return 0
         result, dim = self._values.known[slot], saved_value(self._graph.nodes[slot[0]], "dim")
@@ -247,5 +247,5 @@ class NonfiniteSearch:
         known = None if scores is None else self._values.known.get(scores)
         if known is not None:
             return int((known == -math.inf).all(dim=dim).sum())
-        # Of rows that hold NaN or infinity elsewhere, what comes before the mask would tell.
+        # In rows with other NaN or infinities, the values before the mask would be needed.
         return int(result.isnan().all(dim=dim).sum())

@@ -1,4 +1,4 @@
-"""The probes of a backward of a script's own: what can be told without running it again."""
+"""Probes of a script's own backward: those that need no rerun."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.step_capture.forward_watch import ForwardWatch
 from gradscope.step_capture.half_precision import HalfPrecision
 
-NOT_RUN_AGAIN = "a script's forward is not run again"
+NOT_RUN_AGAIN = "a script's forward is not repeated"
 
 _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": probe_attributes,
@@ -40,56 +40,55 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
 
 
 _OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
-"""Those that are made only where a step is captured in full: they read elements of tensors, or
-cost more than they tell."""
+"""Probes that are run only in full captures: they read tensor elements, or are costly."""
 
 
 def probe_captured_step(
     context: ProbeContext, values: ForwardWatch, loss: Tensor, half: HalfPrecision
 ) -> None:
-    """Note what can be told of a backward that is over.
+    """Run the probes of a finished backward.
 
     Args:
-        context: What it left.
-        values: What was seen of the forward.
-        loss: Where it started.
-        half: What a larger loss has given.
+        context: State after the backward.
+        values: Observed values of the forward.
+        loss: Tensor that it started from.
+        half: Result of a larger loss.
     """
     note = context.assembler.note
     for name, _ in PROBES:
         if name in _OCCASIONAL and not values.measures:
-            obstacle: str | None = NOT_IN_EVERY_STEP
+            skip_reason: str | None = NOT_IN_EVERY_STEP
         elif name in _WITHOUT_RERUN:
-            obstacle = _WITHOUT_RERUN[name](context)
+            skip_reason = _WITHOUT_RERUN[name](context)
         elif name == "forward":
-            obstacle = _examine_forward(context, values)
+            skip_reason = _probe_forward(context, values)
         elif name == "non-finite":
-            obstacle = _examine_nonfinite(context, values, loss)
+            skip_reason = _probe_nonfinite(context, values, loss)
         elif name == "half precision":
             half.note(context)
-            obstacle = half.obstacle
+            skip_reason = half.skip_reason
         else:
-            obstacle = NOT_RUN_AGAIN
-        note(ProbeRecord(name=name, obstacle=obstacle))
+            skip_reason = NOT_RUN_AGAIN
+        note(ProbeRecord(name=name, obstacle=skip_reason))
 
 
 def _locations(context: ProbeContext) -> dict[int, int]:
-    """Return by creation number where the records of the graph's nodes are."""
+    """Return the positions of the nodes' records, by sequence number."""
     numbers = ((created(node), index) for index, node in enumerate(context.capture.graph.nodes))
     first = context.position.first_node
     return {number: first + index for number, index in numbers if number is not None}
 
 
-def _examine_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
+def _probe_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
     note_forward(context, values.values, values.activations, _locations(context))
     return None
 
 
-def _examine_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor) -> str | None:
+def _probe_nonfinite(context: ProbeContext, values: ForwardWatch, loss: Tensor) -> str | None:
     if not values.origins.origins:
         broken = any(stat.is_broken for stat in context.measured.numbers.values())
         loss_is_broken = context.loss is not None and not math.isfinite(context.loss)
-        return "where it began was not seen" if broken or loss_is_broken else None
+        return "its origin was not observed" if broken or loss_is_broken else None
     with torch.no_grad():
         values.origins.ended(loss)
     note_origins(context, values.origins, _locations(context))

@@ -1,4 +1,4 @@
-"""Makes the recording of a captured step, also where its forward was not watched."""
+"""Makes the recording of a captured step, also if its forward was not observed."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
@@ -23,7 +23,7 @@ from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.meta import Header
 from gradscope.recording.records import Recording, TargetRecord
 from gradscope.step_capture.half_precision import HalfPrecision
-from gradscope.step_capture.late_captures import LastStart, LateLook, Suspicion
+from gradscope.step_capture.late_captures import LastStart, LateBackward, Suspicion
 from gradscope.step_capture.probing import probe_captured_step
 from gradscope.step_capture.script_models import Script
 from gradscope.step_capture.structures import Structures, structure_of
@@ -31,17 +31,19 @@ from gradscope.step_capture.window import Window
 from gradscope.target.loader import Batches
 from gradscope.target.target import Outcome, Target
 
-NOT_WATCHED = "the forward of this step was not watched"
+NOT_WATCHED = "the forward of this step was not observed"
 
 
-def note_late(assembler: Assembler, late: LateLook, locations: Positions, first_node: int) -> None:
-    """Note where a forward and its backward broke, and how that is known.
+def note_late(
+    assembler: Assembler, late: LateBackward, locations: Positions, first_node: int
+) -> None:
+    """Record where a forward and its backward broke, and the evidence.
 
     Args:
-        assembler: Takes the records.
-        late: What was seen.
-        locations: By creation number: where the records of the graph's nodes are.
-        first_node: Where the first of them is.
+        assembler: Receives the records.
+        late: The captured backward.
+        locations: Positions of the nodes' records, by sequence number.
+        first_node: Position of the graph's first node.
     """
     lines = late.lines
     assembler.note(replace(lines, unsure=tuple(first_node + node for node in lines.unsure)))
@@ -55,7 +57,7 @@ def note_late(assembler: Assembler, late: LateLook, locations: Positions, first_
 
 
 def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
-    """Note what has perhaps broken the gradients of a step that was not captured."""
+    """Record the suspected origin of non-finite gradients in a step that was not captured."""
     first, *others = suspicion.suspects
     site = assembler.site_of(first.line)
     sites = (assembler.site_of(one.line) for one in others if one.is_likely or not first.is_likely)
@@ -81,13 +83,13 @@ def note_suspicion(assembler: Assembler, suspicion: Suspicion) -> None:
 
 def _note_probes(assembler: Assembler) -> None:
     for name, _ in PROBES:
-        obstacle = None if name == "non-finite" else NOT_WATCHED
-        assembler.note(ProbeRecord(name=name, obstacle=obstacle))
+        reason = None if name == "non-finite" else NOT_WATCHED
+        assembler.note(ProbeRecord(name=name, obstacle=reason))
 
 
 @dataclass(slots=True)
-class CurrentLook:
-    """A backward that is being looked at."""
+class CurrentCapture:
+    """A backward that is being captured."""
 
     window: Window
     script: Script
@@ -98,61 +100,63 @@ class CurrentLook:
     root: Tensor
     subject: str
     line: object
-    """Tells the line that calls it from others."""
+    """Identifies the line that calls it."""
     scale: float
-    """By which the root was multiplied."""
+    """Factor on the root."""
 
 
 class Made(NamedTuple):
-    """The recording of a backward, and what it repeats."""
+    """The recording of a backward, and the recording that it repeats."""
 
     recording: Recording
     own_evidence: tuple[object, ...] = ()
     same_as: int | None = None
 
 
-class LookRecords:
+class CaptureRecords:
     """Makes recordings of single backward passes.
 
     Args:
-        training: What is known of the script.
-        header: Of the run's recording.
+        training: State of the training.
+        header: Header of the run's recording.
     """
 
     def __init__(self, training: TrainingState, header: Header) -> None:
         self._training, self._header = training, header
         self.definitions = Definitions()
-        """Where the script has given its modules their parts."""
+        """Lines that registered the script's modules and parameters."""
         self._structures = Structures()
 
     def knows(self, line: object) -> bool:
         """Return whether a backward at a line was captured before."""
         return self._structures.has_any(line)
 
-    def made(self, look: CurrentLook, number: int) -> Made:
-        """Return the recording of a backward that is over, by its number among those of the run."""
-        loss, measured = _number(look.root, look.scale), look.watch.measurements()
+    def made(self, current: CurrentCapture, number: int) -> Made:
+        """Return the recording of a finished backward, given its number in the run."""
+        loss, measured = _number(current.root, current.scale), current.watch.measurements()
         optimizers = tuple(one for one in self.definitions.optimizers if is_made(one))
-        structure = structure_of(look.named, look.capture, measured, optimizers)
+        structure = structure_of(current.named, current.capture, measured, optimizers)
         known = None
-        if not look.window.is_full:
-            known = self._structures.like(look.line, structure, measured, loss)
+        if not current.window.is_full:
+            known = self._structures.like(current.line, structure, measured, loss)
         if known is not None:
-            target = self.described(look.subject)
+            target = self.described(current.subject)
             return Made(*known.again(measured, optimizers, target, loss), known.number)
-        recording = self._anew(look, measured, loss)
-        self._structures.keep(look.line, structure, recording, number)
+        recording = self._anew(current, measured, loss)
+        self._structures.keep(current.line, structure, recording, number)
         return Made(recording)
 
-    def _anew(self, look: CurrentLook, measured: Measurements, loss: float | None) -> Recording:
+    def _anew(
+        self, current: CurrentCapture, measured: Measurements, loss: float | None
+    ) -> Recording:
         """Return the recording of a backward that repeats none."""
-        assembler = self.assembler(look.named)
+        assembler = self.assembler(current.named)
         context = ProbeContext(
-            target=_target(self._header, look.script),
-            named=look.named,
+            target=_target(self._header, current.script),
+            named=current.named,
             assembler=assembler,
             definitions=self.definitions,
-            capture=look.capture,
+            capture=current.capture,
             measured=measured,
             loss=loss,
             terms=0,
@@ -161,37 +165,37 @@ class LookRecords:
             random_states=None,
             of_run=True,
         )
-        probe_captured_step(context, look.window.values, look.root, look.half)
-        assembler.add_step("step", look.capture, context.measured, loss=loss)
-        return assembler.finish(self.described(look.subject))
+        probe_captured_step(context, current.window.values, current.root, current.half)
+        assembler.add_step("step", current.capture, context.measured, loss=loss)
+        return assembler.finish(self.described(current.subject))
 
-    def made_late(self, late: LateLook, measured: Measurements | None) -> Recording:
-        """Return the recording of a backward whose forward was not watched.
+    def made_late(self, late: LateBackward, measured: Measurements | None) -> Recording:
+        """Return the recording of a backward whose forward was not observed.
 
         Args:
-            late: What was seen of it.
-            measured: What it has delivered; None where it did not get through.
+            late: The captured backward.
+            measured: The gradients that it delivered; None if it did not finish.
         """
         assembler = self.assembler(late.named)
-        location = assembler.place_of(late.capture)
+        location = assembler.position_of(late.capture)
         numbers = late.capture.nodes_by_number()
         locations = {number: location.first_node + node for number, node in numbers.items()}
         note_late(assembler, late, locations, location.first_node)
         if measured is None:
-            assembler.add_broken_step(late.capture, reason="backward did not get through")
+            assembler.add_broken_step(late.capture, reason="backward did not finish")
         else:
             assembler.add_step("step", late.capture, measured, loss=late.loss)
         return assembler.finish(self.described(late.start.subject))
 
     def made_of_suspicion(self, suspicion: Suspicion, last: LastStart) -> Recording:
-        """Return the recording of a step that was not captured, and whose gradients are broken."""
+        """Return the recording of a step with non-finite gradients that was not captured."""
         assembler = self.assembler(suspicion.named)
         note_suspicion(assembler, suspicion)
         assembler.add_broken_step(StepCapture([]), reason="this step was not captured")
         return assembler.finish(self.described(last.subject))
 
     def assembler(self, named: NamedModel) -> Assembler:
-        """Return what makes the records of a look at these models."""
+        """Return an assembler for captures of these models."""
         header = self._header
         return Assembler(
             named,
@@ -202,7 +206,7 @@ class LookRecords:
         )
 
     def described(self, subject: str) -> TargetRecord:
-        """Return what is looked at: the script, and where this backward started."""
+        """Return the record of the target: the script, and the start of this backward."""
         return replace(
             self._header.target,
             model=self._training.models.described,
@@ -215,7 +219,7 @@ class _NotRunAgain:
     """Stands for the forward of a script."""
 
     def __call__(self) -> Outcome:
-        raise GradscopeError("a script's forward is not run again")
+        raise GradscopeError("a script's forward is not repeated")
 
     def at(self, batch: object, seed: int | None) -> Self:
         return self
@@ -234,7 +238,7 @@ def _target(header: Header, script: Script) -> Target:
 
 
 def is_broken(recording: Recording) -> bool:
-    """Return whether a look tells of gradients of parameters that are not finite."""
+    """Return whether a recording contains non-finite parameter gradients."""
     gradients = (stat.gradient for stat in recording.parameter_stats)
     return any(one is not None and one.nonfinite for one in gradients)
 

@@ -1,4 +1,4 @@
-"""Functions of torch's in whose place a script has put its own, which call them."""
+"""Functions of torch that a script has replaced by its own, which call them."""
 
 import os
 from collections.abc import Callable
@@ -13,11 +13,11 @@ _OWN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]
 
 
 def handed_on(func: Callable[..., object], frame: FrameType) -> Callable[..., object]:
-    """Return the function that has handed itself on to a mode.
+    """Return the function that passed itself to a mode.
 
     Args:
-        func: What the mode was given.
-        frame: That has called the mode.
+        func: The function that the mode got.
+        frame: Frame that called the mode.
     """
     caller = frame.f_back
     if frame.f_code is not HANDING_ON or caller is None:
@@ -29,7 +29,7 @@ def handed_on(func: Callable[..., object], frame: FrameType) -> Callable[..., ob
 
 
 def _again(caller: FrameType) -> Callable[..., object]:
-    """Return the function that runs in a frame, with what it was given there as its defaults."""
+    """Return the function that runs in a frame, with its arguments there as defaults."""
     code, values = caller.f_code, caller.f_locals
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     by_place, by_name = names[: code.co_argcount], names[code.co_argcount :]

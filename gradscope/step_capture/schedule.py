@@ -1,41 +1,41 @@
-"""Which steps of a run are captured, and which of them in full.
+"""Decides which steps of a run are captured, and which of them in full.
 
-A plain capture has lines, modules and the norms of all gradients, and whether a value of the
-forward was not finite. A full one also measures the values of the forward and the magnitudes of
-gradients, and makes every probe.
+A plain capture has lines, modules, the norms of all gradients, and whether the forward's values
+were finite. A full one also measures the values of the forward and the magnitudes of gradients, and
+runs every probe.
 """
 
 from collections.abc import Callable, Collection
 
 FULL_EVERY = 50
-"""Steps from one that is captured in full to the next, where all are captured."""
+"""Interval of full captures, if all steps are captured."""
 
 _IN_USE = 64
-"""An optimizer that has not stepped for so many steps is not waited for."""
+"""Number of steps after which an idle optimizer is not waited for."""
 
 _MOST_IN_A_ROW = 16
-"""So many steps an optimizer's turn is waited for."""
+"""Maximum number of steps to wait for an optimizer's turn."""
 
 
 FIRST = 4
-"""So many first steps of every optimizer are looked at."""
+"""Number of first steps of every optimizer that are captured."""
 
 
 _EVERY = 100
-"""Every so manieth step is looked at where nothing else is said."""
+"""Default interval of captured steps."""
 
 
 _AWAITED = 40
-"""An optimizer that has not stepped for so many steps of others is waited for no longer."""
+"""Number of other optimizers' steps after which an idle optimizer is not waited for."""
 
 
 _TURNS = 16
-"""So many steps of other optimizers a look goes on for, until each has had its turn."""
+"""Maximum number of steps of other optimizers in a capture, until each had its turn."""
 
 
 _MOST_AWAITED = 100
-"""In so many steps altogether nothing but the first steps of an optimizer is waited for: a script
-that makes one for each task or batch would be looked at for ever."""
+"""Maximum number of steps in total that only wait for an optimizer's first steps. A script that
+makes an optimizer for each task or batch would otherwise always be captured."""
 
 
 _MOST_REQUESTS = 12
@@ -45,69 +45,69 @@ MOST_RESTS = 1_000_000
 
 
 _MOST_SKIPS = 32
-"""A gradient scaler that leaves out more steps than that does not find its scale any more."""
+"""Number of skipped steps after which a gradient scaler no longer looks for its scale."""
 
 
 class Schedule:
-    """Says of each step, before it begins, whether it is looked at.
+    """Decides for each step, before it starts, whether it is captured.
 
-    Which optimizer will make it is not known by then: so looks go on until each optimizer that is
-    in use has made as many steps as are wanted.
+    The optimizer of the step is not known by then. Captures therefore continue until each active
+    optimizer has made enough steps.
 
     Args:
-        every: After the first steps, every Nth is looked at; 0 for none, None for as many as
-            `affords` allows, or every hundredth where that is not set.
-        steps: Further ones.
+        every: After the first steps, every Nth is captured; 0 for none. None for as many as
+            `affords` allows, or every 100th if that is not set.
+        steps: Additional steps to capture.
     """
 
     def __init__(self, every: int | None, steps: Collection[int] = ()) -> None:
         self._every, self._steps = every, frozenset(steps)
         self.affords: Callable[[], bool] | None = None
-        """Returns whether the next step can be looked at without costing too much."""
+        """Returns whether the budget allows to capture the next step."""
         self._made: dict[int, int] = {}
-        """By optimizer that has yet to make its first steps: how many it has made."""
+        """By optimizer that has yet to make its first steps: number of its steps."""
         self._since: dict[int, int] = {}
-        """By those of them that are awaited: when it was made, or made its last step."""
+        """By those of them that are waited for: step of their construction or last step."""
         self._awaited = 0
-        """Steps that were looked at to see the first of an optimizer."""
+        """Number of steps captured only to wait for an optimizer's first ones."""
         self._last: dict[int, int] = {}
-        """By optimizer that has made as many: when it made its last step."""
+        """By optimizer that has made its first steps: its last step."""
         self._due: set[int] = set()
-        """The optimizers whose turn is awaited."""
+        """Optimizers whose turn is waited for."""
         self._until = 0
         self._requests, self._next_request = 0, 0
         self._is_asked = False
-        """Whether the step that was asked for has not begun."""
+        """Whether a requested capture has not started yet."""
         self._skips = 0
         self.number = 0
-        """Of the step that begins, or goes on."""
+        """Number of the starting or running step."""
         self.is_first = False
-        """Whether the step that is due is one of the first of an optimizer, or was named."""
+        """Whether the due step is among an optimizer's first ones, or was named."""
         self.is_asked_for = False
-        """Whether the step that is due was asked for."""
+        """Whether the capture of the due step was requested."""
 
     @property
-    def looks_a_line(self) -> int:
-        """How often the backward at one line is looked at before a step is made.
+    def captures_per_line(self) -> int:
+        """How often the backward at one line is captured before any step.
 
-        A script without any optimizer may call it for one model after the other.
+        A script without any optimizer may call it for several models in turn.
         """
         return 1 if self._made or self._last else FIRST
 
     def made(self, optimizer: int) -> None:
-        """Take in that an optimizer is there, whether it will ever step or not."""
+        """Add an optimizer, whether it will ever step or not."""
         if optimizer not in self._last:
             self._made.setdefault(optimizer, 0)
             self._since.setdefault(optimizer, self.number)
 
     def steps_with(self, optimizer: int) -> None:
-        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+        """Record that an optimizer's steps are part of another's."""
         for table in (self._made, self._since, self._last):
             table.pop(optimizer, None)
         self._due.discard(optimizer)
 
     def stepped(self, optimizer: int) -> None:
-        """Take in that an optimizer has made a step, which is over."""
+        """Record that an optimizer has finished a step."""
         if optimizer in self._last:
             self._last[optimizer] = self.number
         else:
@@ -124,19 +124,19 @@ class Schedule:
             self._last[optimizer] = self.number
 
     def skipped(self) -> bool:
-        """Take in that a step was left out; return whether its look is followed by another."""
+        """Record a skipped step; return whether another capture follows."""
         self._skips += 1
         return self._skips <= _MOST_SKIPS
 
     def request(self) -> None:
-        """Ask for a look at the next steps, as there is something to see; not granted too often."""
+        """Request captures of the next steps because of a problem; not granted too often."""
         if self._requests < _MOST_REQUESTS and self.number >= self._next_request:
             self._requests += 1
             self._next_request = 2 * self.number
             self._is_asked = True
 
     def is_due(self) -> bool:
-        """Return whether the next step is looked at."""
+        """Return whether the next step is captured."""
         number = self.number
         self.is_asked_for = self._is_asked
         self.is_first = number < FIRST or number in self._steps
@@ -153,7 +153,7 @@ class Schedule:
         return bool(self._due) and number < self._until
 
     def rests(self) -> int:
-        """Return how many of the next steps are not due, whatever may be spent."""
+        """Return how many of the next steps are not due, whatever the budget."""
         number = self.number
         if self._is_asked or self._due or self._since or number < FIRST:
             return 0
@@ -170,7 +170,7 @@ class Schedule:
         return every > 0 and number % every == 0
 
     def _awaits_first(self) -> bool:
-        """Return whether an optimizer is to make one of its first steps, and may do so soon."""
+        """Return whether an optimizer may soon make one of its first steps."""
         late = [key for key, since in self._since.items() if self.number >= since + _AWAITED]
         for key in late:
             del self._since[key]
@@ -182,30 +182,30 @@ class Schedule:
 
 
 class Thoroughness:
-    """Says of each step that is captured whether it is captured in full.
+    """Decides for each captured step whether it is captured in full.
 
-    The first steps of every optimizer are, those that are named or asked for, and of all others one
-    in `FULL_EVERY`; so that every step is where few are captured.
+    Full captures are the first steps of every optimizer, named and requested steps, and of all
+    others one in `FULL_EVERY`. If few steps are captured, all are captured in full.
 
     Args:
-        schedule: When steps are captured.
+        schedule: Decides which steps are captured.
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._last: dict[int, int] = {}
-        """By optimizer: the last step of its own."""
+        """By optimizer: its last step."""
         self._last_full: dict[int, int] = {}
-        """By optimizer: the last one of these that was captured in full."""
+        """By optimizer: its last step that was captured in full."""
         self._is_asked = False
         self._in_a_row = 0
 
     def ask(self) -> None:
-        """Ask for the next step in full, as something is captured for the first time."""
+        """Request a full capture of the next step, for something captured for the first time."""
         self._is_asked = True
 
     def is_full(self) -> bool:
-        """Return whether the step that begins, and is captured, is captured in full."""
+        """Return whether the starting step, which is captured, is captured in full."""
         if self._schedule.is_asked_for or self._is_asked:
             self._is_asked = False
             self._last_full = dict.fromkeys(self._last_full, -FULL_EVERY)  # each has its turn
@@ -222,7 +222,7 @@ class Thoroughness:
         return bool(owed) or not in_use
 
     def stepped(self, optimizer: int, *, in_full: bool) -> None:
-        """Take in that an optimizer is making a step, and whether that is captured in full."""
+        """Record that an optimizer makes a step, and whether it is captured in full."""
         number = self._schedule.number
         self._last[optimizer] = number
         if in_full:

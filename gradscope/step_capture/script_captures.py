@@ -1,4 +1,4 @@
-"""Looks closely at backward passes of a script, and makes recordings of them."""
+"""Captures backward passes of a script in detail, and makes recordings of them."""
 
 import functools
 import math
@@ -26,22 +26,22 @@ from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
-from gradscope.step_capture.failed_step import broken_loss, failed_look
+from gradscope.step_capture.failed_step import broken_loss, failed_recording
 from gradscope.step_capture.forward_watch import Constants
 from gradscope.step_capture.half_precision import HalfPrecision, unscaled
-from gradscope.step_capture.late_captures import LastStart, LateCaptures, LateLook, LineKey
-from gradscope.step_capture.mode import LookMode
-from gradscope.step_capture.records import CurrentLook, LookRecords, Made, is_broken
+from gradscope.step_capture.late_captures import LastStart, LateBackward, LateCaptures, LineKey
+from gradscope.step_capture.mode import CaptureMode
+from gradscope.step_capture.records import CaptureRecords, CurrentCapture, Made, is_broken
 from gradscope.step_capture.schedule import FIRST, MOST_RESTS, Schedule, Thoroughness
 from gradscope.step_capture.script_models import ScriptNames, script_of
 from gradscope.step_capture.window import Window
 from gradscope.switch import NO_TENSORS
 
 _MOST_NODES = 50_000
-"""Of a graph: a larger one would take too long to look at."""
+"""Maximum number of nodes of a captured graph. Larger ones would take too long."""
 
 _MOST_NODES_OF_ALL = 400_000
-"""Of all looks together; afterwards only first steps and trouble are looked at."""
+"""Number of nodes in all captures, after which only first steps and problems are captured."""
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -49,7 +49,7 @@ _Arguments = ParamSpec("_Arguments")
 def _alone(
     part: Callable[Concatenate["ScriptCaptures", _Arguments], None],
 ) -> Callable[Concatenate["ScriptCaptures", _Arguments], None]:
-    """Let a fault of gradscope's end the looks, and nothing else that is watched."""
+    """Let a fault of gradscope's end the captures, and nothing else."""
 
     @functools.wraps(part)
     def guarded(
@@ -66,12 +66,12 @@ def _alone(
 
 
 class ScriptCaptures:
-    """Looks closely at the steps of a training that a schedule names.
+    """Captures the steps of a training that a schedule selects.
 
     Args:
-        training: What is known of the script.
-        header: Of the run's recording.
-        schedule: When to look.
+        training: State of the training.
+        header: Header of the run's recording.
+        schedule: Decides which steps are captured.
     """
 
     def __init__(self, training: TrainingState, header: Header, schedule: Schedule) -> None:
@@ -81,39 +81,39 @@ class ScriptCaptures:
         self._thoroughness = Thoroughness(schedule)
         self._names = ScriptNames()
         self._constants: Constants = {}
-        self._mode = LookMode(self.fail)
-        self._records = LookRecords(training, header)
+        self._mode = CaptureMode(self.fail)
+        self._records = CaptureRecords(training, header)
         self._stack = ExitStack()
         self._window: Window | None = None
         self._last: Window | None = None
-        self._current: CurrentLook | None = None
+        self._current: CurrentCapture | None = None
         self._late = LateCaptures(training)
-        self._current_late: LateLook | None = None
+        self._current_late: LateBackward | None = None
         self._last_start: LastStart | None = None
         self._has_broken = False
-        """Whether a look at this step's gradients tells that some are not finite."""
+        """Whether a capture of this step shows non-finite gradients."""
         self._key: LineKey = None
-        """Of the line that called the backward of that."""
+        """Line that called that backward."""
         self._failed: StepCapture | None = None
-        """Of a backward that has raised an exception: it may be what ends the script."""
+        """Capture of a backward that raised: its exception may end the script."""
         self._found: list[tuple[int, Made]] = []
         self._number = 0
-        """How many were found."""
+        """Number of captured steps."""
         self._nodes = 0
         self._by_hand = 0
-        """Steps that the script has made itself."""
+        """Number of manual steps."""
         self._is_over = not NUMBERED
-        self.reason: str | None = None if NUMBERED else "this torch does not number its nodes"
-        """Why nothing is looked at any more, None while something may be."""
+        self.reason: str | None = None if NUMBERED else "this torch exposes no sequence numbers"
+        """Why no more steps are captured, None while some may be."""
 
     def start(self) -> None:
-        """Begin: the first step is looked at."""
+        """Start: the first step is captured."""
         self._records.definitions = self._stack.enter_context(watch_definitions())
         self._training.models.records.definitions = self._records.definitions
         self._open_if_due()
 
     def stop(self) -> None:
-        """End, and leave nothing behind."""
+        """Stop, and remove every hook."""
         self._is_over = True
         self._close()
         self._last = None
@@ -121,7 +121,7 @@ class ScriptCaptures:
         self._stack.close()
 
     def give_up(self, reason: str) -> None:
-        """Look at nothing more."""
+        """Stop capturing steps."""
         if not self._is_over:
             self.reason, self._is_over = reason, True
             self._drop()
@@ -129,22 +129,22 @@ class ScriptCaptures:
             self._mode.remove()
 
     def fail(self, error: Exception) -> None:
-        """Take in a fault of gradscope's own: look at nothing more."""
-        self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} leaves them out)")
+        """Stop capturing steps because of a fault of gradscope's own."""
+        self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} turns them off)")
 
     @_alone
     def optimizer_made(self, index: int) -> None:
-        """Take in an optimizer, by its place among those that are known."""
+        """Add an optimizer, by its index."""
         self._schedule.made(index)
 
     @_alone
     def steps_with(self, index: int) -> None:
-        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+        """Record that an optimizer's steps are part of another's."""
         self._schedule.steps_with(index)
 
     @_alone
     def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
-        """Take in gradients that are not finite, of which no look tells why."""
+        """Record non-finite gradients that no capture explains."""
         if self._is_over or self._has_broken or not self._late.may_search(self._schedule.number):
             return
         last = self._last_start
@@ -158,12 +158,12 @@ class ScriptCaptures:
 
     @_alone
     def step_begins(self) -> None:
-        """Look away from what an optimizer computes: it makes nothing that is part of a graph."""
+        """Stop observing while an optimizer runs: it adds nothing to a graph."""
         self._mode.remove()
 
     @_alone
     def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
-        """Take in that an optimizer has made a step."""
+        """Record that an optimizer has stepped."""
         if self._window is not None:
             self._window.note_step(parameters, location.inner)
         is_full = self._window is not None and self._window.is_full
@@ -175,7 +175,7 @@ class ScriptCaptures:
 
     @_alone
     def stepped_by_hand(self) -> None:
-        """Take in that the script itself has changed its weights: the first such steps are seen."""
+        """Record that the script itself changed its weights: the first such steps are captured."""
         self._by_hand += 1
         self._has_broken, self._last_start = False, None
         if self._by_hand == FIRST:
@@ -184,7 +184,7 @@ class ScriptCaptures:
 
     @_alone
     def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
-        """Take in steps that have repeated others."""
+        """Record steps that repeated others."""
         self._has_broken, self._last_start = False, None
         for index in optimizers:
             if index is not None:
@@ -192,13 +192,13 @@ class ScriptCaptures:
 
     @_alone
     def open_if_due(self) -> None:
-        """Look at the next step if it is time for it."""
+        """Capture the next step if a capture is due."""
         if self._window is not None or self._schedule.is_due():
             self._close()
             self._open_if_due()
 
     def rests(self) -> int:
-        """Return before how many of the next steps no look is due, but for the budget's sake."""
+        """Return the number of next steps in which no capture is due, except by the budget."""
         if self._window is not None:
             return 0
         has_optimizer = self._by_hand < FIRST or self._schedule.number > 0
@@ -206,13 +206,13 @@ class ScriptCaptures:
 
     @_alone
     def step_skipped(self) -> None:
-        """Take in that a gradient scaler has left a step out."""
+        """Record that a gradient scaler skipped a step."""
         if self._window is not None and self._schedule.skipped():
             self._close()
             self._open_if_due()
 
     def trouble(self) -> None:
-        """Take in that something is to be seen: look at the next steps."""
+        """Capture the next steps because of a problem."""
         self._schedule.request()
 
     @property
@@ -222,12 +222,12 @@ class ScriptCaptures:
 
     @property
     def has_found(self) -> bool:
-        """Whether there is a look that nobody has taken."""
+        """Whether there is a captured step that was not taken."""
         return bool(self._found)
 
     @_alone
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the script, with its traceback."""
+        """Record the exception that ended the script, with its traceback."""
         if isinstance(error, KeyboardInterrupt | torch.OutOfMemoryError):
             return
         if isinstance(error, Exception) and is_own_fault(error):
@@ -240,7 +240,7 @@ class ScriptCaptures:
             self._see_broken_loss(error)
 
     def _see_broken_loss(self, error: BaseException) -> None:
-        """Look at the loss for which the script has ended itself, if there is one."""
+        """Capture the loss for which the script ended itself, if there is one."""
         with DisableTorchFunction(), torch.no_grad():
             found = None if self._is_over else broken_loss(error.__traceback__)
             if found is None:
@@ -251,7 +251,7 @@ class ScriptCaptures:
             late = self._late.begin(start, None, readable=False, watched=watched)
             if late is not None:
                 self._note_broken(late)
-                late.let_go()
+                late.release()
 
     def _see_failure(self, error: Exception) -> None:
         self._training.take_in()
@@ -264,7 +264,7 @@ class ScriptCaptures:
         location = self._training.locations.of(backward_call(error))
         subject = subject_of(location.call())
         with DisableTorchFunction():
-            recording = failed_look(
+            recording = failed_recording(
                 error,
                 capture,
                 named,
@@ -273,13 +273,13 @@ class ScriptCaptures:
                 passed=frozenset[int]().union(*(window.passed for window in windows)),
                 target=self._records.described(subject),
             )
-        capture.let_go_of_graph()
+        capture.release_graph()
         events = self._training.event_log.events
         is_told = bool(events) and events[-1].kind == "backward-error"
         self._find(len(events) - is_told, Made(recording))
 
     def take(self, step: int) -> tuple[CapturedStep, ...]:
-        """Return the looks since the last call, as those of a step."""
+        """Return the captured steps since the last call, as those of a step."""
         found, self._found = self._found, []
         return tuple(
             CapturedStep(step=step, order=order, **made._asdict()) for order, made in found
@@ -303,7 +303,7 @@ class ScriptCaptures:
     def _forget_failed(self) -> None:
         failed, self._failed = self._failed, None
         if failed is not None:
-            failed.let_go_of_graph()
+            failed.release_graph()
 
     def _close(self) -> None:
         self._forget_failed()
@@ -315,45 +315,45 @@ class ScriptCaptures:
     @_alone
     @no_garbage_collection()
     def before_backward(self, start: Start, *, readable: bool) -> None:
-        """Prepare to see the backward that is about to run, where it is to be looked at."""
+        """Prepare to capture the backward that is about to run, if it is due."""
         self._forget_failed()
         if compiles_backward():
-            self.give_up("compiled autograd is used, whose code cannot be looked at")
+            self.give_up("compiled autograd is used, and compiled code cannot be captured")
         if self._is_over:
             return
         window, key = self._window, _key_of(start.location)
         self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
         if window is not None and window.is_here and self._is_new(window, key, start):
-            window.looked_at[key] += 1
+            window.captured[key] += 1
             self._begin(window, key, start)
         elif self._is_trouble(start, key, readable=readable):
             self._begin_late(key, start, readable=readable)
 
     @_alone
     def backward_repeated(self, location: Location, subject: str, order: int) -> None:
-        """Take in a backward of which nothing was recorded when it began."""
+        """Record a backward of which nothing was recorded when it started."""
         self._last_start = LastStart(_key_of(location), subject, is_broken=False, order=order)
 
     @_alone
     @no_garbage_collection()
     def before_several(self, roots: Iterable[Tensor], location: Location) -> None:
-        """Remember the lines of several losses whose backward is one."""
+        """Store the lines of several losses with one backward."""
         window, key = self._window, _key_of(location)
-        if window is None or self._is_over or not window.is_here or window.looked_at[key]:
+        if window is None or self._is_over or not window.is_here or window.captured[key]:
             return
-        window.looked_at[key] += 1
+        window.captured[key] += 1
         for root in roots:
             capture = window.capture.for_backward([])
             with DisableTorchFunction():
                 capture.trace(root)
                 self._late.remember(capture, None, self._schedule.number)
-                capture.let_go_of_graph()
+                capture.release_graph()
 
     def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
-        return window.looked_at[key] < self._schedule.looks_a_line or _is_broken(start)
+        return window.captured[key] < self._schedule.captures_per_line or _is_broken(start)
 
     def _is_trouble(self, start: Start, key: LineKey, *, readable: bool) -> bool:
-        """Return whether something of a backward is not finite, or will perhaps not be."""
+        """Return whether a value of a backward is non-finite, or may become so."""
         if not self._late.may_search(self._schedule.number):
             return False
         if _is_broken(start):
@@ -375,11 +375,11 @@ class ScriptCaptures:
             nodes = len(capture.graph.nodes)
             is_early = self._schedule.number < FIRST
             if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):
-                capture.let_go_of_graph()
+                capture.release_graph()
                 if nodes > _MOST_NODES:
                     self.give_up(
-                        f"a graph of {nodes:,} operations takes too long to look at"
-                        f" ({NO_TENSORS} spares the attempt)"
+                        f"a graph of {nodes:,} operations is too large to capture"
+                        f" ({NO_TENSORS} avoids the attempt)"
                     )
                 return
             self._nodes += nodes
@@ -388,7 +388,7 @@ class ScriptCaptures:
             half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
         factor = 1.0 if scale is None else float(scale)
-        self._current = CurrentLook(
+        self._current = CurrentCapture(
             window, script, named, capture, watch, half, root, start.subject, key, factor
         )
 
@@ -401,7 +401,7 @@ class ScriptCaptures:
 
     @_alone
     def failed_backward(self) -> None:
-        """Take in that it raised an exception, by which the script may end."""
+        """Record that the backward raised an exception, which may end the script."""
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
@@ -414,8 +414,8 @@ class ScriptCaptures:
                 self._note_broken(late)
             self._failed = late.capture
 
-    def _note_broken(self, late: LateLook) -> None:
-        """Record where a forward broke whose backward did not get through."""
+    def _note_broken(self, late: LateBackward) -> None:
+        """Record where a forward broke whose backward did not finish."""
         order = len(self._training.event_log.events)
         self._find(order, Made(self._records.made_late(late, None)))
         self._late.searched(self._schedule.number)
@@ -424,15 +424,15 @@ class ScriptCaptures:
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
-            current.capture.let_go_of_graph()
+            current.capture.release_graph()
         late, self._current_late = self._current_late, None
         if late is not None:
-            late.let_go()
+            late.release()
 
     @_alone
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
-        """Take in what it left; its event has a place among those of the step."""
+        """Record the gradients that it left; `order` is the index of its event in the step."""
         if self._last_start is not None:
             self._last_start.order = order
         late, self._current_late = self._current_late, None
@@ -448,12 +448,12 @@ class ScriptCaptures:
                 self._thoroughness.ask()
             made = self._records.made(current, self._number)
             self._has_broken |= is_broken(made.recording)
-        current.capture.let_go_of_graph()
+        current.capture.release_graph()
         recording = unscaled(made.recording, current.scale)
         self._find(order, made._replace(recording=recording))
 
-    def _end_late(self, late: LateLook, order: int) -> None:
-        """Record a backward whose forward was not watched, where it has broken something."""
+    def _end_late(self, late: LateBackward, order: int) -> None:
+        """Record a backward whose forward was not observed, if it broke something."""
         with DisableTorchFunction(), torch.no_grad():
             measured = late.measured()
             if late.is_worth_recording(measured):
@@ -462,8 +462,8 @@ class ScriptCaptures:
                 self._late.searched(self._schedule.number)
                 self._has_broken = True
             elif late.is_suspicion:
-                self._late.acquit(self._key)
-        late.let_go()
+                self._late.mark_harmless(self._key)
+        late.release()
 
 
 def _key_of(location: Location) -> LineKey:
@@ -472,10 +472,10 @@ def _key_of(location: Location) -> LineKey:
 
 
 def _is_broken(start: Start) -> bool:
-    """Return whether the loss is known not to be finite; of a device none is read."""
+    """Return whether the loss is known to be non-finite; losses on devices are not read."""
     return isinstance(start.loss, float) and not math.isfinite(start.loss)
 
 
-def script_looks(schedule: Schedule) -> MakeCaptures:
-    """Return what looks at a training by a schedule."""
+def script_captures_by(schedule: Schedule) -> MakeCaptures:
+    """Return the factory of captures by a schedule."""
     return lambda training, header: ScriptCaptures(training, header, schedule)

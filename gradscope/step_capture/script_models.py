@@ -1,4 +1,4 @@
-"""All models of a script as one, with the names that the run gives them."""
+"""Treats all models of a script as one, with their names in the run."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -19,7 +19,7 @@ _WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
 
 class Script(nn.Module):
-    """Holds what a script trains; nothing is registered, and the modules know nothing of it."""
+    """Holds the models of a script. Nothing is registered, so the modules are not changed."""
 
     def __init__(self, models: dict[str, nn.Module], loose: dict[str, Tensor]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Script(nn.Module):
 
 
 def script_of(training: TrainingState) -> Script:
-    """Return the models that the script has called by now, and what its optimizers hold beside."""
+    """Return the models that the script has called so far, and further optimizer parameters."""
     models = {
         name: _unwrapped(module) for name, module in training.models.roots() if not _is_fake(module)
     }
@@ -37,7 +37,7 @@ def script_of(training: TrainingState) -> Script:
 
 
 class ScriptNames:
-    """The names of a script's models and parameters, given anew where something is another.
+    """Names of a script's models and parameters, renewed when something changes.
 
     Models and parameters are not kept alive.
     """
@@ -45,15 +45,15 @@ class ScriptNames:
     def __init__(self) -> None:
         self._known: tuple[object, ...] = ()
         self._records: NamedModel | None = None
-        """Without models and parameters."""
+        """Names without references to models and parameters."""
         self._modules: list[ref[nn.Module]] = []
         self._parameters: list[ref[nn.Parameter]] = []
 
     def of(self, training: TrainingState) -> tuple[Script, NamedModel]:
-        """Return what `script_of` does, and the names.
+        """Return the result of `script_of`, and the names.
 
         Raises:
-            GradscopeError: A parameter waits for the model's first run to get its shape.
+            GradscopeError: A lazy parameter has no shape before the model's first run.
         """
         models = {name: _unwrapped(module) for name, module in training.models.roots()}
         walk = _Walk()
@@ -71,7 +71,7 @@ class ScriptNames:
             return script, replace(self._records, modules=[script, *modules], parameters=parameters)
         script = script_of(training)
         named = name_model(script, None)
-        # Of sharded parameters, what stands for which changes with each forward.
+        # The tensors that replace sharded parameters change with each forward.
         is_all = len(script._modules) == len(models) and not named.shards
         self._known = known if is_all else ()
         self._records = replace(named, modules=[], parameters=[]) if is_all else None
@@ -81,16 +81,16 @@ class ScriptNames:
 
 
 class _Walk:
-    """What tells models from others: all that records of modules and parameters are made of."""
+    """Collects what distinguishes models: all that their records depend on."""
 
     def __init__(self) -> None:
         self.met: list[object] = []
         self.parameters: set[int] = set()
-        """The `id` of each."""
+        """`id`s of the parameters."""
         self._modules: set[int] = set()
 
     def go(self, name: str, module: nn.Module) -> None:
-        """Go through a module and those in it."""
+        """Visit a module and its submodules."""
         self.met += (name, id(module), module.training)
         if id(module) in self._modules:
             return
@@ -104,7 +104,7 @@ class _Walk:
         self.met.append(None)
 
     def meet(self, name: str, parameter: Tensor) -> None:
-        """Take in a parameter."""
+        """Visit a parameter."""
         self.parameters.add(id(parameter))
         self.met += (name, id(parameter), parameter.requires_grad, parameter.dtype)
         if not is_lazy(parameter):
@@ -112,9 +112,9 @@ class _Walk:
 
 
 def _loose(training: TrainingState, owned: Collection[int]) -> dict[str, Tensor]:
-    """Return the parameters that no model has, where owned ones are given by their `id`."""
+    """Return the parameters of no model, given the `id`s of owned ones."""
     loose: dict[str, Tensor] = {}
-    # What a model keeps to itself is none of its parameters, unless an optimizer has it.
+    # Private tensors of a model are not its parameters, unless an optimizer has them.
     held = [entry for entry in training.gradient_state.entries if entry.in_optimizer]
     for entry in held or training.gradient_state.entries:
         parameter = entry.parameter()
@@ -124,14 +124,14 @@ def _loose(training: TrainingState, owned: Collection[int]) -> dict[str, Tensor]
 
 
 class LiveSources:
-    """The parameters and buffers of the script's models, of which it keeps none alive."""
+    """The parameters and buffers of the script's models, without keeping them alive."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._known: dict[int, tuple[ref[Tensor], NonfiniteSource, str | None]] | None = None
 
     def of(self, storage: int) -> Source | None:
-        """Return the parameter or buffer with a storage, None where there is none."""
+        """Return the parameter or buffer with a storage, None if there is none."""
         if self._known is None:
             found = by_storage(sources_of(script_of(self._training), ()))
             self._known = {key: (ref(one.tensor), *one[1:]) for key, one in found.items()}
@@ -143,7 +143,7 @@ class LiveSources:
 
 
 def _is_fake(module: nn.Module) -> bool:
-    """Return whether a model has no numbers: a copy that was made to be traced."""
+    """Return whether a model has no values: a copy made for tracing."""
     return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
 
 

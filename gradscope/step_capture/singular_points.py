@@ -1,4 +1,4 @@
-"""Operations whose derivative may be infinite: read before each backward, where that is cheap."""
+"""Finds operations with infinite derivatives, before each backward, if that is cheap."""
 
 import math
 import re
@@ -27,12 +27,12 @@ def written(node: str) -> str:
 
 
 _SHARE = 0.02
-"""Of the time between two backward passes of a line: reading these operations costs no more."""
+"""Maximum cost of these reads, as a share of the time between two backwards of a line."""
 
 _FREE = 0.01
-"""Seconds that reading may take beyond that, so that the first steps are seen in any case."""
+"""Additional seconds allowed, so that the first steps are always checked."""
 
-_MOST_ACQUITTED = 1 << 12
+_MOST_HARMLESS = 1 << 12
 
 
 def _has_zero(tensor: Tensor) -> bool:
@@ -78,7 +78,7 @@ _SAVED: dict[str, tuple[str, Callable[[Tensor], bool]]] = {
     "Std": ("result", _has_zero),
     "Xlogy": ("other", _has_zero),
 }
-"""By the node's name without `Backward0`: what it saves, and what of that makes gradients break."""
+"""By the node's name without `Backward0`: a saved tensor, and the values that break gradients."""
 
 
 def _base(operation: str) -> str | None:
@@ -92,7 +92,7 @@ def is_singular(operation: str) -> bool:
 
 
 def _is_harmless(node: Node) -> bool:
-    """Return whether a derivative is finite everywhere: of powers from 1 on, of `x / 3`."""
+    """Return whether a derivative is finite everywhere: powers from 1 on, `x / 3`."""
     exponent = saved_value(node, "exponent")
     if isinstance(exponent, int | float):
         return exponent >= 1
@@ -108,7 +108,7 @@ def _is_wanted(graph: Graph, location: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """How to come to a node from one before."""
+    """An edge on the way to a node."""
 
     before: int
     edge: int
@@ -117,11 +117,11 @@ class _Hop:
 
 
 class SingularPoints:
-    """The operations of a graph that may break gradients, and the ways to them from its root.
+    """The operations of a graph that may break gradients, and the paths to them from its root.
 
     Args:
-        graph: Of a backward that is captured.
-        before: What was known of the line's backward before.
+        graph: Graph of a captured backward.
+        before: Earlier state for the same line.
     """
 
     def __init__(self, graph: Graph, before: "SingularPoints | None") -> None:
@@ -131,16 +131,16 @@ class SingularPoints:
         self._at: float | None = None if before is None else before._at
         self._allowance: float = _FREE if before is None else before._allowance
         self._cost: float = 0.0 if before is None else before._cost
-        self._acquitted: int = 0 if before is None else before._acquitted
+        self._harmless: int = 0 if before is None else before._harmless
         self._skip = 0
 
-    def acquit(self) -> None:
-        """Take in that what was met broke nothing: it is looked at less and less often."""
-        self._acquitted = min(2 * self._acquitted + 1, _MOST_ACQUITTED)
-        self._skip = self._acquitted
+    def mark_harmless(self) -> None:
+        """Record that a singular point broke nothing: it is then checked less often."""
+        self._harmless = min(2 * self._harmless + 1, _MOST_HARMLESS)
+        self._skip = self._harmless
 
     def are_met(self, root: Tensor, *, readable: bool) -> bool:
-        """Return whether one of the operations is at a point where its derivative is infinite."""
+        """Return whether one of the operations is at a point with an infinite derivative."""
         if not (self._hops or self._reads_root) or not root.is_cpu or root.grad_fn is None:
             return False
         began = time.perf_counter()
@@ -169,7 +169,7 @@ class SingularPoints:
             edges = () if before is None else before.next_functions
             node = edges[hop.edge][0] if hop.edge < len(edges) else None
             if node is not None and _name(node) != hop.operation:
-                node = None  # the graph is another one
+                node = None  # the graph has changed
             nodes.append(node)
             if hop.is_singular and node is not None and _is_met(node, readable=readable):
                 return True
@@ -177,7 +177,7 @@ class SingularPoints:
 
 
 def _is_met(node: Node, *, readable: bool) -> bool:
-    """Return whether what an operation has saved makes its gradients break."""
+    """Return whether the saved tensors of an operation break its gradients."""
     name, is_met = _SAVED[_name(node).partition("Backward")[0]]
     tensor = saved_tensor(node, name, readable=readable)
     if tensor is None or not tensor.numel() or not any(True for _ in plain_floats(tensor)):
@@ -190,7 +190,7 @@ def _name(node: Node) -> str:
 
 
 def _hops(graph: Graph) -> list[_Hop]:
-    """Return the ways from the root to the operations that may break gradients."""
+    """Return the paths from the root to the operations that may break gradients."""
     wanted = {position for position in range(len(graph.nodes)) if _is_wanted(graph, position)}
     needed = set(wanted)
     for location in sorted(wanted, reverse=True):
@@ -210,7 +210,7 @@ def _hops(graph: Graph) -> list[_Hop]:
 
 
 def singular_values(graph: Graph, values: KnownValues) -> dict[NodeNumber, tuple[int, Values]]:
-    """Return what is known of the operands and results of operations that may break gradients."""
+    """Return the known operands and results of operations that may break gradients."""
     found: dict[NodeNumber, tuple[int, Values]] = {}
     for position, operation in enumerate(graph.operations):
         if _base(operation) is None:

@@ -1,7 +1,7 @@
-"""Captured steps that repeat the graph, modules and lines of an earlier one: numbers alone are new.
+"""Recognizes captured steps that repeat the graph, modules and lines of an earlier one.
 
-To make records of every node, edge and call again costs more than all measuring does. So what tells
-one structure from another is compared, as lists of plain numbers.
+New records of every node, edge and call cost more than all measurements. Therefore the data that
+distinguishes structures is compared, as lists of plain numbers.
 """
 
 import math
@@ -23,13 +23,13 @@ from gradscope.recording.records import InputStat, Recording, TargetRecord, Tens
 from gradscope.recording.repeated_captures import repeated
 
 _MOST = 4
-"""So many structures are kept of the backward at one line."""
+"""Maximum number of structures kept per line of a backward."""
 
 Slot = tuple[int, int]
 
 
 class Structure(NamedTuple):
-    """What tells a structure from others; equal for steps that differ in numbers alone."""
+    """The data that distinguishes structures; equal for steps that differ only in statistics."""
 
     parameters: tuple[object, ...]
     modules: tuple[object, ...]
@@ -37,11 +37,11 @@ class Structure(NamedTuple):
     successors: list[tuple[Slot, ...]]
     parameter_nodes: dict[int, int]
     numbers: list[int | None]
-    """Creation numbers, from the first of the forward on."""
+    """Sequence numbers, relative to the forward's first."""
     shapes: list[list[object]]
     calls: list[tuple[object, ...]]
     spans: tuple[list[int], list[int], list[Line | None]]
-    """First numbers of what each line made, the numbers after the last, and the lines."""
+    """First numbers of each line's nodes, the numbers after the last, and the lines."""
     cuts: list[tuple[object, ...]]
     comparisons: list[tuple[object, ...]]
     optimizers: list[tuple[object, ...]]
@@ -56,7 +56,7 @@ def structure_of(
     measured: Measurements,
     optimizers: tuple[torch.optim.Optimizer, ...],
 ) -> Structure:
-    """Return the structure of a step whose backward is over."""
+    """Return the structure of a step whose backward is finished."""
     graph, sites, first = capture.graph, capture.sites, capture.first_number
     numbers = (created(node) for node in graph.nodes)
     return Structure(
@@ -121,9 +121,9 @@ class Known:
     structure: Structure
     recording: Recording
     number: int
-    """Among the looks of the run."""
+    """Index among the captured steps of the run."""
     slots: frozenset[Slot]
-    """Of all tensors whose gradient was to be measured."""
+    """Slots of all tensors whose gradient was to be measured."""
 
     def again(
         self,
@@ -173,7 +173,7 @@ class Known:
 def _changed(
     records: tuple[OptimizerRecord, ...], optimizers: tuple[torch.optim.Optimizer, ...]
 ) -> Iterator[OptimizerRecord]:
-    """Yield what the optimizers hold, where a learning rate or the like is not what it was."""
+    """Yield the settings of optimizers that changed, such as a learning rate."""
     pairs = zip(records, optimizers, strict=True)
     now = [with_numbers_of(record, optimizer) for record, optimizer in pairs]
     if any(one is not record for one, record in zip(now, records, strict=True)):
@@ -197,7 +197,7 @@ class Structures:
         measured: Measurements,
         loss: float | None,
     ) -> Known | None:
-        """Return a step which the one that is over repeats, None where it must be told in full."""
+        """Return a step that the finished one repeats, None if it must be recorded in full."""
         plain = [one for one in (loss, *measured.weights) if one is not None]
         is_finite = measured.numbers.is_finite and all(map(math.isfinite, plain))
         if measured.unmeasured or not is_finite:
@@ -212,7 +212,7 @@ class Structures:
         )
 
     def keep(self, line: object, structure: Structure, recording: Recording, number: int) -> None:
-        """Keep the structure of a step, in place of one that is equal."""
+        """Store the structure of a step, in place of an equal one."""
         slots = {(stat.node, stat.slot) for stat in recording.tensor_stats}
         slots |= {(node, 0) for node in structure.parameter_nodes.values()}
         known = [one for one in self._known.get(line, ()) if one.structure != structure]

@@ -1,4 +1,4 @@
-"""What is seen between two steps of optimizers: the forwards, and what leads up to them."""
+"""Observes the calls between two optimizer steps."""
 
 import threading
 from collections import Counter
@@ -15,24 +15,24 @@ from gradscope.capture.step.writes import Write, has_versions, watch_parameters_
 from gradscope.capture.training.state import TrainingState
 from gradscope.probes.scaled_backward import autocast_lines
 from gradscope.step_capture.forward_watch import Constants, ForwardWatch
-from gradscope.step_capture.mode import LookMode
+from gradscope.step_capture.mode import CaptureMode
 from gradscope.step_capture.script_models import LiveSources
 
 
 class Window:
-    """The time from one step to the next, looked at closely while it is open.
+    """The time from one optimizer step to the next. Its calls are observed while it is open.
 
     Args:
-        mode: Sees the calls.
-        training: What is known of the script.
-        earlier: The window before, if that was looked at: some graphs reach back into it.
-        constants: What is known to write infinity by intention.
+        mode: Observes the calls.
+        training: State of the training.
+        earlier: The previous window, if it was captured: some graphs reach back into it.
+        constants: Calls known to write infinity intentionally.
         is_full: Whether it is captured in full.
     """
 
     def __init__(
         self,
-        mode: LookMode,
+        mode: CaptureMode,
         training: TrainingState,
         earlier: "Window | None",
         constants: Constants,
@@ -46,30 +46,30 @@ class Window:
         self.capture.writes.earlier = None if earlier is None else earlier.capture.writes
         self.capture.backwards.earlier = None if earlier is None else earlier.capture.backwards
         self.values = ForwardWatch(LiveSources(training).of, constants, measures=is_full)
-        self.looked_at: Counter[tuple[int, int] | None] = Counter()
-        """How often the backward of each line was looked at."""
+        self.captured: Counter[tuple[int, int] | None] = Counter()
+        """Number of captures of the backward at each line."""
         self.passed: set[int] = set()
-        """The creation numbers of what the backwards that were looked at went through."""
+        """Sequence numbers of the nodes of captured backwards."""
         self._thread = threading.get_ident()
         self._open = ExitStack()
 
     def open(self) -> None:
-        """Begin to see."""
+        """Start observing."""
         self.capture.modules.holds_all = False
         self.capture.modules.start()
         self._open.callback(self.capture.modules.stop)
         self._open.enter_context(watch_parameters_made(self.capture.cuts))
         self.autocasts = self._open.enter_context(autocast_lines())
-        self._mode.look(self.capture.sites, self.values)
-        self._open.callback(self._mode.look_away)
+        self._mode.observe(self.capture.sites, self.values)
+        self._open.callback(self._mode.stop_observing)
 
     @property
     def is_here(self) -> bool:
-        """Whether this thread is the one that is seen."""
-        return self._thread == threading.get_ident() and self._mode.is_looking
+        """Whether this thread is the observed one."""
+        return self._thread == threading.get_ident() and self._mode.is_observing
 
     def note_step(self, parameters: Iterable[Tensor], line: Line | None) -> None:
-        """Take in that a step has written to parameters, whatever operations it consists of."""
+        """Record that a step wrote to parameters, whatever its operations."""
         with DisableTorchFunction():
             writes = self.capture.writes
             writes.writes = [write for write in writes.writes if write.line != line]
@@ -87,9 +87,9 @@ class Window:
             ]
 
     def close(self) -> None:
-        """See no more, and let go of every tensor; which lines made what is still known."""
+        """Stop observing, and release every tensor. The lines of nodes remain known."""
         self._open.close()
         self.capture.close()
         for trail in (self.capture.sites, self.capture.writes, self.capture.backwards):
             if trail.earlier is not None:
-                trail.earlier.earlier = None  # what is older can be forgotten
+                trail.earlier.earlier = None  # what is older can be dropped

@@ -1,1 +1,1 @@
-"""From the user's file or objects to a `Target`: model, batch, loss and optimizer."""
+"""Builds a `Target` of the user's file or objects: model, batch, loss and optimizer."""

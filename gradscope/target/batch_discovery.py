@@ -27,14 +27,14 @@ _LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")
 def find_batch(
     source: Source, setup: Mapping[str, object], model: nn.Module, options: TargetOptions
 ) -> Batches:
-    """The batch, or batches; `--batch` and `--input` win over what the file offers.
+    """Return the batches; `--batch` and `--input` override what the file offers.
 
     Raises:
-        GradscopeError: There is none, or it cannot be read.
-        UserCodeError: Making it raised.
+        GradscopeError: There is no batch, or it is unreadable.
+        UserCodeError: The code that makes it raised.
     """
     if options.batch is not None and options.inputs:
-        raise GradscopeError("the batch is given twice", help="drop --batch or --input")
+        raise GradscopeError("the batch is specified twice", help="drop --batch or --input")
     if options.inputs:
         made = make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
         _check_names(made, model)
@@ -48,18 +48,18 @@ def find_batch(
 
 
 def _check_names(batch: object, model: nn.Module) -> None:
-    """Make sure that no name is a misspelt parameter of forward.
+    """Check that no name is a misspelled parameter of forward.
 
-    A name that is like none of them may be meant for the loss.
+    A name unlike all of them may be meant for the loss.
 
     Raises:
-        GradscopeError: One is.
+        GradscopeError: A name is misspelled.
     """
     parameters = forward_signature(model).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     if not isinstance(batch, Mapping):
         return
-    # Behind **kwargs a name that is only somewhat like another may be one of its own.
+    # With **kwargs, a name that is only roughly similar may be a separate keyword.
     likeness = 0.85 if takes_any else 0.6
     free = [name for name in parameters if name not in batch]
     for name in batch:
@@ -85,7 +85,7 @@ def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module
 
 
 def to_batches(value: object, name: str, location: str) -> Batches:
-    """The batches that a value stands for: a factory is called, a loader gives one after another.
+    """Return the batches of a value: factories are called, loaders give one after another.
 
     Raises:
         GradscopeError: The loader is empty, or the factory needs arguments.
@@ -110,9 +110,9 @@ def _holds_tensors(value: object) -> bool:
 
 
 def _dummy_inputs(model: nn.Module) -> dict[str, object] | None:
-    """The example that Hugging Face models carry, if their forward takes it.
+    """Return the example input of Hugging Face models, if their forward accepts it.
 
-    Language models compute a loss when they are given labels; their own tokens serve.
+    Language models compute a loss if they get labels: their own tokens are used.
     """
     inputs = getattr(model, "dummy_inputs", None)
     parameters = forward_signature(model).parameters

@@ -1,4 +1,4 @@
-"""Batches: read from files, copied, and moved to a device and type."""
+"""Batches: read from files, copied, and moved to a device and dtype."""
 
 import json
 import pickle
@@ -13,7 +13,7 @@ from gradscope.target.structures import map_tensors
 
 
 def is_batch_file(text: str) -> bool:
-    """Whether `--batch` names a file rather than something in the target's file."""
+    """Return whether `--batch` names a file rather than an object in the target's file."""
     if "(" in text:
         return False
     path = Path(text)
@@ -24,9 +24,9 @@ def is_batch_file(text: str) -> bool:
 def read_batch(text: str) -> object:
     """Read a batch, or any nested containers of tensors, from a file.
 
-    `.pt` and `.pth` hold what `torch.save` wrote (tensors and plain containers, nothing that runs
-    code), `.npz` and `.safetensors` named arrays, `.json` an object of numbers and lists or one
-    list. Arrays that numpy named itself (`arr_0`, `arr_1`) become a tuple, others a dict.
+    `.pt` and `.pth` contain the output of `torch.save` (tensors and plain containers, no code),
+    `.npz` and `.safetensors` named arrays, `.json` an object of numbers and lists, or one list.
+    Arrays named by numpy (`arr_0`, `arr_1`) become a tuple, others a dict.
 
     Raises:
         GradscopeError: The file cannot be opened or read.
@@ -40,15 +40,15 @@ def read_batch(text: str) -> object:
 
 
 def copy_batch(batch: object) -> object:
-    """New containers with copies of their tensors, so that a forward may change its batch.
+    """Copy the containers and tensors of a batch, because a forward may change it.
 
-    Tensors that require grad are handed on themselves: a copy would not be the user's leaf.
+    Tensors that require grad are not copied: a copy would not be the user's leaf.
     """
     return map_tensors(batch, lambda tensor: tensor if tensor.requires_grad else tensor.clone())
 
 
 def move_batch(batch: object, device: torch.device, dtype: torch.dtype | None) -> object:
-    """Move every tensor to a device, and floating ones to a type; leaves stay leaves."""
+    """Move all tensors to a device, and floating-point ones to a dtype; leaves stay leaves."""
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
         wanted = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
@@ -60,10 +60,10 @@ def move_batch(batch: object, device: torch.device, dtype: torch.dtype | None) -
 
 
 def read_torch(path: Path) -> object:
-    """What `torch.save` wrote, refusing anything that would run code.
+    """Read the output of `torch.save`, and reject anything that would run code.
 
     Raises:
-        GradscopeError: The file holds more than tensors and plain containers, or is damaged.
+        GradscopeError: The file contains more than tensors and plain containers, or is damaged.
     """
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
@@ -71,18 +71,18 @@ def read_torch(path: Path) -> object:
         refused = "weights_only" in str(error).lower() or "weights only" in str(error).lower()
         raise GradscopeError(
             f"cannot read {str(path)!r}",
-            cause="it holds Python objects beside tensors, and loading those would run code"
+            cause="it contains Python objects besides tensors, and loading them would run code"
             if refused
-            else "it is not a file that torch.save wrote",
-            help="save tensors, tuples and dicts of them only (of a model: model.state_dict())",
+            else "it was not written by torch.save",
+            help="save only tensors, tuples and dicts of them (for a model: model.state_dict())",
         ) from None
 
 
 def read_safetensors(path: Path) -> dict[str, torch.Tensor]:
-    """The named tensors of a safetensors file.
+    """Read the named tensors of a safetensors file.
 
     Raises:
-        GradscopeError: The file is damaged, or the package that reads it is not installed.
+        GradscopeError: The file is damaged, or the safetensors package is not installed.
     """
     try:
         from safetensors import SafetensorError
@@ -125,8 +125,8 @@ def _read_json(path: Path) -> object:
         content = json.loads(path.read_text(encoding="utf-8"))
         return _tensors_of_json(content)
     except (ValueError, TypeError, RuntimeError) as error:
-        # json's errors are ValueErrors; torch.tensor raises any of them for ragged, mixed or
-        # oversized numbers.
+        # json raises ValueErrors; torch.tensor raises any of these for ragged, mixed or oversized
+        # numbers.
         raise GradscopeError(
             f"cannot read {str(path)!r}",
             cause=str(error),

@@ -1,15 +1,15 @@
-"""How a model is called with a batch, and what of the batch is left for the loss.
+"""Divides a batch into the model's arguments and the loss's.
 
-The rules, in one place:
+The rules are:
 
-- A mapping becomes keyword arguments; keys that `forward` does not take are left out, unless it
-  takes `**kwargs`. Where it takes none of them by name and has one positional parameter, that gets
-  the whole mapping (or the one value that is not a target).
-- A tuple or list becomes positional arguments. When the loss wants a target, the last element is
-  the target; when it wants nothing and `forward` takes one argument fewer, the last is left out.
-- Anything else is the single argument. So are tuples with a meaning of their own: a
-  `PackedSequence`, and a `NamedTuple` unless its fields are an input and a target, as `x` and `y`,
-  or `forward` needs more than one argument.
+- A mapping becomes keyword arguments. Keys that `forward` does not accept are dropped, unless it
+  accepts `**kwargs`. If it accepts none of them by name and has one positional parameter, that
+  gets the whole mapping (or the only value that is not a target).
+- A tuple or list becomes positional arguments. If the loss needs a target, the last element is the
+  target. If it needs none and `forward` accepts one argument fewer, the last is dropped.
+- Anything else is the single argument. This includes special tuples: a `PackedSequence`, and a
+  `NamedTuple` unless its fields are an input and a target, as `x` and `y`, or `forward` needs more
+  than one argument.
 """
 
 import inspect
@@ -34,24 +34,24 @@ TARGET_NAMES = frozenset(
         "expected",
     }
 )
-"""Keys and parameters that mean what the output is compared with."""
+"""Keys and parameter names for the target."""
 
 OUTPUT_NAMES = frozenset(
     {"output", "outputs", "out", "prediction", "predictions", "pred", "preds", "predicted", "input",
      "logits", "logit", "y_pred", "y_hat", "yhat"}
 )  # fmt: skip
-"""Parameters of a loss that mean what the model gave."""
+"""Parameter names of a loss for the model's output."""
 
 MODEL_NAMES = frozenset({"model", "net", "network", "module", "agent", "policy"})
-"""First parameters that mean the model itself."""
+"""Names of a first parameter for the model itself."""
 
 BATCH_NAMES = frozenset(
     {"batch", "data", "sample", "samples", "example", "examples", "inputs", "features"}
 )
-"""Parameters that mean the batch as a whole."""
+"""Parameter names for the whole batch."""
 
 _INPUT_NAMES = frozenset({"x", "input", "inputs", "image", "images", "features", "data"})
-"""Fields of a pair that mean what the model gets."""
+"""Field names of a pair for the model's input."""
 
 Wanted = Literal["nothing", "target", "batch"]
 
@@ -66,7 +66,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondArgument:
-    """What a loss function takes beside the output."""
+    """The argument of a loss function besides the output."""
 
     wanted: Wanted
     name: str
@@ -81,15 +81,15 @@ class Call:
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     second: object
-    """What the loss gets beside the output; None where the batch has nothing for it."""
+    """The loss's argument besides the output; None if the batch has none."""
     second_name: str | None
-    """`target` or `batch`; None where there is none."""
+    """`target` or `batch`; None if there is none."""
     left_out: tuple[str, ...]
-    """Keys or places of the batch that neither the model nor the loss gets."""
+    """Keys or indices of the batch that neither the model nor the loss gets."""
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature:
-    """The signature, or that of `f(*args, **kwargs)` for builtins that have none."""
+    """Return the signature, or that of `f(*args, **kwargs)` for builtins without one."""
     try:
         return inspect.signature(function)
     except (ValueError, TypeError):
@@ -97,7 +97,7 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature:
 
 
 def forward_signature(model: nn.Module) -> inspect.Signature:
-    """The signature of the user's `forward`, without self, looked up behind known wrappers."""
+    """Return the signature of the user's `forward` without self, behind known wrappers."""
     while True:
         inner = getattr(model, "_orig_mod", None)
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
@@ -108,12 +108,12 @@ def forward_signature(model: nn.Module) -> inspect.Signature:
 
 
 def positional_names(signature: inspect.Signature) -> list[str]:
-    """The parameters that can be given by position."""
+    """Return the parameters that can be passed by position."""
     return [name for name, p in signature.parameters.items() if p.kind in _POSITIONAL]
 
 
 def second_argument(loss: Callable[..., object]) -> SecondArgument:
-    """What a loss function wants beside the output, judged by its signature alone."""
+    """Return the argument that a loss function needs besides the output, by its signature."""
     function = loss.forward if isinstance(loss, nn.Module) else loss
     signature = signature_of(function)
     names = positional_names(signature)
@@ -152,7 +152,7 @@ def _is_plain_sequence(value: object) -> TypeGuard[tuple[object, ...] | list[obj
 def _is_spread(
     batch: object, forward: inspect.Signature, second: SecondArgument
 ) -> TypeGuard[tuple[object, ...]]:
-    """Whether a tuple that has names for its elements is divided as if it had none."""
+    """Return whether a named tuple is divided like a plain one."""
     if isinstance(batch, PackedSequence) or not isinstance(batch, tuple):
         return False
     parameters = list(forward.parameters.values())
@@ -173,7 +173,7 @@ def _is_pair(batch: tuple[object, ...]) -> bool:
 
 
 def target_key(batch: Mapping[object, object], parameter: str) -> str | None:
-    """The key of a batch that holds the target, if exactly one can be meant.
+    """Return the key of a batch's target, if exactly one is possible.
 
     The loss function's own parameter name comes first, then the usual names.
     """
@@ -218,7 +218,7 @@ def _arguments_of_mapping(
     required = [p for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
     if len(required) != 1 or required[0].name in named:
         return (), named
-    # The one thing the model needs goes by another name than any key.
+    # The only required argument has a name that no key has.
     others = [k for k in batch if k != key]
     if required[0].name in BATCH_NAMES or len(others) != 1:
         return (batch,), {}
@@ -249,7 +249,7 @@ def _divide_sequence(
 
 
 def _leaves_last(items: list[object], forward: inspect.Signature, second: SecondArgument) -> bool:
-    """Whether the model is called without the last element of the batch."""
+    """Return whether the model is called without the last element of the batch."""
     first = items[0]
     if len(items) == 2 and isinstance(first, Mapping):
         return any(key in forward.parameters for key in first) or not can_take(forward, 2)
@@ -265,7 +265,7 @@ def _leaves_last(items: list[object], forward: inspect.Signature, second: Second
 def _arguments_of_items(
     inputs: list[object], forward: inspect.Signature, *, is_alone: bool
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Arguments for the input elements of a sequence; a lone element may be a container itself."""
+    """Return the arguments for a sequence's elements; a single one may be a container itself."""
     if not (is_alone and len(inputs) == 1):
         return tuple(inputs), {}
     only = inputs[0]
@@ -278,7 +278,7 @@ def _arguments_of_items(
 
 
 def can_take(signature: inspect.Signature, count: int) -> bool:
-    """Whether a function can be called with this many positional arguments and nothing else."""
+    """Return whether a function can be called with exactly this many positional arguments."""
     try:
         signature.bind(*[None] * count)
     except TypeError:

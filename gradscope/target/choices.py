@@ -1,11 +1,11 @@
-"""The names that options of a target may have, without what they mean in torch."""
+"""Names that a target's options accept, without an import of torch."""
 
 import re
 from enum import StrEnum
 
 
 class LossName(StrEnum):
-    """The losses that `--loss` knows by name."""
+    """The losses that `--loss` accepts by name."""
 
     CROSS_ENTROPY = "cross-entropy"
     MSE = "mse"
@@ -16,7 +16,7 @@ class LossName(StrEnum):
 LOSS_NAMES = tuple(name.value for name in LossName)
 
 FLOATING_TYPES = ("float16", "bfloat16", "float32", "float64", "half", "float", "double")
-"""To which `--dtype` converts; each is an attribute of torch."""
+"""The dtypes of `--dtype`, each an attribute of torch."""
 
 OPTIMIZERS = (
     "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Muon", "NAdam",
@@ -33,11 +33,11 @@ INPUT_TYPES = (
     "int8", "int16", "int32", "int64", "uint8", "bool", "float", "double", "half", "int",
     "long",
 )  # fmt: skip
-"""Of which `--input` makes tensors, likewise."""
+"""The dtypes of `--input`, each an attribute of torch."""
 
 
 def meant_type(name: str) -> str | None:
-    """Return the floating type that is called so elsewhere, as `fp16`; None where none is."""
+    """Return the floating-point dtype for another common name, as `fp16`; None if there is none."""
     short = re.fullmatch(r"(?:fp|f)(\d+)", name.lower())
     if short is not None:
         return _FLOATING_SIZES.get(short[1])
@@ -45,7 +45,7 @@ def meant_type(name: str) -> str | None:
 
 
 def meant_device(name: str) -> str | None:
-    """Return the device that was likely meant by what is none, as `gpu`; None where none is."""
+    """Return the device that an invalid name likely means, as `gpu`; None if there is none."""
     plain = name.strip().lower()
     if (numbered := _NUMBERED.fullmatch(plain)) is not None:
         plain = f"{numbered['kind']}:{numbered['number']}"

@@ -1,4 +1,4 @@
-"""The named losses that compare an output with a target, and the target that would suit one."""
+"""The named losses that compare an output with a target, and suggestions of a target."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from gradscope.target.user_code import UserCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A loss, and how the shapes were read where they allow more than one reading."""
+    """A loss, and how ambiguous shapes were interpreted."""
 
     loss: torch.Tensor
     reading: str = ""
 
 
 def cross_entropy(output: torch.Tensor, target: torch.Tensor) -> Compared:
-    """Cross entropy with the classes in dimension 1, as torch has it, or in the last one.
+    """Return the cross entropy with the classes in dimension 1, as in torch, or in the last one.
 
-    The last dimension counts where only that fits: `[batch, sequence, classes]` with a target of
-    `[batch, sequence]`, as language models give it.
+    The last dimension is used if only that fits: `[batch, sequence, classes]` with a target of
+    `[batch, sequence]`, as of language models.
 
     Raises:
-        UserCodeError: torch refuses the pair.
+        UserCodeError: torch rejects the shapes.
     """
     is_last = output.dim() > 2 and target.shape == output.shape[:-1]
     is_second = target.shape == output.shape[:1] + output.shape[2:]
@@ -42,14 +42,14 @@ def cross_entropy(output: torch.Tensor, target: torch.Tensor) -> Compared:
 
 
 def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
-    """Mean of the squared absolute differences.
+    """Return the mean of the squared absolute differences.
 
     Raises:
         GradscopeError: The shapes differ.
     """
     if output.shape != target.shape:
         raise GradscopeError(
-            "--loss mse needs output and target of one shape",
+            "--loss mse needs output and target of the same shape",
             cause=f"the output is {describe_tensor(output)}, the target {describe_tensor(target)}",
             help="reshape the target, as with target.unsqueeze(1) or output.squeeze(1)",
         )
@@ -59,13 +59,13 @@ def mean_squared_error(output: torch.Tensor, target: torch.Tensor) -> Compared:
 
 
 def target_help(model: nn.Module, batch: object, output: torch.Tensor, *, has_classes: bool) -> str:
-    """The `--input` that adds a target to a batch.
+    """Return the `--input` option that adds a target to a batch.
 
     Args:
-        model: Its last layer tells which dimension of the output is that of the classes.
-        batch: What there is already; the command line has to name all of it.
-        output: What the target is compared with.
-        has_classes: Whether the target holds class numbers; else it is shaped as the output.
+        model: Its last layer shows which dimension of the output is that of the classes.
+        batch: The existing batch; the command line must describe all of it.
+        output: The tensor to compare with the target.
+        has_classes: Whether the target contains class indices. Otherwise it has the output's shape.
     """
     spec = ",".join(map(str, output.shape))
     if has_classes and output.dim() > 1:

@@ -1,4 +1,4 @@
-"""Opens the files that the user names, or says what is wrong with their names."""
+"""Opens the files that the user names, and explains wrong names."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from gradscope.target.user_code import nearest
 
 
 def exists(path: Path) -> bool:
-    """Whether there is such a file or directory; false too for names that no system allows."""
+    """Return whether a file or directory exists; false also for invalid names."""
     try:
         return path.exists()
     except OSError:
@@ -15,14 +15,14 @@ def exists(path: Path) -> bool:
 
 
 def require_file(text: str, suffix: str | None = None) -> Path:
-    """The path, of a file that can be opened.
+    """Return the path of a readable file.
 
     Args:
         text: The path as the user wrote it.
-        suffix: Of the files to offer instead; None offers any.
+        suffix: Suffix of alternatives to suggest; None for any.
 
     Raises:
-        GradscopeError: There is no such file, or it cannot be read.
+        GradscopeError: The file does not exist, or is unreadable.
     """
     path = Path(text)
     try:
@@ -32,7 +32,7 @@ def require_file(text: str, suffix: str | None = None) -> Path:
             f"cannot open {text!r}", cause="there is no such file", help=_similar(path, suffix)
         ) from None
     except (OSError, ValueError) as error:
-        # A ValueError is a null byte in the name.
+        # Path raises ValueError for a null byte in the name.
         cause = error.strerror if isinstance(error, OSError) else str(error)
         raise GradscopeError(f"cannot open {text!r}", cause=cause) from None
     return path

@@ -20,7 +20,7 @@ from gradscope.target.target import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
-    """Runs the model on its batch and computes the loss; equal each time when it has a seed."""
+    """Runs the model on its batch and computes the loss. With a seed, it is reproducible."""
 
     model: nn.Module
     batch: object
@@ -29,7 +29,7 @@ class Forward:
     eager: bool = False
 
     def __call__(self) -> Outcome:
-        """Run once, on a copy of the batch: a forward that changes it must not change the next."""
+        """Run once, on a copy of the batch: the forward may change it."""
         if self.seed is not None:
             seed_everything(self.seed)
         with _stance(eager=self.eager):
@@ -39,12 +39,12 @@ class Forward:
                 raise _frozen(self.model, error) or error from None
 
     def at(self, batch: object, seed: int | None) -> Self:
-        """Return the same forward on another batch, under another seed."""
+        """Return the same forward on another batch, with another seed."""
         return replace(self, batch=batch, seed=seed)
 
 
 def seed_everything(seed: int) -> None:
-    """Seed torch, random, and numpy where it is loaded."""
+    """Seed torch, random, and numpy if it is loaded."""
     torch.manual_seed(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
@@ -53,14 +53,14 @@ def seed_everything(seed: int) -> None:
 
 
 def notes_on_batch(model: nn.Module, batch: object, objective: Objective) -> tuple[str, ...]:
-    """What of the batch neither the model nor the loss gets, in words."""
+    """Return notes on the parts of the batch that neither the model nor the loss gets."""
     if objective.second is None:
         return ()
     left_out = divide_batch(batch, forward_signature(model), objective.second).left_out
     return tuple(
-        f"batch element {name} is taken as the target and not given to {signature_text(model)}"
+        f"batch element {name} is the target and is not passed to {signature_text(model)}"
         if name.startswith("[")
-        else f"batch key {name!r} is left out: {signature_text(model)} does not take it"
+        else f"batch key {name!r} is dropped: {signature_text(model)} does not take it"
         for name in left_out
     )
 
@@ -73,7 +73,7 @@ def _stance(*, eager: bool) -> AbstractContextManager[object]:
 
 
 def _frozen(model: nn.Module, error: NoGradientError) -> GradscopeError | None:
-    """The error for a model that cannot be trained at all."""
+    """Return the error for a model without trainable parameters."""
     parameters = list(model.parameters())
     if any(parameter.requires_grad for parameter in parameters):
         return None
@@ -84,7 +84,7 @@ def _frozen(model: nn.Module, error: NoGradientError) -> GradscopeError | None:
         )
     return FrozenModelError(
         f"0 of {len(parameters)} parameters require grad",
-        help="model.requires_grad_(True), or leave at least one layer unfrozen",
+        help="model.requires_grad_(True), or unfreeze at least one layer",
         subject=error.subject,
         loss=error.loss,
     )

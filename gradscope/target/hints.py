@@ -1,4 +1,4 @@
-"""What a model's first layer says about the input it wants, and about a forward that failed."""
+"""Suggestions from a model's first layer: suitable inputs, and causes of a failed forward."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from gradscope.target.user_code import Advice
 
 _Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 _Layer = _Convolution | nn.Linear | nn.Embedding | nn.RNNBase
-"""Layers that fix the shape or type of their input."""
+"""Layers that fix the shape or dtype of their input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLayer:
-    """The first registered layer that fixes the shape or type of its input."""
+    """The first registered layer that fixes the shape or dtype of its input."""
 
     name: str
     module: _Layer
 
 
 def first_layer(model: nn.Module) -> FirstLayer | None:
-    """The first convolution, linear, embedding or recurrent layer in order of registration."""
+    """Return the first convolution, linear, embedding or recurrent layer by registration."""
     for name, module in model.named_modules():
         if isinstance(module, _Layer):
             return FirstLayer(name=name, module=module)
@@ -34,7 +34,7 @@ def first_layer(model: nn.Module) -> FirstLayer | None:
 
 
 def layer_title(module: nn.Module) -> str:
-    """A layer's class with its two sizes, as `Conv2d(1, 32)`."""
+    """Return a layer's class with its two sizes, as `Conv2d(1, 32)`."""
     match module:
         case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
             sizes = (module.in_channels, module.out_channels)
@@ -50,7 +50,7 @@ def layer_title(module: nn.Module) -> str:
 
 
 def vocabulary(model: nn.Module) -> int | None:
-    """How many tokens the first layer knows, where it is an embedding."""
+    """Return the number of tokens of the first layer, if it is an embedding."""
     layer = first_layer(model)
     return (
         layer.module.num_embeddings
@@ -60,11 +60,11 @@ def vocabulary(model: nn.Module) -> int | None:
 
 
 def guess_input(model: nn.Module) -> str | None:
-    """An `--input` specification that suits the first layer; None where nothing tells it."""
+    """Return an `--input` specification for the first layer; None if it is unknown."""
     layer = first_layer(model)
     if layer is None:
         return None
-    # Batch normalisation cannot train on a single row.
+    # Batch normalization cannot train on a single row.
     rows = 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
     match layer.module:
         case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
@@ -90,7 +90,7 @@ def _spatial_guess(module: _Convolution) -> str:
 
 
 def signature_text(model: nn.Module) -> str:
-    """The model's forward as it is declared: `Net.forward(self, x, mask=None)`."""
+    """Return the declaration of the model's forward: `Net.forward(self, x, mask=None)`."""
     parameters = [
         str(parameter.replace(annotation=parameter.empty))
         for parameter in forward_signature(model).parameters.values()
@@ -99,7 +99,7 @@ def signature_text(model: nn.Module) -> str:
 
 
 def class_name(model: nn.Module) -> str:
-    """The class of the user's model, behind `torch.compile` and data-parallel wrappers."""
+    """Return the class of the user's model, behind `torch.compile` and data-parallel wrappers."""
     inner = getattr(model, "_orig_mod", None)
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         inner = model.module
@@ -112,7 +112,7 @@ def explain_forward(
     kwargs: Mapping[str, object],
     error: BaseException,
 ) -> Advice:
-    """Why a forward on these arguments failed, as far as the layers and the message tell."""
+    """Return why a forward failed on these arguments, as far as layers and message show."""
     tensors = [tensor for _, tensor in named_tensors((args, kwargs), "")]
     listed = _explain_lists(args, kwargs) if isinstance(error, TypeError | AttributeError) else None
     if listed is not None:
@@ -123,7 +123,7 @@ def explain_forward(
         return Advice(help="use a smaller batch, or --device cpu")
     if "more than 1 value per channel" in str(error):
         return Advice(
-            cause="batch normalisation in train mode needs more than one row",
+            cause="batch normalisation in train mode needs more than one example",
             help="use a larger batch, or --mode eval",
         )
     if not tensors:
@@ -132,7 +132,7 @@ def explain_forward(
 
 
 def _explain_lists(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Advice | None:
-    """What to do about numbers that are in no tensor, as tokenizers and numpy give them."""
+    """Return advice on numbers outside tensors, as tokenizers and numpy return them."""
     for key, value in (*enumerate(args), *kwargs.items()):
         kind = type(value).__name__
         if kind == "ndarray" or (isinstance(value, list) and _is_number(value)):
@@ -177,7 +177,7 @@ def _explain_dtype(model: nn.Module, tensors: list[torch.Tensor]) -> Advice | No
 
 
 def _explain_layer(model: nn.Module, error: BaseException) -> Advice | None:
-    """What the layer that raised expects of its input; None where its input is as it expects."""
+    """Return the input that the raising layer expects; None if it got that."""
     layer, tensor = None, None
     for frame, _ in walk_tb(error.__traceback__):
         owner, given = frame.f_locals.get("self"), frame.f_locals.get("input")

@@ -1,4 +1,4 @@
-"""Imports the target's file or module, as python itself would, though never as `__main__`."""
+"""Imports the target's file or module as python does, but never as `__main__`."""
 
 import importlib
 import importlib.util
@@ -23,12 +23,12 @@ class Source:
 
     module: ModuleType
     location: str
-    """As the user wrote it, for messages."""
+    """Location as the user wrote it, for messages."""
 
 
 @contextmanager
 def command_line(location: str, arguments: tuple[str, ...]) -> Iterator[None]:
-    """Let user code see `sys.argv` as if it had been started with these arguments."""
+    """Set `sys.argv` for user code, as if it had been started with these arguments."""
     saved = sys.argv
     sys.argv = [location, *arguments]
     try:
@@ -40,11 +40,11 @@ def command_line(location: str, arguments: tuple[str, ...]) -> Iterator[None]:
 def import_source(location: str) -> Source:
     """Import a path or a dotted module name.
 
-    `sys.path` and `sys.modules` keep what was added: the model may import more when it runs.
+    `sys.path` and `sys.modules` keep the additions: the model may import more when it runs.
 
     Raises:
         GradscopeError: There is no such file or module.
-        UserCodeError: It raised while being imported.
+        UserCodeError: It raised during the import.
     """
     path = _find_file(location)
     with UserCode(f"while importing {location!r}", partial(_explain, path)):
@@ -56,7 +56,7 @@ def import_source(location: str) -> Source:
 
 
 def _find_file(location: str) -> Path | None:
-    """The file that a location means, or None where it is a module's name."""
+    """Return the file that a location means, None if it is the name of a module."""
     path = Path(location)
     if exists(path) and path.is_dir():
         return _entry_file(path)
@@ -129,7 +129,7 @@ def _import_from_package(path: Path) -> ModuleType:
     actual = getattr(module, "__file__", None)
     if actual is None or Path(actual).resolve() != path:
         raise GradscopeError(
-            f"{str(path)!r} belongs to the package {names[0]!r}, but that name is taken",
+            f"{str(path)!r} belongs to the package {names[0]!r}, but that name is already imported",
             cause=f"{dotted!r} was imported from {str(actual)!r}",
             help=f"rename the package {names[0]!r}",
         )
@@ -151,17 +151,17 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _file_instead(name: str) -> str | None:
-    """The Python file in the working directory that a module's name may have meant."""
+    """Return the Python file in the working directory that a module's name may have meant."""
     wanted = Path(*name.split(".")).with_suffix(".py")
     files = [str(path) for path in Path().glob(f"{'*/' * name.count('.')}*.py")]
     return did_you_mean(str(wanted), files)
 
 
 def _search(folder: Path) -> None:
-    """Make a folder the first place to import from, and the working directory one of the last.
+    """Make a folder the first import location, and the working directory one of the last.
 
-    `python -m gradscope` has the working directory on the path and `gradscope` has not; a target
-    has to load alike under both.
+    `python -m gradscope` has the working directory on the path, `gradscope` does not. A target must
+    load in the same way with both.
     """
     if sys.path[:1] != [str(folder)]:
         sys.path.insert(0, str(folder))
@@ -175,7 +175,7 @@ def _exited(location: str, path: Path | None, exit_request: SystemExit) -> Grads
     frames = extract_tb(exit_request.__traceback__)
     here = [frame for frame in frames if path is not None and frame.filename == str(path.resolve())]
     return GradscopeError(
-        f"{location!r} exited (code {code}) while being imported: it runs a CLI at top level",
+        f"{location!r} exited (code {code}) while being imported: it runs code at top level",
         cause=f"line {here[-1].lineno}: {here[-1].line}" if here else None,
         help='put it under  if __name__ == "__main__":, or pass its args after --',
     )
@@ -198,5 +198,5 @@ def _missing_module_help(name: str, path: Path | None) -> str:
         if (folder / top / "__init__.py").is_file() or (folder / f"{top}.py").is_file():
             return f"{top!r} lies in {str(folder)!r}: run gradscope from there"
     if "pipx" in Path(sys.prefix).parts or "/uv/" in Path(sys.prefix).as_posix():
-        return "gradscope is in an environment of its own: install it where your code runs"
+        return "gradscope is installed in another environment: install it where your code runs"
     return f"install it in THIS environment: {sys.executable} -m pip install {top}"

@@ -1,4 +1,4 @@
-"""Parses `--input` specifications such as `int64[0,50257]:2,128`, without making anything."""
+"""Parses `--input` specifications such as `int64[0,50257]:2,128`, without creating tensors."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SPEC = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """One `--input`."""
+    """One `--input` option."""
 
     text: str
     name: str | None
@@ -27,7 +27,7 @@ class InputSpec:
     """One of `INPUT_TYPES`."""
     low: float | None
     high: float | None
-    """Not reached, as in `torch.randint`; None without a range."""
+    """Exclusive upper bound, as in `torch.randint`; None without a range."""
     dims: tuple[int, ...]
 
 
@@ -41,7 +41,7 @@ def parse_input(text: str) -> InputSpec:
     if match is None:
         raise GradscopeError(
             f"cannot read --input {text!r}",
-            cause=f"it has to be {GRAMMAR}",
+            cause=f"expected {GRAMMAR}",
             help="for example: --input 1,3,224,224  or  --input input_ids=int64[0,50257]:2,128",
         )
     dtype = match["dtype"] or "float32"
@@ -69,10 +69,10 @@ def _range(text: str, low: str | None, high: str | None) -> tuple[float | None, 
     except ValueError:
         raise GradscopeError(
             f"cannot read the range of --input {text!r}",
-            cause=f"{low!r} and {high!r} have to be numbers",
+            cause=f"{low!r} and {high!r} must be numbers",
         ) from None
     if not bounds[0] < bounds[1]:
         raise GradscopeError(
-            f"the range of --input {text!r} is empty", cause="low has to be below high"
+            f"the range of --input {text!r} is empty", cause="low must be below high"
         )
     return bounds

@@ -1,4 +1,4 @@
-"""Makes tensors from `--input` specifications such as `int64[0,50257]:2,128`."""
+"""Creates tensors from `--input` specifications such as `int64[0,50257]:2,128`."""
 
 import torch
 
@@ -7,17 +7,17 @@ from gradscope.target.input_spec import InputSpec, parse_input
 
 
 def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | None) -> object:
-    """The batch that `--input` describes: a tensor, a tuple of several, or a dict of named ones.
+    """Return the batch of `--input` options: a tensor, a tuple, or a dict of named tensors.
 
-    Floats are normal (uniform where a range is given), integers uniform, bools all true.
+    Floats are normal (uniform with a range), integers uniform, bools all true.
 
     Args:
-        texts: The specifications; named and positional ones do not mix.
-        seed: Of a generator of its own; None draws from torch's global one.
-        vocabulary: The range of integers given without one; None makes that an error.
+        texts: The specifications, either all named or all positional.
+        seed: Seed of a separate generator; None draws from torch's global one.
+        vocabulary: Range of integers without an explicit one; None makes that an error.
 
     Raises:
-        GradscopeError: A specification cannot be read.
+        GradscopeError: A specification is not valid.
     """
     specs = [parse_input(text) for text in texts]
     named = [spec for spec in specs if spec.name is not None]
@@ -34,7 +34,7 @@ def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | N
 
 
 def spec_like(tensor: torch.Tensor) -> str:
-    """A specification that makes a tensor of this shape, type and, for integers, range."""
+    """Return a specification for tensors of this shape, dtype and, for integers, range."""
     dims = ",".join(map(str, tensor.shape))
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.dtype is torch.float32:
@@ -57,7 +57,7 @@ def _make(
     if low is None or high is None:
         if vocabulary is None:
             raise GradscopeError(
-                f"--input {spec.text!r} needs a range, as its type is an integer",
+                f"--input {spec.text!r} needs a range, because its type is an integer",
                 help=f"--input {spec.text.replace(':', '[0,10]:')}",
             )
         low, high = 0, vocabulary

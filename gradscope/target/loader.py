@@ -1,4 +1,4 @@
-"""The batches of a target: one for each training step, read when it is asked for."""
+"""The batches of a target: one per training step, read when requested."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle, repeat
@@ -7,17 +7,17 @@ from gradscope.errors import GradscopeError
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import UserCode
 
-KEPT_BYTES = 256 * 2**20
-"""So much of what a one-shot iterator gave is kept, to be given again once it is exhausted."""
+STORED_BYTES = 256 * 2**20
+"""Maximum bytes kept of a one-shot iterator's batches, to repeat them once it is exhausted."""
 
 _END = object()
 
 
 class Batches:
-    """A batch for each training step; here the same one again and again.
+    """A batch per training step; here always the same.
 
     Args:
-        first: That of the first step.
+        first: Batch of the first step.
     """
 
     def __init__(self, first: object) -> None:
@@ -28,25 +28,25 @@ class Batches:
         return repeat(self.first)
 
     def mapped(self, prepare: Callable[[object], object]) -> "Batches":
-        """Return the same batches, each of them prepared when it is read."""
+        """Return the same batches, each prepared when it is read."""
         return Batches(prepare(self.first))
 
     def close(self) -> None:
-        """Let go of whatever reads the batches; it begins anew if they are asked for again."""
+        """Release the reader of the batches; it restarts if more are requested."""
 
 
 class LoadedBatches(Batches):
-    """The batches of a loader, from its beginning again when it ends.
+    """The batches of a loader, which restarts when it ends.
 
-    They may be iterated once: another iteration gives the first one and goes on from there.
+    They may be iterated once: a second iteration yields the first batch and continues from there.
 
     Args:
         loader: A `DataLoader`, an iterator or another iterable; its first batch is read at once.
-        name: What it is called.
-        location: Where.
+        name: Name of the loader.
+        location: File of the loader.
 
     Raises:
-        GradscopeError: It is empty.
+        GradscopeError: The loader is empty.
         UserCodeError: It raised.
     """
 
@@ -57,17 +57,17 @@ class LoadedBatches(Batches):
             self._rest: Iterator[object] | None = iter(loader)
             first = next(self._rest, _END)
         if first is _END:
-            raise GradscopeError(f"{name!r} of {location!r} is empty: it gives no batch")
+            raise GradscopeError(f"{name!r} of {location!r} is empty: it contains no batch")
         super().__init__(first)
 
     def mapped(self, prepare: Callable[[object], object]) -> "LoadedBatches":
-        """Return the same batches, each of them prepared when it is read."""
+        """Return the same batches, each prepared when it is read."""
         self._prepare = (*self._prepare, prepare)
         self.first = prepare(self.first)
         return self
 
     def close(self) -> None:
-        """Let go of the iterator, and with it of a `DataLoader`'s processes."""
+        """Release the iterator, and with it the processes of a `DataLoader`."""
         self._rest = None
 
     def __iter__(self) -> Iterator[object]:
@@ -83,9 +83,8 @@ class LoadedBatches(Batches):
                 batch = self._read()
             if batch is _END:
                 raise GradscopeError(
-                    f"{self._name!r} of {self._location!r} gives no batch when it is iterated "
-                    "a second time",
-                    help="make it a list or a DataLoader, which begin anew each time",
+                    f"{self._name!r} of {self._location!r} gives no batch in a second iteration",
+                    help="use a list or a DataLoader, which restart",
                 )
             for prepare in self._prepare:
                 batch = prepare(batch)
@@ -94,7 +93,7 @@ class LoadedBatches(Batches):
             yield batch
 
     def _read(self) -> object:
-        """Return the next batch; at the end say so, and begin anew the next time."""
+        """Return the next batch; report the end, and restart at the next call."""
         with UserCode(f"reading the next batch of {self._name!r} failed"):
             if self._rest is None:
                 self._rest = iter(self._loader)
@@ -105,7 +104,7 @@ class LoadedBatches(Batches):
 
 
 class _Kept:
-    """Batches that were given, up to a bound of memory."""
+    """Batches read so far, within a memory limit."""
 
     def __init__(self, first: object) -> None:
         self.batches = [first]
@@ -113,7 +112,7 @@ class _Kept:
 
     def add(self, batch: object) -> None:
         self._bytes += _size(batch)
-        if self._bytes <= KEPT_BYTES:
+        if self._bytes <= STORED_BYTES:
             self.batches.append(batch)
 
 

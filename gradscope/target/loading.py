@@ -1,4 +1,4 @@
-"""Loads the target that the command line names."""
+"""Loads the target named on the command line."""
 
 import inspect
 from collections.abc import Mapping
@@ -29,16 +29,16 @@ from gradscope.target.training_discovery import find_objective
 from gradscope.target.user_code import UserCode
 from gradscope.target.values import build, evaluate
 
-_GRADIENTS_OFF = "the file leaves gradients switched off; your own training would raise"
+_GRADIENTS_OFF = "the file leaves gradients disabled; your own training would raise"
 
 
 def load_target(spec: str, options: TargetOptions) -> Target:
-    """Import the target's file and make its model, batch, loss and optimizer ready.
+    """Import the target's file and prepare its model, batch, loss and optimizer.
 
-    The random state is seeded once before the import and then again by each forward.
+    The random state is seeded once before the import, and again by each forward.
 
     Raises:
-        GradscopeError: A piece is missing or does not fit.
+        GradscopeError: A part is missing or does not fit.
         UserCodeError: The user's code raised; `__cause__` is its exception.
     """
     parsed = parse_target(spec)
@@ -55,7 +55,7 @@ def _chosen_model(parsed: TargetSpec, options: TargetOptions) -> Expression | No
         return parsed.expression
     if parsed.expression is not None:
         raise GradscopeError(
-            f"the model is given twice: {parsed.expression.text!r} and --model {options.model!r}",
+            f"two models are specified: {parsed.expression.text!r} and --model {options.model!r}",
             help="drop one of them",
         )
     return parse_expression(options.model)
@@ -102,9 +102,9 @@ def _assemble(
 def _model_and_setup(
     source: Source, chosen: Expression | None
 ) -> tuple[nn.Module, Mapping[str, object], tuple[str, ...]]:
-    """The model, what the setup offers beside it, and notes on the choice.
+    """Return the model, further parts of the setup, and notes on the choice.
 
-    An EXPR may give a whole setup instead of a model: a file can hold several.
+    An EXPR may be a whole setup instead of a model: a file can contain several.
     """
     if chosen is not None:
         value = evaluate(source, chosen)

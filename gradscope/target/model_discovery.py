@@ -19,7 +19,7 @@ _LOSS_ENDINGS = ("Loss", "Criterion")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
-    """A model and what is worth telling about the choice."""
+    """A model and notes on the choice."""
 
     model: nn.Module
     note: str | None = None
@@ -32,15 +32,15 @@ class _Candidate:
 
 
 def find_model(source: Source) -> FoundModel:
-    """The model that a file offers: by name, else the only instance, else the only class.
+    """Return the model in a file: by name, else the only instance, else the only class.
 
     Raises:
-        GradscopeError: It offers none, or several.
+        GradscopeError: There is none, or there are several.
         UserCodeError: Building it raised.
     """
     for name in _NAMES:
         value = getattr(source.module, name, None)
-        # `model = None` at the top and `import model` offer nothing.
+        # `model = None` at the top and `import model` are no models.
         if value is not None and not isinstance(value, ModuleType):
             return FoundModel(model=to_model(value, name, source.location))
     outline = outline_of(source.module)
@@ -66,10 +66,10 @@ def _note(name: str, location: str, *, is_class: bool) -> str:
 
 
 def to_model(value: object, name: str, location: str) -> nn.Module:
-    """An `nn.Module`, built if the value is a class or factory.
+    """Return an `nn.Module`, built if the value is a class or factory.
 
     Raises:
-        GradscopeError: The value neither is one nor gives one.
+        GradscopeError: The value is no model and builds none.
     """
     if isinstance(value, nn.Module):
         return value
@@ -89,9 +89,9 @@ def to_model(value: object, name: str, location: str) -> nn.Module:
 
 
 def _instances(module: ModuleType) -> list[_Candidate]:
-    """The instances that may be the model: no losses, no parts of others, no second names.
+    """Return the instances that may be the model, without losses, submodules and aliases.
 
-    Where some have parameters, the rest (a lone activation) are left out too.
+    If some have parameters, the others (a single activation) are excluded too.
     """
     found: dict[int, _Candidate] = {}
     for name, value in vars(module).items():
@@ -105,7 +105,7 @@ def _instances(module: ModuleType) -> list[_Candidate]:
 
 
 def _classes(module: ModuleType, outline: Outline) -> list[_Candidate]:
-    """The model classes that the file defines and that are no part or base of another of them."""
+    """Return the model classes of the file that are no part or base of another one."""
     names = [
         name
         for name, value in vars(module).items()
@@ -116,7 +116,7 @@ def _classes(module: ModuleType, outline: Outline) -> list[_Candidate]:
         and not _is_loss(name, value)
     ]
     uses = {name: outline.reachable(name) for name in names}
-    # Two classes that use each other are parts of neither.
+    # Two classes that use each other are both kept.
     whole = [
         name
         for name in names
@@ -137,7 +137,7 @@ def _several(candidates: list[_Candidate], outline: Outline) -> GradscopeError:
         where = "class" if inspect.isclass(candidate.value) else line and f"line {line}"
         titles.append(f"{candidate.name} ({where})" if where else candidate.name)
     return GradscopeError(
-        f"{len(candidates)} candidates for the model: {', '.join(titles)}",
+        f"{len(candidates)} possible models: {', '.join(titles)}",
         help=f"choose one: --model {candidates[-1].name}",
     )
 

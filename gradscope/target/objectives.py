@@ -1,4 +1,4 @@
-"""The ways from a model and a batch to what backward starts from."""
+"""The ways from a model and a batch to a loss."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ _TARGET = SecondArgument(wanted="target", name="target")
 
 
 class Objective(Protocol):
-    """Runs a model on a batch up to what backward starts from."""
+    """Runs a model on a batch, up to the start of backward."""
 
     @property
     def second(self) -> SecondArgument | None:
-        """What it needs of the batch beside the inputs; None when it divides the batch itself."""
+        """The argument that it needs besides the inputs; None if it divides the batch itself."""
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
         """Run the forward once."""
@@ -66,13 +66,13 @@ class ComputeLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingStep:
-    """The model's own `training_step(batch, batch_idx)`, as Lightning's modules have."""
+    """The model's own `training_step(batch, batch_idx)`, as in Lightning modules."""
 
     function: Callable[..., object]
     second: SecondArgument | None = None
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
-        """Call the method with the batch, as the first of an epoch."""
+        """Call the method with the batch, as the first one of an epoch."""
         text = "model.training_step(batch, 0)"
         with UserCode(f"{text} failed with batch {describe(batch)}"):
             value = self.function(batch, 0)
@@ -80,7 +80,7 @@ class TrainingStep:
 
 
 def training_step(model: nn.Module) -> TrainingStep | None:
-    """The objective of a model that trains itself; None for all others."""
+    """Return the objective of a model with a `training_step`; None for others."""
     function = getattr(model, "training_step", None)
     if not callable(function) or not can_take(signature_of(function), 2):
         return None
@@ -91,7 +91,7 @@ def training_step(model: nn.Module) -> TrainingStep | None:
 class LossFunction:
     """The user's `loss_fn(output, target)`, `loss_fn(output, batch)` or `loss_fn(output)`.
 
-    Where the parameters are named as in `loss_fn(y_true, y_pred)`, the target comes first.
+    If the parameters are named as in `loss_fn(y_true, y_pred)`, the target comes first.
     """
 
     function: Callable[..., object]
@@ -99,7 +99,7 @@ class LossFunction:
 
     @property
     def second(self) -> SecondArgument:
-        """Judged by the function's signature."""
+        """The argument, by the function's signature."""
         return second_argument(self.function)
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
@@ -121,13 +121,13 @@ class LossFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedLoss:
-    """One of the losses that gradscope offers for models without one."""
+    """One of gradscope's losses for models without one."""
 
     name: LossName
 
     @property
     def second(self) -> SecondArgument:
-        """A target for those that compare."""
+        """A target for losses that compare."""
         return _TARGET if self.name in (LossName.CROSS_ENTROPY, LossName.MSE) else NOTHING
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
@@ -177,7 +177,7 @@ class GivenGradient:
             return self.vector.to(output.device, output.dtype)
         if self.vector == "ones":
             return torch.ones_like(output, requires_grad=False)
-        # A generator of its own leaves the model's random stream alone.
+        # A separate generator leaves the model's random stream unchanged.
         generator = torch.Generator().manual_seed(self.seed or 0)
         noise = torch.randn(output.shape, generator=generator, dtype=torch.float32)
         return noise.to(output.device, output.dtype)
@@ -185,13 +185,13 @@ class GivenGradient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLoss:
-    """The loss in the model's output, else a synthetic one where that is allowed."""
+    """The loss in the model's output, or a placeholder loss if that is allowed."""
 
     allow_synthetic: bool
     second: SecondArgument = NOTHING
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
-        """Run the model and look for a loss in its output."""
+        """Run the model and find a loss in its output."""
         call = divide_batch(batch, forward_signature(model), self.second)
         output = run_model(model, call)
         found = own_loss(output)
@@ -213,23 +213,23 @@ class OwnLoss:
 
 
 def _check_reconstruction(name: str, output: object, batch: object) -> None:
-    """A batch without a target is its own target only where the output has its shape.
+    """Check that the output has the batch's shape, so that the batch can be its own target.
 
     Raises:
-        GradscopeError: It has not.
+        GradscopeError: It has another shape.
     """
     shape = output.shape if isinstance(output, torch.Tensor) else None
     if isinstance(batch, torch.Tensor) and batch.shape == shape:
         return
     raise GradscopeError(
-        f"{name} needs a target, and the batch has none",
+        f"{name} needs a target, but the batch has none",
         cause=f"the batch is {describe(batch)}, the output {describe(output)}",
         help="make the batch a pair (inputs, target), or give two --input, the target last",
     )
 
 
 def run_model(model: nn.Module, call: Call) -> object:
-    """Call the model on its share of the batch.
+    """Call the model on its part of the batch.
 
     Raises:
         UserCodeError: The forward raised.
@@ -251,7 +251,7 @@ def _scalar(loss: torch.Tensor, description: str, given: object = None) -> Outco
 
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """Half precision as float32, so that the mean of squares neither overflows nor vanishes."""
+    """Convert half precision to float32, in which the mean of squares stays in range."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -262,7 +262,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 def _target_tensor(
     name: LossName, model: nn.Module, batch: object, found: NamedTensor, call: Call
 ) -> torch.Tensor:
-    """The target of the batch.
+    """Return the target of the batch.
 
     Raises:
         GradscopeError: The batch has none.
@@ -271,7 +271,7 @@ def _target_tensor(
         return call.second
     has_classes = name is LossName.CROSS_ENTROPY
     raise GradscopeError(
-        f"--loss {name} needs a target, and the batch has none",
+        f"--loss {name} needs a target, but the batch has none",
         cause=f"{found.name} is {describe_tensor(found.tensor)}",
         help=target_help(model, batch, found.tensor, has_classes=has_classes),
     )

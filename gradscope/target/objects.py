@@ -1,4 +1,4 @@
-"""Makes a target of objects that live in the user's own process."""
+"""Makes a target of objects in the user's own process."""
 
 from collections.abc import Callable
 
@@ -25,16 +25,16 @@ def target_from_objects(
     name: str | None = None,
     seed: int | None = None,
 ) -> Target:
-    """Make a target without touching the model's mode, device or type.
+    """Make a target without changing the model's mode, device or dtype.
 
     Args:
-        model: What is inspected.
+        model: The model to inspect.
         batch: A tensor, tuple, dict or other container of them; or the `Batches` of a loader.
         loss_fn: See `to_objective`; also a name of `LossName`. None: see `own_loss`.
-        optimizer: Which parameters are trained, and how.
-        grad_output: In place of a loss: a tensor shaped as the output, `ones` or `randn`.
-        name: How the target is called in the report.
-        seed: Set before each forward; None leaves the random state alone.
+        optimizer: Optimizer with the trained parameters.
+        grad_output: Replaces a loss: a tensor shaped as the output, `ones` or `randn`.
+        name: Name of the target in the report.
+        seed: Set before each forward; None leaves the random state as it is.
 
     Raises:
         GradscopeError: The objects do not fit.
@@ -76,7 +76,7 @@ def _objective(
         return to_objective(loss_fn, _loss_name(loss_fn), "loss_fn")
     if loss_fn is not None:
         raise GradscopeError(
-            "loss_fn and grad_output exclude each other",
+            "loss_fn and grad_output are mutually exclusive",
             cause="backward starts either from a loss or from the output itself",
         )
     if isinstance(grad_output, str) and grad_output not in ("ones", "randn"):

@@ -1,4 +1,4 @@
-"""Finds the optimizer, and makes sure that it is one and that it is the model's."""
+"""Finds the optimizer, and checks that it is the model's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,16 +14,16 @@ from gradscope.target.user_code import UserCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOptimizer:
-    """An optimizer that holds parameters of the model, or why there is none."""
+    """An optimizer with parameters of the model, or why there is none."""
 
     optimizer: torch.optim.Optimizer | None
     stale: torch.optim.Optimizer | None = None
-    """One that the user gave for this model and that holds none of its parameters."""
+    """An optimizer given for this model that has none of its parameters."""
     notes: tuple[str, ...] = ()
 
 
 def find_optimizer(source: Source, setup: Mapping[str, object], model: nn.Module) -> FoundOptimizer:
-    """The optimizer: of the setup, `build_optimizer(model)`, or `optimizer`.
+    """Return the optimizer: from the setup, `build_optimizer(model)`, or `optimizer`.
 
     Raises:
         GradscopeError: It is no optimizer.
@@ -40,13 +40,13 @@ def find_optimizer(source: Source, setup: Mapping[str, object], model: nn.Module
     optimizer = getattr(source.module, "optimizer", None)
     is_one = isinstance(optimizer, torch.optim.Optimizer)
     found = usable_optimizer(optimizer if is_one else None, model)
-    # Of a model that was built for the inspection, the file's optimizer cannot know.
+    # The file's optimizer cannot have the parameters of a model built for the inspection.
     is_for_it = any(value is model for value in vars(source.module).values())
     return found if is_for_it else replace(found, stale=None)
 
 
 def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
-    """The optimizer, unless it is that of another model; None is none.
+    """Return the optimizer, unless it is that of another model; None is none.
 
     Raises:
         GradscopeError: It is no optimizer.
@@ -57,7 +57,7 @@ def usable_optimizer(optimizer: object, model: nn.Module) -> FoundOptimizer:
     held = {id(tensor) for group in checked.param_groups for tensor in group["params"]}
     if any(id(parameter) in held for parameter in model.parameters()):
         return FoundOptimizer(optimizer=checked)
-    note = "the optimizer holds none of the model's parameters: it is not used"
+    note = "the optimizer has none of the model's parameters and is not used"
     return FoundOptimizer(optimizer=None, stale=checked, notes=(note,))
 
 

@@ -1,4 +1,4 @@
-"""What the user asked of loading and running a target, beside the target itself."""
+"""The user's options for loading and running a target, besides the target itself."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, Self
@@ -10,9 +10,9 @@ Mode = Literal["train", "eval"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """Choices that win over what the target's file offers.
+    """Options that override what the target's file offers.
 
-    Everything is text as on the command line, so that the command line needs no torch to build it.
+    All are text as on the command line, which can then build them without torch.
     """
 
     model: str | None = None
@@ -22,45 +22,44 @@ class TargetOptions:
     loss: str | None = None
     """EXPR in the file, or one of the named losses."""
     inputs: tuple[str, ...] = ()
-    """`[name=][dtype[lo,hi]:]d0,d1,...`, one for each input."""
+    """`[name=][dtype[lo,hi]:]d0,d1,...`, one per input."""
     grad_output: str | None = None
     """`ones`, `randn`, or the path of a file with one tensor."""
     device: str = "cpu"
     mode: Mode = "train"
     seed: int | None = 0
     dtype: str | None = None
-    """Of the parameters and of every floating input; None leaves them as they are."""
+    """Dtype of the parameters and of all floating-point inputs; None for no conversion."""
     checkpoint: str | None = None
     """File of weights for the model."""
     args: tuple[str, ...] = ()
-    """What the file sees as `sys.argv[1:]`."""
+    """The file's `sys.argv[1:]`."""
     eager: bool = False
-    """Whether `torch.compile` is switched off during the forward."""
+    """Whether `torch.compile` is disabled during the forward."""
     allow_synthetic_loss: bool = True
-    """Whether a loss may be made up where the target has none; a gate says no."""
+    """Whether to use a placeholder loss if the target has none; `gradscope check` does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipOptions:
-    """What to clip gradients to, to see what that does to them."""
+    """Clipping methods to measure."""
 
     max_norm: float | None = None
-    """The largest norm; None for the target's own, where it names one and nothing else is asked
-    for."""
+    """Maximum norm; None for the target's own, if it has one and nothing else is requested."""
     finds_norm: bool = False
-    """Whether to find one, whatever the target says."""
+    """Whether to search for a norm, whatever the target says."""
     norm_type: float = 2.0
     value: float | None = None
-    """The largest element; None to choose one by the first batch."""
+    """Maximum magnitude of an element; None to derive one from the first batch."""
     per_tensor: bool = False
-    """Whether the largest norm holds for each parameter by itself."""
+    """Whether the maximum norm applies to each parameter separately."""
     adaptive_ratio: float | None = None
-    """The largest ratio of gradient to weight norm of a unit; None for the usual one."""
+    """Maximum ratio of gradient to weight norm of a unit; None for the usual one."""
     batches: int = 1
-    """Batches to measure with the weights that the optimizer steps have led to."""
+    """Number of batches to measure with the weights after the optimizer steps."""
 
     def with_own_norm(self, max_norm: float | None) -> Self:
-        """Return the options with the limit that a target names, where it is to be taken."""
+        """Return the options with the limit of the target, if it is to be used."""
         others = (self.max_norm, self.value, self.adaptive_ratio)
         if self.finds_norm or any(other is not None for other in others):
             return self
@@ -72,17 +71,17 @@ class Trial:
     """How a target is run before it is judged."""
 
     steps: int = 0
-    """Optimizer steps that are made before the judged one."""
+    """Number of optimizer steps before the judged one."""
     optimizer: str | None = None
-    """Name of a class in `torch.optim`, in any case: makes the steps in place of the target's."""
+    """Class name in `torch.optim`, in any case. It replaces the target's optimizer."""
     lr: float | None = None
     """Learning rate of that optimizer, or of the target's own."""
     probe_steps: int = 3
-    """Optimizer steps tried on a snapshot after the judged one."""
+    """Number of optimizer steps tried on a snapshot after the judged one."""
     micro_batches: int | None = None
-    """Into so many parts the judged step's batch is divided, to see what accumulating their
-    gradients gives."""
+    """Number of parts into which the judged step's batch is split, to compare the accumulated
+    gradients."""
     clipping: ClipOptions | None = None
-    """What clipping does to the gradients is measured; None for not."""
+    """Clipping methods whose effect is measured; None for none."""
     keep_gradients: KeepMode = "none"
-    """How the judged step's gradients are kept in the recording."""
+    """How the judged step's gradients are stored in the recording."""

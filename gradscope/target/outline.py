@@ -1,4 +1,4 @@
-"""Reads from a file's source where its names are bound and which class is a part of which."""
+"""Reads from a file's source where names are bound and which class uses which."""
 
 import ast
 import inspect
@@ -12,16 +12,16 @@ class Outline:
     """The top level of a file."""
 
     lines: tuple[tuple[str, int], ...]
-    """Names and the line where each is bound first."""
+    """Names, each with the line of its first binding."""
     uses: tuple[tuple[str, frozenset[str]], ...]
     """For each class and function, the names that it mentions."""
 
     def line_of(self, name: str) -> int | None:
-        """Where a name is bound; None where the source does not show it."""
+        """Return the line that binds a name; None if the source does not show it."""
         return next((line for bound, line in self.lines if bound == name), None)
 
     def reachable(self, name: str) -> frozenset[str]:
-        """The names that a class or function uses, itself or through others of the file."""
+        """Return the names that a class or function uses, also through others of the file."""
         uses = dict(self.uses)
         found: set[str] = set()
         waiting = [name]
@@ -33,7 +33,7 @@ class Outline:
 
 
 def outline_of(module: ModuleType) -> Outline:
-    """The outline of a module, empty where it has no source."""
+    """Return the outline of a module, empty if it has no source."""
     try:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):

@@ -1,4 +1,4 @@
-"""Finds in a model's output the loss it holds, or the tensor that a loss can be made of."""
+"""Finds the loss in a model's output, or the tensor to make a loss of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from gradscope.target.structures import describe, named_tensors
 
 
 class UnusableLossError(GradscopeError):
-    """Backward cannot start from what the forward ended in.
+    """Backward cannot start from the result of the forward.
 
     Args:
         what: What is wrong.
-        cause: Why.
+        cause: The cause.
         help: One thing to try.
-        subject: What it ended in, as `loss_fn(output, target)`.
-        loss: The tensor, where there is one.
+        subject: The result, as `loss_fn(output, target)`.
+        loss: The tensor, if there is one.
     """
 
     def __init__(
@@ -36,18 +36,18 @@ class UnusableLossError(GradscopeError):
 
 
 class NoGradientError(UnusableLossError):
-    """What the model gave does not require grad, so that nothing can flow back from it."""
+    """The model's output does not require grad: no gradient can flow back from it."""
 
 
 class FrozenModelError(NoGradientError):
-    """It cannot, for no parameter requires grad."""
+    """No parameter requires grad."""
 
 
 class NonScalarError(UnusableLossError):
     """The loss has more than one element, or none."""
 
 
-_LEAVE_INFERENCE = "leave torch.inference_mode() out of the way to the loss"
+_LEAVE_INFERENCE = "do not compute the loss under torch.inference_mode()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +55,19 @@ class NamedTensor:
     """A tensor of an output, with the expression that reaches it."""
 
     name: str
-    """As `output.logits` or `output[0]`."""
+    """Expression, as `output.logits` or `output[0]`."""
     tensor: torch.Tensor
 
 
 def own_loss(output: object) -> NamedTensor | None:
-    """The loss that a model computed itself; None where it has none.
+    """Return the loss that a model computed itself; None if it has none.
 
-    `output.loss` or `output["loss"]`, an output that is itself one scalar that requires grad, the
-    only such scalar of a tuple, as in `return logits, loss`, or the sum of several that are all
-    named as losses, as detection models return them.
+    It is `output.loss` or `output["loss"]`; an output that is itself one scalar that requires grad;
+    the only such scalar of a tuple, as in `return logits, loss`; or the sum of several named
+    losses, as detection models return them.
 
     Raises:
-        GradscopeError: There are several scalars, and nothing tells which is the loss.
+        GradscopeError: There are several scalars, and it is ambiguous which is the loss.
     """
     if isinstance(output, Mapping) and isinstance(output.get("loss"), torch.Tensor):
         is_class = getattr(output, "loss", None) is output["loss"]
@@ -84,13 +84,13 @@ def own_loss(output: object) -> NamedTensor | None:
 
 
 def first_trainable(output: object) -> NamedTensor:
-    """The first floating or complex tensor of an output that requires grad.
+    """Return the first floating-point or complex tensor of an output that requires grad.
 
-    Where that is one of several scalars, no order tells which is meant: they count as losses.
+    If it is one of several scalars, their order means nothing: they count as losses.
 
     Raises:
         NoGradientError: There is none.
-        GradscopeError: There are several scalars, and nothing tells which is the loss.
+        GradscopeError: There are several scalars, and it is ambiguous which is the loss.
     """
     scalars = _scalars(output)
     for name, tensor in named_tensors(output, "output"):
@@ -112,7 +112,7 @@ def first_trainable(output: object) -> NamedTensor:
 
 
 def named_terms(value: object, loss: torch.Tensor) -> tuple[tuple[str, torch.Tensor], ...]:
-    """The scalars that a mapping names beside the loss, as `recon` and `kl`."""
+    """Return the scalars named in a mapping besides the loss, as `recon` and `kl`."""
     if not isinstance(value, Mapping):
         return ()
     return tuple(
@@ -123,7 +123,7 @@ def named_terms(value: object, loss: torch.Tensor) -> tuple[tuple[str, torch.Ten
 
 
 def _scalars(output: object) -> list[NamedTensor]:
-    """The tensors of an output from which backward could start."""
+    """Return the tensors of an output from which backward could start."""
     return [
         NamedTensor(name=name, tensor=tensor)
         for name, tensor in named_tensors(output, "output")
@@ -138,13 +138,13 @@ def _are_losses(scalars: list[NamedTensor]) -> bool:
 def _combined(scalars: list[NamedTensor]) -> NamedTensor:
     if not _are_losses(scalars):
         raise GradscopeError(
-            f"the output holds {len(scalars)} scalars, and nothing tells which is the loss: "
+            f"the output holds {len(scalars)} scalars, and it is ambiguous which is the loss: "
             + ", ".join(scalar.name for scalar in scalars),
             help="write in the file:  def compute_loss(model, batch): return loss",
         )
     totals = [scalar for scalar in scalars if "total" in scalar.name.lower()]
     if len(scalars) == 1 or len(totals) == 1:
-        # A total beside its terms holds them already.
+        # A total besides its terms contains them already.
         return (totals or scalars)[0]
     return NamedTensor(
         name="sum of " + ", ".join(scalar.name for scalar in scalars),
@@ -153,11 +153,11 @@ def _combined(scalars: list[NamedTensor]) -> NamedTensor:
 
 
 def checked_loss(value: object, made_by: str) -> torch.Tensor:
-    """The loss as one real element that requires grad.
+    """Return the loss as one real element that requires grad.
 
     Args:
-        value: What user code gave as the loss; a mapping has it under `loss`.
-        made_by: What gave it, for the message.
+        value: The loss of user code; a mapping has it under `loss`.
+        made_by: The code that made it, for the message.
 
     Raises:
         GradscopeError: Backward cannot start from it.
@@ -184,7 +184,7 @@ def checked_loss(value: object, made_by: str) -> torch.Tensor:
             cause=_why_no_gradient(is_inference=loss.is_inference()),
             help=_LEAVE_INFERENCE
             if loss.is_inference()
-            else "look for detach(), .data, .item(), argmax() or torch.no_grad() on the way to it",
+            else "look for detach(), .data, .item(), argmax() or torch.no_grad() before it",
             subject=made_by,
             loss=loss,
         )
@@ -205,7 +205,7 @@ def _not_tensor(value: object, made_by: str) -> GradscopeError:
         f"{made_by} returned a {type(value).__name__} of {count}: "
         + (listed if isinstance(value, Mapping) else describe(value)),
         cause="backward starts from one number",
-        help="return their sum" if are_terms and len(tensors) > 1 else "return the loss alone",
+        help="return their sum" if are_terms and len(tensors) > 1 else "return only the loss",
     )
 
 
@@ -222,4 +222,4 @@ def _why_no_gradient(*, is_inference: bool) -> str | None:
         return "it was made under torch.inference_mode(), which records no graph"
     if torch.is_grad_enabled():
         return None
-    return "gradients are switched off (torch.set_grad_enabled(False) or no_grad())"
+    return "gradients are disabled (torch.set_grad_enabled(False) or no_grad())"

@@ -1,4 +1,4 @@
-"""Puts a model where and how the user wants it: weights, device, type, mode."""
+"""Prepares a model as requested: weights, device, dtype, mode."""
 
 from collections.abc import Mapping
 
@@ -16,11 +16,11 @@ _NESTED_UNDER = ("state_dict", "model_state_dict", "model")
 _PREFIXES = ("module.", "_orig_mod.")
 
 
-_NO_NUMBERS = "a meta model has no numbers"
+_NO_NUMBERS = "a model on the meta device has no values"
 
 
 def check_materialized(model: nn.Module) -> None:
-    """Make sure that the parameters and buffers have values.
+    """Check that the parameters and buffers have values.
 
     Raises:
         GradscopeError: Some are on the meta device.
@@ -31,13 +31,13 @@ def check_materialized(model: nn.Module) -> None:
             raise GradscopeError(
                 _NO_NUMBERS,
                 cause=f"{name!r} is on the meta device",
-                help="build it on a real device, or: model.to_empty(device='cpu'), and initialise "
+                help="build it on a real device, or: model.to_empty(device='cpu'), and initialize "
                 "it",
             )
 
 
 def parse_device(text: str) -> torch.device:
-    """The device.
+    """Return the device.
 
     Raises:
         GradscopeError: torch does not know it, or this machine does not have it.
@@ -48,22 +48,22 @@ def parse_device(text: str) -> torch.device:
         device = torch.device(text)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        # A torch without CUDA says so by an assertion.
+        # torch without CUDA raises an AssertionError.
         meant = meant_device(text)
         raise GradscopeError(
             f"cannot use --device {text!r}",
             cause=str(error).strip().splitlines()[0],
             help=f"did you mean {meant!r}?" if meant else "--device cpu works everywhere",
         ) from None
-    # `cuda` alone never equals the `cuda:0` of a tensor that is on it.
+    # `cuda` alone never equals the `cuda:0` of a tensor on it.
     return torch.empty(0, device=device).device
 
 
 def parse_dtype(text: str) -> torch.dtype:
-    """The floating type.
+    """Return the floating-point dtype.
 
     Raises:
-        GradscopeError: There is no such floating type.
+        GradscopeError: There is no such dtype.
     """
     name = text.removeprefix("torch.")
     if name not in _FLOATING:
@@ -78,10 +78,10 @@ def parse_dtype(text: str) -> torch.dtype:
 
 
 def load_checkpoint(model: nn.Module, text: str) -> None:
-    """Load weights into the model, from a state dict or a file that holds one.
+    """Load weights into the model, from a state dict or a file that contains one.
 
     Raises:
-        GradscopeError: The file cannot be read, or its weights are not this model's.
+        GradscopeError: The file is unreadable, or its weights are not this model's.
     """
     path = require_file(text)
     content = read_safetensors(path) if path.suffix == ".safetensors" else read_torch(path)
@@ -109,12 +109,12 @@ def _state_dict(content: object, text: str) -> dict[str, torch.Tensor]:
         isinstance(value, torch.Tensor) for value in content.values()
     ):
         raise GradscopeError(
-            f"{text!r} holds no weights",
+            f"{text!r} contains no weights",
             help="save them with torch.save(model.state_dict(), ...)",
         )
     weights = {str(name): tensor for name, tensor in content.items()}
     for prefix in _PREFIXES:
-        # Left by DataParallel and torch.compile.
+        # Prefixes added by DataParallel and torch.compile.
         if weights and all(name.startswith(prefix) for name in weights):
             weights = {name.removeprefix(prefix): value for name, value in weights.items()}
     return weights

@@ -17,7 +17,7 @@ NO_SETUP: Mapping[str, object] = MappingProxyType({})
 
 
 def find_setup(source: Source) -> Mapping[str, object]:
-    """What `gradscope_setup()` of the file returns, empty where there is none.
+    """Return the result of the file's `gradscope_setup()`, empty if there is none.
 
     Raises:
         GradscopeError: It is no dict of the known keys.
@@ -30,10 +30,10 @@ def find_setup(source: Source) -> Mapping[str, object]:
 
 
 def checked_setup(value: object, made_by: str) -> Mapping[str, object]:
-    """The value as a setup, without the keys whose value is None.
+    """Return the value as a setup, without the keys whose value is None.
 
     Raises:
-        GradscopeError: It is no dict, or has keys that mean nothing.
+        GradscopeError: It is no dict, or has unknown keys.
     """
     if not isinstance(value, Mapping):
         raise GradscopeError(
@@ -50,10 +50,10 @@ def checked_setup(value: object, made_by: str) -> Mapping[str, object]:
 
 
 def clip_norm_of(setup: Mapping[str, object]) -> float | None:
-    """The largest gradient norm that a setup names, None where it names none.
+    """Return the maximum gradient norm of a setup, None if it has none.
 
     Raises:
-        GradscopeError: It is no number above zero.
+        GradscopeError: It is not a number above zero.
     """
     value = setup.get("clip_grad_norm")
     if value is None:
@@ -62,5 +62,5 @@ def clip_norm_of(setup: Mapping[str, object]) -> float | None:
         return float(value)
     raise GradscopeError(
         f"`clip_grad_norm` of the setup is {value!r}, expected a number above zero",
-        help="leave it out where nothing is clipped",
+        help="omit it if nothing is clipped",
     )

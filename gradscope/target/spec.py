@@ -1,4 +1,4 @@
-"""Parses `TARGET` and `EXPR` as they stand on the command line, without running anything."""
+"""Parses `TARGET` and `EXPR` of the command line, without running anything."""
 
 import ast
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Expression:
     text: str
     names: tuple[str, ...]
     call: Arguments | None
-    """None where the name stands alone."""
+    """None for a name without a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSpec:
-    """Where the target is, and what in it is meant."""
+    """The location of the target, and the object in it."""
 
     text: str
     location: str
@@ -39,11 +39,11 @@ class TargetSpec:
 def parse_target(text: str) -> TargetSpec:
     """Split `TARGET` into location and EXPR.
 
-    A colon counts as the separator when it has more than one character before it (a Windows drive
-    has one) and an EXPR behind it; the last such colon wins. A path that exists is never split.
+    The separator is the last colon with more than one character before it (a Windows drive has one)
+    and an EXPR after it. A path that exists is never split.
 
     Raises:
-        GradscopeError: What stands behind the separator is no EXPR.
+        GradscopeError: The text after the separator is no EXPR.
     """
     if exists(Path(text)):
         return TargetSpec(text=text, location=text, expression=None)
@@ -61,7 +61,7 @@ def parse_target(text: str) -> TargetSpec:
 
 
 def parse_expression(text: str) -> Expression:
-    """Parse EXPR; nothing is evaluated but literals.
+    """Parse EXPR; only literals are evaluated.
 
     Raises:
         GradscopeError: It is neither a dotted name nor a call with literal arguments.
@@ -70,7 +70,7 @@ def parse_expression(text: str) -> Expression:
     if expression is None:
         raise GradscopeError(
             f"cannot read {text!r} as the name of a model, batch or loss",
-            cause="it has to be a name, or a call whose arguments are Python literals",
+            cause="expected a name, or a call whose arguments are Python literals",
             help="write it as  Net  or  build_model(hidden=64)",
         )
     return expression
@@ -82,7 +82,7 @@ def _parse_or_none(text: str) -> Expression | None:
         call = _arguments(tree) if isinstance(tree, ast.Call) else None
         names = _dotted(tree.func if isinstance(tree, ast.Call) else tree)
     except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        # What ast.parse and ast.literal_eval are documented to raise on malformed text.
+        # Exceptions that ast.parse and ast.literal_eval document for malformed text.
         return None
     return Expression(text=text.strip(), names=names, call=call)
 

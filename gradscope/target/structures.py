@@ -1,4 +1,4 @@
-"""Nested containers of tensors, as batches and outputs come: walked and rebuilt."""
+"""Walks and rebuilds nested containers of tensors, such as batches and outputs."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -10,14 +10,14 @@ from torch.nn.utils.rnn import PackedSequence
 TensorFunction = Callable[[torch.Tensor], torch.Tensor]
 
 _DESCRIBED = 8
-"""Tensors that a description lists before it only counts."""
+"""Maximum number of tensors listed in a description; the rest is counted."""
 
 
 def map_tensors(structure: object, function: TensorFunction) -> object:
     """Rebuild nested containers with the function applied to every tensor in them.
 
-    Containers are always new, of the same type; everything else is handed on as it is. A tensor
-    that occurs twice is mapped once, so that aliases stay aliases.
+    Containers are always new, of the same type; other values are kept. A tensor that occurs twice
+    is mapped once: aliases stay aliases.
     """
     mapped: dict[int, torch.Tensor] = {}
 
@@ -38,17 +38,19 @@ def _rebuild(value: object, function: TensorFunction) -> object:
 def map_items(value: object, function: Callable[[object], object]) -> object:
     """Return a new container of the same type with the function applied to every item in it.
 
-    What is no container is handed on as it is.
+    Values that are no containers are returned unchanged.
     """
     match value:
         case PackedSequence():
-            # Its other tensors are lengths and orders, which have to stay as they are.
+            # Its other tensors are lengths and orders, which must not change.
             return value._replace(data=function(value.data))  # type: ignore[arg-type]
         case Mapping():
             return _map_mapping(value, function)
         case tuple() if not isinstance(value, torch.Size):
             items = [function(item) for item in value]
-            make = getattr(value, "_make", tuple)  # a namedtuple's constructor takes no iterable
+            make = getattr(
+                value, "_make", tuple
+            )  # the constructor of a namedtuple accepts no iterable
             return make(items)
         case list():
             return [function(item) for item in value]
@@ -64,7 +66,7 @@ def _map_mapping(
     items = {key: function(item) for key, item in value.items()}
     if type(value) is dict or not isinstance(value, MutableMapping):
         return items
-    # A shallow copy keeps what a `BatchEncoding` or a `defaultdict` holds beside its items.
+    # A shallow copy keeps what a `BatchEncoding` or a `defaultdict` stores besides its items.
     rebuilt = copy.copy(value)
     for key, item in items.items():
         rebuilt[key] = item
@@ -75,7 +77,7 @@ def _map_dataclass(value: object, function: Callable[[object], object]) -> objec
     rebuilt = copy.copy(value)
     for field in fields(value):  # type: ignore[arg-type]  # the caller has checked
         item = function(getattr(value, field.name))
-        # Frozen dataclasses refuse setattr, and replace() refuses fields that are not in __init__.
+        # Frozen dataclasses reject setattr, and replace() rejects fields that are not in __init__.
         object.__setattr__(rebuilt, field.name, item)
     return rebuilt
 
@@ -83,7 +85,7 @@ def _map_dataclass(value: object, function: Callable[[object], object]) -> objec
 def named_tensors(value: object, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every tensor of nested containers with the expression that reaches it.
 
-    `name` is what the whole structure is called, as `output`.
+    `name` is the expression of the whole structure, as `output`.
     """
     if isinstance(value, torch.Tensor):
         yield name, value
@@ -110,15 +112,15 @@ def _items(value: object) -> Iterator[tuple[str, object]]:
 
 
 def describe_tensor(tensor: torch.Tensor) -> str:
-    """Type and shape, as `float32[8,10]`."""
+    """Return dtype and shape, as `float32[8,10]`."""
     dims = ",".join(str(size) for size in tensor.shape)
     return f"{str(tensor.dtype).removeprefix('torch.')}[{dims}]"
 
 
 def describe(value: object) -> str:
-    """The tensors of a batch or output, as `float32[8,10], int64[8]`; else the type's name.
+    """Return the tensors of a batch or output, as `float32[8,10], int64[8]`; else the type's name.
 
-    Tensors that are reached by a name are given it: `input_ids int64[2,16]`.
+    Named tensors include their name: `input_ids int64[2,16]`.
     """
     tensors = [
         f"{_label(path)}{describe_tensor(tensor)}" for path, tensor in named_tensors(value, "")

@@ -30,14 +30,14 @@ from gradscope.target.values import build, evaluate, required_parameters
 def find_objective(
     source: Source, setup: Mapping[str, object], model: nn.Module, options: TargetOptions
 ) -> Objective:
-    """The way to the loss; `--loss` and `--grad-output` win over what the file offers.
+    """Return the objective; `--loss` and `--grad-output` override what the file offers.
 
     Raises:
-        GradscopeError: What is offered cannot be called as a loss.
+        GradscopeError: The object cannot be called as a loss.
     """
     if options.loss is not None and options.grad_output is not None:
         raise GradscopeError(
-            "--loss and --grad-output exclude each other",
+            "--loss and --grad-output are mutually exclusive",
             cause="backward starts either from a loss or from the output itself",
         )
     if options.grad_output is not None:
@@ -53,10 +53,10 @@ def find_objective(
 
 
 def named_loss(name: str, option: str) -> NamedLoss:
-    """The loss of that name.
+    """Return the loss of that name.
 
     Raises:
-        GradscopeError: There is none.
+        GradscopeError: There is no such loss.
     """
     if name in LOSS_NAMES:
         return NamedLoss(name=LossName(name))
@@ -78,15 +78,15 @@ def _offered_objective(source: Source, setup: Mapping[str, object]) -> Objective
 
 
 def to_objective(function: object, name: str, location: str) -> Objective:
-    """How a loss of the user's is called.
+    """Return the objective of a user's loss function.
 
     A function named `compute_loss`, or whose first parameter is `model`, `net`, `network`,
-    `module`, `agent` or `policy`, gets the model and the batch; any other gets the output, and its
-    second parameter decides what else. The target comes first where the names say so, as in
+    `module`, `agent` or `policy`, gets the model and the batch. Any other gets the output, and its
+    second parameter decides what else. The target comes first if the names say so, as in
     `loss_fn(target, prediction)`.
 
     Raises:
-        GradscopeError: It cannot be called, or needs more than gradscope has to give.
+        GradscopeError: It cannot be called, or needs more arguments than gradscope has.
     """
     if inspect.isclass(function) and issubclass(function, nn.Module):
         function = build(function, name, location, "--loss")
@@ -103,7 +103,7 @@ def to_objective(function: object, name: str, location: str) -> Objective:
     if len(needed) > 2:
         raise GradscopeError(
             f"{name} needs {len(needed)} arguments: {', '.join(needed)}",
-            cause="a loss function gets the output and the target, or the output and the batch",
+            cause="expected a function of the output and the target, or the output and the batch",
             help="write in the file:  def compute_loss(model, batch): return loss",
         )
     return LossFunction(function=function, name=name)
@@ -116,6 +116,6 @@ def _vector(text: str) -> torch.Tensor | str:
     tensors = [tensor for _, tensor in named_tensors(content, "")]
     if len(tensors) != 1:
         raise GradscopeError(
-            f"--grad-output {text!r} has to hold one tensor", cause=f"it holds {describe(content)}"
+            f"--grad-output {text!r} must contain one tensor", cause=f"it holds {describe(content)}"
         )
     return tensors[0]

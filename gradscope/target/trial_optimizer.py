@@ -1,4 +1,4 @@
-"""The optimizer that `--optimizer` and `--lr` ask for."""
+"""The optimizer of `--optimizer` and `--lr`."""
 
 import inspect
 import math
@@ -13,21 +13,21 @@ from gradscope.target.target import Target
 from gradscope.target.user_code import did_you_mean
 
 DEFAULT_LEARNING_RATE = 1e-3
-"""Of the Adam that is taken where there is no optimizer, and of classes that have no default."""
+"""Learning rate of the Adam used without an optimizer, and of classes without a default."""
 
 
 def with_trial_optimizer(target: Target, trial: Trial) -> Target:
-    """Return the target with the optimizer that the trial asks for.
+    """Return the target with the optimizer that the trial requests.
 
-    The target's own one is kept where a learning rate alone is asked for: see `set_learning_rate`.
-    A target without one gets an Adam then.
+    If only a learning rate is requested, the target keeps its own (see `set_learning_rate`). A
+    target without an optimizer then gets an Adam.
 
     Raises:
-        GradscopeError: There is no such optimizer, or it does not take this model or this rate.
+        GradscopeError: There is no such optimizer, or it rejects this model or this rate.
     """
     lr = trial.lr
     if lr is not None and not (math.isfinite(lr) and lr >= 0):
-        raise GradscopeError(f"--lr {lr:g} is no learning rate", help="for example: --lr 1e-3")
+        raise GradscopeError(f"--lr {lr:g} is not a learning rate", help="for example: --lr 1e-3")
     name = trial.optimizer
     if name is None and lr is not None and target.optimizer is None:
         name = "Adam"
@@ -37,10 +37,10 @@ def with_trial_optimizer(target: Target, trial: Trial) -> Target:
 
 
 def set_learning_rate(target: Target, trial: Trial) -> None:
-    """Write the learning rate that the trial asks for into every group of the optimizer.
+    """Write the requested learning rate into every group of the optimizer.
 
     Raises:
-        GradscopeError: The optimizer has none.
+        GradscopeError: The optimizer has no learning rate.
     """
     if trial.lr is None or target.optimizer is None:
         return
@@ -48,7 +48,7 @@ def set_learning_rate(target: Target, trial: Trial) -> None:
         if "lr" not in group:
             raise GradscopeError(
                 f"--lr {trial.lr:g}: {type(target.optimizer).__name__} has no learning rate",
-                help="--optimizer adamw takes one",
+                help="--optimizer adamw has one",
             )
         rate = group["lr"]
         is_tensor = isinstance(rate, torch.Tensor)
@@ -56,17 +56,17 @@ def set_learning_rate(target: Target, trial: Trial) -> None:
 
 
 def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.Optimizer | None:
-    """Return an optimizer of what the target's own one holds; None where there is nothing.
+    """Return an optimizer of the same parameters as the target's own; None if there are none.
 
-    Where the target has none, that is all parameters of the model that require grad.
+    If the target has none, it gets all parameters of the model that require grad.
 
     Args:
-        name: Of a class in `torch.optim`, in any case.
-        target: Whose model it trains.
-        lr: None is the class's own default, else `DEFAULT_LEARNING_RATE`.
+        name: Class name in `torch.optim`, in any case.
+        target: Target whose model it trains.
+        lr: Learning rate; None for the class's own default, else `DEFAULT_LEARNING_RATE`.
 
     Raises:
-        GradscopeError: There is no such class, or it refuses the parameters.
+        GradscopeError: There is no such class, or it rejects the parameters.
     """
     kind = _class_named(name)
     parameters = _trained(target)
@@ -83,7 +83,7 @@ def named_optimizer(name: str, target: Target, lr: float | None) -> torch.optim.
             return kind(parameters, **chosen)  # type: ignore[arg-type]
     except (ValueError, TypeError, RuntimeError) as error:
         raise GradscopeError(
-            f"--optimizer {kind.__name__} does not take the parameters of "
+            f"--optimizer {kind.__name__} does not accept the parameters of "
             f"{type(target.model).__name__}",
             cause=str(error),
         ) from None
@@ -95,11 +95,11 @@ def _trained(target: Target) -> list[torch.Tensor]:
     return [tensor for group in target.optimizer.param_groups for tensor in group["params"]]
 
 
-def closure_obstacle(kind: type[torch.optim.Optimizer]) -> str | None:
-    """Return why gradscope cannot make the steps of a class, None where it can."""
+def closure_reason(kind: type[torch.optim.Optimizer]) -> str | None:
+    """Return why gradscope cannot make the steps of a class, None if it can."""
     closure = inspect.signature(kind.step).parameters.get("closure")
     if closure is not None and closure.default is inspect.Parameter.empty:
-        return f"{kind.__name__} makes its steps with a closure"
+        return f"{kind.__name__} needs a closure for its steps"
     return None
 
 
@@ -107,16 +107,16 @@ def _class_named(name: str) -> type[torch.optim.Optimizer]:
     kinds = _classes()
     wanted = name.rpartition(".")[2].lower()
     if wanted not in kinds:
-        known = sorted(one.__name__ for one in kinds.values() if closure_obstacle(one) is None)
+        known = sorted(one.__name__ for one in kinds.values() if closure_reason(one) is None)
         raise GradscopeError(
             f"unknown --optimizer {name!r}",
             cause=f"torch.optim has {', '.join(known)}",
             help=_suggestion(wanted, kinds),
         )
-    obstacle = closure_obstacle(kinds[wanted])
-    if obstacle is not None:
+    reason = closure_reason(kinds[wanted])
+    if reason is not None:
         raise GradscopeError(
-            f"cannot use --optimizer {name}", cause=obstacle, help="for example: --optimizer adamw"
+            f"cannot use --optimizer {name}", cause=reason, help="for example: --optimizer adamw"
         )
     return kinds[wanted]
 

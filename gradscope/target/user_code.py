@@ -1,4 +1,4 @@
-"""The boundary at which exceptions of the user's code become errors of the target."""
+"""Turns exceptions of the user's code into errors of the target."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class Advice:
 
 
 class UserCode:
-    """Context in which only code of the user's runs; what it raises becomes a `UserCodeError`.
+    """Context for code of the user's. Its exceptions become `UserCodeError`s.
 
-    A context manager and not an `except` clause: the wrapped exception may be anything a user can
-    raise, `SystemExit` included. Ctrl-C passes through.
+    It is a context manager and not an `except` clause, because users can raise anything,
+    `SystemExit` included. Ctrl-C passes through.
 
     Args:
-        what: What was being done, as `while importing 'model.py'`; the exception is added to it.
-        explain: Looks at the exception and says more.
+        what: The activity, as `while importing 'model.py'`; the exception is added to it.
+        explain: Returns advice on the exception.
     """
 
     def __init__(self, what: str, explain: Callable[[BaseException], Advice] | None = None) -> None:
@@ -48,7 +48,7 @@ class UserCode:
 
 
 def summary(error: BaseException) -> str:
-    """The exception in one line: its type and the first line of its message."""
+    """Return the exception in one line: its type and the first line of its message."""
     if isinstance(error, SystemExit):
         return f"it called sys.exit({'' if error.code is None else repr(error.code)})"
     lines = str(error).strip().splitlines()
@@ -57,7 +57,7 @@ def summary(error: BaseException) -> str:
 
 
 def nearest(name: str, choices: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """The choice most like the name; None where nothing is as like it (1 is equal)."""
+    """Return the choice most similar to the name; None if none is similar enough (1 is equal)."""
     # Deferred: only errors need it.
     from difflib import get_close_matches
 
@@ -66,6 +66,6 @@ def nearest(name: str, choices: Iterable[str], *, likeness: float = 0.6) -> str 
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str | None:
-    """The help line that offers the choice most like the name; None where nothing is close."""
+    """Return a help line with the choice most similar to the name; None if none is close."""
     found = nearest(name, choices)
     return None if found is None else f"did you mean {found!r}?"

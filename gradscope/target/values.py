@@ -46,7 +46,7 @@ def evaluate(source: Source, expression: Expression) -> object:
 def build(
     function: Callable[..., object], name: str, location: str, option: Option = "--model"
 ) -> object:
-    """Call a factory or class without arguments; `option` is what could give it some.
+    """Call a factory or class without arguments; `option` names the option that could pass some.
 
     Raises:
         GradscopeError: It needs arguments.
@@ -65,7 +65,7 @@ def build(
 
 
 def required_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    """The parameters without which a function cannot be called."""
+    """Return the required parameters of a function."""
     return [
         parameter
         for parameter in signature_of(function).parameters.values()
@@ -77,7 +77,7 @@ def required_parameters(function: Callable[..., object]) -> list[inspect.Paramet
 def call_help(
     name: str, missing: list[inspect.Parameter], location: str, option: Option = "--model"
 ) -> str:
-    """A line that gives a factory its arguments: on the command line where literals can do it."""
+    """Return a help line that passes arguments to a factory, as literals if possible."""
     literals = [_literal(parameter) for parameter in missing]
     if None in literals:
         return _factory_help(name, ", ".join(parameter.name for parameter in missing), option)
@@ -98,7 +98,7 @@ def _factory_help(name: str, arguments: str, option: Option) -> str:
 
 
 def _literal(parameter: inspect.Parameter) -> str | None:
-    """A value for a parameter, as an example; None where it is no literal."""
+    """Return an example value for a parameter; None if it is no literal."""
     annotation = parameter.annotation
     if annotation is parameter.empty:
         return None if "config" in parameter.name or parameter.name in ("args", "cfg") else "64"

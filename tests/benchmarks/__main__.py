@@ -37,7 +37,7 @@ import gradscope
 from gradscope.capture.naming import name_model
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.records import Environment
 from gradscope.recording.store import load_recording
@@ -46,7 +46,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from gradscope.step_capture.schedule import FIRST, Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 
 GRADSCOPE = (sys.executable, "-m", "gradscope")
 QUIETLY = {"check": True, "capture_output": True}
@@ -120,7 +120,7 @@ def watched(
     schedule: Callable[[], Schedule],
     steps: int,
     turns: int,
-    keeping: Keeping | None = None,
+    gradient_storage: GradientStorage | None = None,
 ) -> float:
     """Return how often as long as a bare step a step in a run under watch takes.
 
@@ -132,7 +132,10 @@ def watched(
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.gradscope"
             watch = TrainingWatch(
-                path, "benchmark", keeping=keeping, make_looks=script_looks(schedule())
+                path,
+                "benchmark",
+                gradient_storage=gradient_storage,
+                make_captures=script_captures_by(schedule()),
             )
             watch.start()
             in_seconds(step.bare, 11)  # what is done once, or more often at first
@@ -160,7 +163,7 @@ def run() -> None:
         plain = watched(step, partial(Schedule, 0), 20 if is_large else 200, 3 if is_large else 9)
         close = watched(step, partial(Schedule, 1), 4 if is_large else 20, 3)
         kept = {
-            mode: watched(step, partial(Schedule, 0), 4, 3, Keeping(mode=mode, every=1))
+            mode: watched(step, partial(Schedule, 0), 4, 3, GradientStorage(mode=mode, every=1))
             for mode in ("sketch", "exact")
         }
         print(f"  {'events and norms':<28} {plain:6.3f}")
@@ -182,8 +185,8 @@ def captured_steps() -> None:
         for _ in range(3):
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "run.gradscope"
-                make_looks = script_looks(Schedule(2))
-                watch = TrainingWatch(path, "benchmark", make_looks=make_looks)
+                make_captures = script_captures_by(Schedule(2))
+                watch = TrainingWatch(path, "benchmark", make_captures=make_captures)
                 watch.start()
                 times["full"] += [cpu_seconds(step.bare) for _ in range(FIRST)]
                 for _ in range(turns):

@@ -21,7 +21,7 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 
 _FIRST = 110
 """Iterations in which things are done once, or more often at first."""
@@ -122,8 +122,8 @@ def _watch() -> Iterator[list[WatchCost]]:
     costs: list[WatchCost] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.gradscope"
-        make_looks = script_looks(Schedule(None))
-        watch = TrainingWatch(path, "benchmark", budget=0.05, make_looks=make_looks)
+        make_captures = script_captures_by(Schedule(None))
+        watch = TrainingWatch(path, "benchmark", budget=0.05, make_captures=make_captures)
         watch.start()
         try:
             yield costs

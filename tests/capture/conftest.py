@@ -1,4 +1,4 @@
-"""One forward and backward, with gradscope and without."""
+"""Runs one forward and backward with gradscope and without."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The line of a class that assigns an attribute."""
+"""Tests the line of a class that assigns an attribute."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Which comparisons of the forward are seen, and of what."""
+"""Tests which comparisons of the forward are recorded."""
 
 import pytest
 import torch
@@ -65,7 +65,7 @@ def test_differences_and_products_are_seen_where_both_grow():
         assert seen(operate) == []
 
 
-def test_what_is_not_part_of_the_graph_is_not_seen():
+def test_what_is_not_part_of_the_graph_is_not_observed():
     def without_grad():
         with torch.no_grad():
             return functional.mse_loss(A, torch.zeros(4, 1))

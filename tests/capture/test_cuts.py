@@ -1,4 +1,4 @@
-"""Which call keeps the gradient from a parameter, and which line it is on."""
+"""Tests which call cuts a parameter's gradient off, and on which line."""
 
 import inspect
 import linecache

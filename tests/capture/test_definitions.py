@@ -1,4 +1,4 @@
-"""What is made while the definitions are watched is known with the line that made it."""
+"""Tests the recorded lines that register modules and parameters."""
 
 import copy
 import gc

@@ -1,4 +1,4 @@
-"""Which line initialised a parameter."""
+"""Tests the recorded line that initialized a parameter."""
 
 import linecache
 import sys

@@ -1,4 +1,4 @@
-"""Every node of a forward is attributed to the line that wrote it and the module that ran it."""
+"""Every node of a forward is attributed to its line and module."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Tensors of every kind that torch has go through everything that reads elements."""
+"""Tensors of every kind of torch pass through all code that reads elements."""
 
 import math
 import time
@@ -278,7 +278,7 @@ def test_nobody_waits_for_what_another_rank_sends(completed):
     tensor.completed = True  # else it waits when it is freed
 
 
-def test_clipping_by_value_is_told_of_gradients_that_can_be_read():
+def test_clipping_by_value_is_reported_for_gradients_that_can_be_read():
     parameters = [nn.Parameter(torch.ones(4)) for _ in range(2)]
     for parameter in parameters:
         parameter.grad = torch.full((4,), 2.0)
@@ -287,7 +287,7 @@ def test_clipping_by_value_is_told_of_gradients_that_can_be_read():
     assert value_numbers(parameters, 1.0) == {}
 
 
-def test_a_model_with_freed_memory_is_put_back_without_it():
+def test_a_model_with_freed_memory_is_restored_without_it():
     model = nn.Linear(3, 3)
     emptied(model.weight.data)
     bias = model.bias.detach().clone()

@@ -1,4 +1,4 @@
-"""What a capture does to the process it runs in: nothing that lasts."""
+"""A capture leaves the process unchanged."""
 
 import copy
 import gc
@@ -345,7 +345,7 @@ def test_tensors_are_freed_without_the_garbage_collector():
         gc.enable()
 
 
-def test_deep_graphs_are_let_go():
+def test_deep_graphs_are_released():
     x = torch.ones(2, requires_grad=True)
     capture = StepCapture([x])
     with capture.forward():

@@ -1,4 +1,4 @@
-"""Which parameters are parts of what other processes hold too."""
+"""Tests which parameters are recognized as shards."""
 
 from types import SimpleNamespace
 

@@ -61,7 +61,7 @@ def statement_at(tmp_path):
         (400, []),
     ],
 )
-def test_the_statement_of_several_lines_around_a_line_is_kept(statement_at, line, extents):
+def test_the_statement_of_several_lines_around_a_line_is_stored(statement_at, line, extents):
     assert statement_at(TEXT % "        y", line) == extents
 
 

@@ -1,4 +1,4 @@
-"""Numbers of gradients against float64, for every type, layout and extreme."""
+"""Statistics of gradients against float64, for every dtype, layout and extreme."""
 
 import math
 import struct

@@ -32,7 +32,7 @@ def operations(run) -> list[str]:
     ],
     ids=["method", "operator", "elements", "option", "module", "init", "copy", "foreach"],
 )
-def test_every_way_to_write_is_seen(write, operation):
+def test_every_way_to_write_is_observed(write, operation):
     assert set(operations(lambda: write(torch.ones(3)))) == {operation}
 
 
@@ -47,7 +47,7 @@ def test_every_way_to_write_is_seen(write, operation):
     ],
     ids=["flag", "function", "new", "view", "detach"],
 )
-def test_what_writes_nothing_is_not_seen(look):
+def test_what_writes_nothing_is_not_observed(look):
     assert operations(lambda: look(torch.ones(3))) == []
 
 
@@ -86,7 +86,7 @@ def test_the_first_write_after_the_saving_is_the_culprit():
     assert culprit(capture, found=3).operation == "add_"
 
 
-def test_a_tensor_of_the_shape_and_versions_is_told_from_others():
+def test_a_tensor_of_the_shape_and_versions_is_distinguished_from_others():
     def run():
         other, more, x = torch.ones(4), torch.ones(3), torch.ones(3)
         other.sub_(1)
@@ -131,7 +131,7 @@ def test_a_message_without_versions_tells_nothing():
     assert capture.writes.culprit("something else", None) is None
 
 
-def test_no_tensor_is_kept():
+def test_no_tensor_is_stored():
     import gc
     import weakref
 

@@ -1,4 +1,4 @@
-"""The lines that make modules and parameters, read from classes of the user's."""
+"""Tests the lines of modules and parameters, read from the user's classes."""
 
 import inspect
 

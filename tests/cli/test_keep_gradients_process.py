@@ -44,14 +44,14 @@ def test_check_inspect_and_run_keep_gradients(folder, gradscope_in):
     done = gradscope_in(folder, "inspect", "model.py", "--save", "b.gradscope")
     assert done.returncode == 0, done.stderr
     one, other = (load_recording(folder / f"{name}.gradscope") for name in "ab")
-    kept = zip(one.kept_gradients, other.kept_gradients, strict=True)
+    kept = zip(one.stored_gradients, other.stored_gradients, strict=True)
     assert [cosine(*pair) for pair in kept] == [1.0] * 4
 
     options = ("--keep-gradients", "exact", "--keep-gradients-every", "2")
     done = gradscope_in(folder, "run", *options, "--save", "c.gradscope", "train.py")
     assert done.returncode == 0, done.stderr
     run = load_recording(folder / "c.gradscope")
-    assert [one.step for one in run.kept_gradients] == [0, 0, 2, 2, 4, 4]
+    assert [one.step for one in run.stored_gradients] == [0, 0, 2, 2, 4, 4]
 
 
 @pytest.mark.parametrize("command", ["inspect", "check", "clip-report"])

@@ -37,7 +37,7 @@ def test_too_many_are_one_clear_error(gradscope):
     assert done.stderr.splitlines() == [
         "error: 40 micro-batches: the batch has 6 examples only",
         "  cause: it is float32[6,4], float32[6,1]",
-        "  help: give a batch of 40 or more, or fewer micro-batches",
+        "  help: give a batch of 40 or more, or use fewer micro-batches",
     ]
 
 

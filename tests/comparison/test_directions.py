@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.recording.stored_gradient import KeptGradient, KeptPart
+from gradscope.recording.stored_gradient import StoredGradient, StoredPart
 from tests.comparison.sides import changes, compared, of_run, of_step
 
 SHAPE = (2, 2)
 
 
 def kept(values, parameter=0, step=0):
-    return KeptGradient(
+    return StoredGradient(
         step=step, parameter=parameter, form="exact", shape=SHAPE, dtype="float32",
-        parts=(KeptPart(array("f", values).tobytes()),),
+        parts=(StoredPart(array("f", values).tobytes()),),
     )  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def of_gradients(*gradients):
     norms = {f"{position}.weight": float(torch.tensor(one).norm()) for position, one in
              enumerate(gradients)}  # fmt: skip
     return of_step(
-        norms, kept_gradients=tuple(kept(one, position) for position, one in enumerate(gradients))
+        norms, stored_gradients=tuple(kept(one, position) for position, one in enumerate(gradients))
     )
 
 
@@ -68,7 +68,7 @@ def test_runs_are_compared_in_the_first_step_that_both_have_kept():
     """Later ones have other weights, and with them other gradients."""
     first, second = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
     base, other = (
-        of_run({"w": [1.0] * 3}, [1.0] * 3, kept_gradients=tuple(kept(*one) for one in gradients))
+        of_run({"w": [1.0] * 3}, [1.0] * 3, stored_gradients=tuple(kept(*one) for one in gradients))
         for gradients in (
             [(first, 0, 1), (first, 0, 2)],
             [(second, 0, 0), (first, 0, 1), (second, 0, 2)],
@@ -86,7 +86,7 @@ def test_parameters_of_optimizers_that_take_turns_have_first_steps_of_their_own(
     run = of_run(
         {"g": [None, 1.0], "d": [1.0, None]},
         [1.0, 1.0],
-        kept_gradients=(kept(values, 1, 0), kept(values, 0, 1)),
+        stored_gradients=(kept(values, 1, 0), kept(values, 0, 1)),
     )
     found = compared(run, run)
     assert [one.pairs[1].cosine for one in found.parameters] == [1.0, 1.0]

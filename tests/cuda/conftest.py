@@ -1,4 +1,4 @@
-"""What only a GPU shows: every test here is skipped where there is none."""
+"""Tests that need a GPU: skipped without one."""
 
 import os
 

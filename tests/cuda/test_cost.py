@@ -1,4 +1,4 @@
-"""What watching costs a GPT of 124 million parameters, in time and in memory."""
+"""Cost of recording a GPT of 124 million parameters, in time and memory."""
 
 import pytest
 

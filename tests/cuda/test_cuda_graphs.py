@@ -1,4 +1,4 @@
-"""CUDA graphs are captured and replayed as if nobody watched."""
+"""CUDA graphs are captured and replayed as without gradscope."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""On a GPU, too, a training is the same to the last bit, and its norms are exact."""
+"""On a GPU, a recorded training is bit-identical, and its norms are exact."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Where a NaN begins on a GPU, whose numbers nobody waits for."""
+"""Finds the origin of NaN on a GPU without synchronization."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Mixed precision with a real gradient scaler, which lives on the GPU."""
+"""Mixed precision with a real gradient scaler on the GPU."""
 
 import pytest
 import torch

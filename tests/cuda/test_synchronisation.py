@@ -1,4 +1,4 @@
-"""Watched or not, the host never waits for the GPU while a backward runs."""
+"""Recording never synchronizes with the GPU during backward."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Runs pytest with the plugin, in this process and on files of its own."""
+"""Runs pytest with the plugin, in this process and on separate files."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""`pytest --gradscope`: the checks of all tests, a line each."""
+"""`pytest --gradscope`: the checks of all tests, one per line."""
 
 import dataclasses
 
@@ -93,7 +93,7 @@ def test_many_checks_are_folded():
 
 
 def test_no_check():
-    assert lines() == ["no test checked a gradient"]
+    assert lines() == ["no test checked gradients"]
 
 
 def test_the_last_listener_is_told():
@@ -152,7 +152,7 @@ def test_section_is_asked_for(run_tests):
 
 def test_nothing_is_listed_where_nothing_ran(run_tests):
     result = run_tests("def test_plain(): pass", "--gradscope")
-    result.stdout.fnmatch_lines(["no test checked a gradient"])
+    result.stdout.fnmatch_lines(["no test checked gradients"])
     result = run_tests(SUITE, "--gradscope", "--collect-only")
     result.stdout.no_fnmatch_line("*gradients =*")
 
@@ -182,8 +182,8 @@ def test_list_agrees_with_pytest(run_tests):
     result.stdout.fnmatch_lines(
         [
             "FAILED *::test_later *no findings; the test failed for another reason",
-            "FAILED *::test_plain *no findings; checked no gradient as its marker says (max_norm)",
-            "FAILED *::test_blind * - *passed without having checked any gradient*",
+            "FAILED *::test_plain *no findings; made no check with its marker's options (max_norm)",
+            "FAILED *::test_blind * - *passed without a gradient check*",
             "caught *::test_raises *1 error: GS201 *; the test expects it",
             "3 checks, 1 failed and caught, 3 tests failed otherwise: 1 error",
         ]

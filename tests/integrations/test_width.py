@@ -1,4 +1,4 @@
-"""How wide the text of a failing test is."""
+"""Tests the width of a failing test's text."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Trains a small model sharded in several ways; prints what must be the same with gradscope.
+"""Trains a small model sharded in several ways; prints results to compare with gradscope.
 
 Run by `test_sharded_jobs.py`: by python alone, by `gradscope run`, and under torchrun. With the
 argument `watch` it trains twice, the second time watched, and compares the two.

@@ -1,4 +1,4 @@
-"""Puts the stand-in for the watch of a real training in its place, before a command is run.
+"""Installs the fake recorder before a command is run.
 
 With it go stand-ins for what else needs the real torch.
 """
@@ -14,6 +14,8 @@ spec = importlib.util.spec_from_file_location(NAME, Path(__file__).with_name("st
 sys.modules[NAME] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(sys.modules[NAME])
 captured_steps = sys.modules["gradscope.step_capture.script_captures"] = ModuleType("close_looks")
-captured_steps.script_looks = lambda schedule: None
-keeping = sys.modules["gradscope.capture.training.stored_gradients"] = ModuleType("keeping")
-keeping.Keeping = lambda mode, every: None
+captured_steps.script_captures_by = lambda schedule: None
+gradient_storage = sys.modules["gradscope.capture.training.stored_gradients"] = ModuleType(
+    "keeping"
+)
+gradient_storage.GradientStorage = lambda mode, every: None

@@ -1,4 +1,4 @@
-"""In place of the watch of a real training: the script tells it of its steps itself."""
+"""A fake recorder: the script reports its steps itself."""
 
 import importlib.util
 import sys
@@ -15,7 +15,16 @@ class TrainingWatch:
     """Records what the script does with `torch.train`."""
 
     def __init__(  # as many things can be chosen
-        self, recorder_path, command, *, budget, every, keeping, max_steps, make_looks, on_step
+        self,
+        recorder_path,
+        command,
+        *,
+        budget,
+        every,
+        gradient_storage,
+        max_steps,
+        make_captures,
+        on_step,
     ):
         spec = importlib.util.spec_from_file_location("runs", RUNS)
         module = importlib.util.module_from_spec(spec)

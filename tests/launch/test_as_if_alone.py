@@ -1,4 +1,4 @@
-"""What a script can see of gradscope, beside its frames: nothing."""
+"""A script can see nothing of gradscope except its frames."""
 
 WARNING = """
     import sys, warnings

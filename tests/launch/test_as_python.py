@@ -1,4 +1,4 @@
-"""A script under `gradscope run` against the same script under python: nothing differs."""
+"""A script under `gradscope run` behaves as under python."""
 
 import re
 import signal
@@ -48,7 +48,7 @@ def test_script_finds_itself_as_under_python(arguments, same, write, tmp_path):
     assert "__main__" in same(*arguments, PYTHONPATH="").stdout
 
 
-def test_safe_path_is_kept(start, write):
+def test_safe_path_is_respected(start, write):
     write("train.py", FACTS)
     plain = start("-P", "train.py")
     assert start("-P", "-m", "gradscope", "run", "train.py").stdout == plain.stdout

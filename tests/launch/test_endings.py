@@ -1,4 +1,4 @@
-"""How a run ended is recorded, and said by every format."""
+"""The end of a run is recorded, and shown in every format."""
 
 import json
 
@@ -39,7 +39,7 @@ def reported(gradscope, recording, output_format):
 
 
 @pytest.mark.parametrize(("last", "recorded", "told"), ENDINGS, ids=[one[0] for one in ENDINGS])
-def test_the_end_of_a_script_is_told(gradscope, script, last, recorded, told):
+def test_the_end_of_a_script_is_reported(gradscope, script, last, recorded, told):
     script(TRAINS + last)
     done = gradscope("run", "train.py", COLUMNS="300")
     ending = json.loads(reported(gradscope, "train.gradscope", "json"))["training_run"]["ending"]

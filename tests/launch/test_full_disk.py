@@ -1,4 +1,4 @@
-"""A disk that fills up while a script trains costs the rest of the recording, and nothing else."""
+"""A full disk during training ends only the recording."""
 
 import re
 
@@ -30,12 +30,12 @@ SCRIPT = """
 """Its log holds some steps within the room, but not all."""
 
 
-def test_script_goes_on_and_the_steps_before_are_kept(start, gradscope, write, tmp_path):
+def test_script_goes_on_and_the_steps_before_are_stored(start, gradscope, write, tmp_path):
     write("train.py", SCRIPT.format(code=3))
     done = gradscope("run", "train.py", stand_in=False, WATCHED="1")
     plain = start("train.py")
     assert (done.returncode, done.stdout) == (3, plain.stdout)
-    assert done.stderr.count("watching ended: cannot write") == 1
+    assert done.stderr.count("recording ended: cannot write") == 1
     recording = load_recording(tmp_path / "train.gradscope")
     assert 3 <= len(recording.steps) < 43
     assert not recording.finished

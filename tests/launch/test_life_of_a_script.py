@@ -1,4 +1,4 @@
-"""What a script starts, keeps and leaves behind, under `gradscope run` as under python."""
+"""Processes, files and threads of a script, under `gradscope run` as under python."""
 
 
 def test_what_is_said_last(same, write):

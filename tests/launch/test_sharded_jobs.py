@@ -1,4 +1,4 @@
-"""Jobs whose weights are sharded, and freed between two uses, train on as without gradscope."""
+"""Sharded jobs, whose weights are freed between uses, train as without gradscope."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def python(folder, *arguments):
 def test_watching_one_rank_changes_nothing_and_finds_nothing(tmp_path):
     done = python(tmp_path, JOB, "watch")
     assert done.returncode == 0, done.stderr
-    assert "watching ended" not in done.stderr
+    assert "recording ended" not in done.stderr
     assert done.stdout.splitlines()[len(KINDS) :] == [f"{kind} 6 ()" for kind in KINDS]
 
 
@@ -41,7 +41,7 @@ def test_two_ranks_of_torchrun_train_as_they_do_alone(tmp_path):
     done = python(tmp_path, *TORCHRUN, "-m", "gradscope", "run", "--save", "job.gradscope", JOB)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == sorted(bare.stdout.splitlines())
-    assert "watching ended" not in done.stderr
+    assert "recording ended" not in done.stderr
     assert "error[" not in done.stderr and "warning[" not in done.stderr
     for rank in (0, 1):
         recording = load_recording(tmp_path / f"job.rank{rank}.gradscope")

@@ -1,4 +1,4 @@
-"""`GRADSCOPE=off` and `--no-tensors`: the ways out of trouble."""
+"""`GRADSCOPE=off` and `--no-tensors` turn recording off."""
 
 import sys
 
@@ -39,7 +39,7 @@ def test_gate_that_is_off_says_so_and_leaves_the_exit_code(gradscope, write):
     assert done.stderr == "note: GRADSCOPE=off is set: train.py is not checked\n"
 
 
-def test_script_that_is_not_there_is_told_though_off(gradscope):
+def test_script_that_is_not_there_is_reported_though_off(gradscope):
     done = gradscope("run", "train.py", GRADSCOPE="off")
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: cannot open 'train.py'")
 

@@ -1,4 +1,4 @@
-"""Scripts and libraries that import torch in ways of their own: the watch begins all the same."""
+"""Recording starts however scripts and libraries import torch."""
 
 from textwrap import dedent
 

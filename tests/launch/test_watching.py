@@ -1,4 +1,4 @@
-"""From the script's import of torch to the report, with a stand-in for what watches a training."""
+"""From the script's import of torch to the report, with a fake recorder."""
 
 import json
 import re
@@ -140,7 +140,7 @@ def test_nothing_seen_is_written_in_every_format(gradscope, script, tmp_path, ou
         assert json.loads(report)["rules"]["ran"] == []
 
 
-def test_processes_that_computed_in_its_place_are_told_of(gradscope, script):
+def test_processes_that_computed_in_its_place_are_reported(gradscope, script):
     script(
         """
         import subprocess, sys
@@ -211,7 +211,7 @@ def test_steps_in_a_thread_end_silently(gradscope, script):
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
 
 
-def test_training_that_outlives_the_main_thread_is_seen(gradscope, script):
+def test_training_that_outlives_the_main_thread_is_observed(gradscope, script):
     script(
         """
         import threading, time, torch
@@ -306,7 +306,7 @@ def test_torch_that_is_found_at_the_second_attempt_only(gradscope, script, write
     assert gradscope("run", "-q", "train.py").stdout == "not yet\n1\n"
 
 
-def test_torch_that_comes_by_another_way_is_told(gradscope, script):
+def test_torch_that_comes_by_another_way_is_reported(gradscope, script):
     script(
         """
         import sys

@@ -1,4 +1,4 @@
-"""Small models, and what is recorded of their micro-batches."""
+"""Small models, and the records of their micro-batches."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Dividing batches: the parts put together again are the whole."""
+"""Splitting batches: the concatenated parts are the whole."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What clipping would do is what torch's functions do to copies, and no gradient is touched."""
+"""Measured clipping equals torch's functions on copies, and changes no gradient."""
 
 import copy
 import math

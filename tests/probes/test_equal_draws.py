@@ -1,4 +1,4 @@
-"""Random numbers of a batch, given to its parts."""
+"""Random numbers of a batch are reused for its parts."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""What the forward's tensors held, against numbers computed by hand."""
+"""Values of the forward's tensors, against numbers computed by hand."""
 
 import math
 import subprocess
@@ -91,7 +91,7 @@ def test_an_empty_tensor_and_one_of_nan_alone_have_no_extremes():
     assert math.isnan(values_of(torch.full((3,), math.nan)).maximum)
 
 
-def test_what_happens_inside_of_torch_is_seen():
+def test_what_happens_inside_of_torch_is_observed():
     layer = nn.TransformerEncoderLayer(6, 2, 12, batch_first=True)
     recording = record(layer, torch.randn(2, 5, 6), lambda output, batch: output.sum())
     made = {node.index for node in recording.nodes if node.graph == 0 and node.kind == "operation"}
@@ -126,7 +126,7 @@ def test_a_forward_that_raises_the_second_time_is_not_examined():
             raise ValueError("only once")
         return model.second(model.first(x))
 
-    assert "raised when it was run again" in obstacle(run(forward))
+    assert "raised when it was repeated" in obstacle(run(forward))
 
 
 def test_without_probing_steps_the_forward_is_run_once():

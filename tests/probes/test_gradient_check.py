@@ -1,4 +1,4 @@
-"""What checking a custom function may cost."""
+"""Cost limits of checking a custom function."""
 
 import time
 

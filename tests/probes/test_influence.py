@@ -1,4 +1,4 @@
-"""Whether the loss is asked about what cannot be followed, and the model is left as found."""
+"""The influence probe finds hidden dependencies, and restores the model."""
 
 import pytest
 import torch
@@ -54,11 +54,11 @@ def test_the_loss_tells_whether_a_number_was_used(uses):
 
 def test_a_loss_that_differs_each_time_tells_nothing():
     records, obstacle = seen(Reading(uses=True, random=True))
-    assert (records, obstacle) == ((), "the loss is another each time")
+    assert (records, obstacle) == ((), "the loss differs from run to run")
 
 
 def test_without_another_forward_nothing_is_asked():
-    assert seen(Reading(uses=True), probe_steps=0) == ((), "the forward is not run again")
+    assert seen(Reading(uses=True), probe_steps=0) == ((), "the forward is not repeated")
 
 
 def test_what_can_be_followed_is_not_asked_about():

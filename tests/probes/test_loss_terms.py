@@ -1,4 +1,4 @@
-"""The gradients of single terms: against torch's own, term by term."""
+"""Gradients of single terms, against torch's own."""
 
 from pathlib import Path
 

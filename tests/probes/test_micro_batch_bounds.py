@@ -1,4 +1,4 @@
-"""Micro-batches of models as people have them, where they end, and that nothing stays of them."""
+"""Micro-batches of realistic models, their limits, and restored state."""
 
 import json
 
@@ -110,7 +110,7 @@ def test_gradient_that_tells_nothing_is_not_compared(factor):
     [
         ((X, Y), 9, "has 8 examples only"),
         ((X[:1], Y[:1]), 2, "has 1 example only"),
-        ({"x": 3}, 2, "no dimension to divide"),
+        ({"x": 3}, 2, "no dimension to split"),
     ],
 )
 def test_too_many_micro_batches_are_an_error(batch, number, message):
@@ -137,7 +137,7 @@ def test_forward_that_needs_the_whole_batch_says_why():
     assert "shape '[8, 3]' is invalid" in skipped.reason
 
 
-def test_everything_is_put_back():
+def test_everything_is_restored():
     model = net(nn.BatchNorm1d(16), nn.Dropout(0.5))
     model(X).sum().backward()
     before = {name: value.clone() for name, value in model.state_dict().items()}

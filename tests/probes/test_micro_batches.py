@@ -1,4 +1,4 @@
-"""Accumulated micro-batches: against plain loops in torch."""
+"""Accumulated micro-batches, against plain loops in torch."""
 
 import copy
 import math
@@ -66,7 +66,7 @@ def test_numbers_are_those_of_a_plain_loop():
     assert found.divided == pytest.approx(divided, rel=1e-4)
 
 
-def test_mean_over_targets_is_told_by_what_is_not_ignored():
+def test_mean_over_targets_is_reported_by_what_is_not_ignored():
     recording = recorded(net(), (X, IGNORING), MEAN, 2)
     (found,) = recording.evidence_of(AccumulationRecord)
     assert (found.law, found.unit) == ("counted", "targets")
@@ -129,7 +129,7 @@ def test_root_of_a_mean_needs_weights_that_nothing_counts():
     assert found.law == "fitted"
 
 
-def test_micro_batch_without_a_target_is_told():
+def test_micro_batch_without_a_target_is_reported():
     recording = recorded(net(), (X, IGNORING), MEAN, 4)
     (found,) = recording.evidence_of(AccumulationRecord)
     assert (found.law, found.obstruction, found.unit) == ("none", "non-finite", "targets")
@@ -177,7 +177,7 @@ def in_batch_negatives(output, target):
     return functional.cross_entropy(similarity, torch.arange(len(output)).roll(1))
 
 
-def test_loss_that_compares_examples_is_told_with_its_line():
+def test_loss_that_compares_examples_is_reported_with_its_line():
     recording = recorded(net(), (X, Y), in_batch_negatives, 2)
     (found,) = recording.evidence_of(AccumulationRecord)
     assert (found.law, found.obstruction) == ("none", "examples meet")

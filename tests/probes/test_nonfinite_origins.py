@@ -1,4 +1,4 @@
-"""Where NaN and infinity begin in a forward."""
+"""Tests the origin of NaN and infinity in a forward."""
 
 import math
 
@@ -98,7 +98,7 @@ def test_nan_is_traced_to_the_infinity_of_which_it_was_made():
     assert lost.reaches_loss
 
 
-def test_a_row_that_is_masked_everywhere_is_told_from_other_masks():
+def test_a_row_that_is_masked_everywhere_is_distinguished_from_other_masks():
     def forward(model, x):
         hidden = model.first(x)
         scores = (hidden @ hidden.T).masked_fill(torch.eye(20, dtype=torch.bool), -math.inf)
@@ -144,7 +144,7 @@ def test_a_batch_that_was_broken_before_is_named(number):
     assert lost is first or lost.because_of == first.index
 
 
-def test_what_was_broken_before_is_told_without_a_second_forward():
+def test_what_was_broken_before_is_reported_without_a_second_forward():
     x = torch.full((20, 6), math.nan)
     (first,) = origins(x=x, probe_steps=0)
     assert (first.source, first.broken, first.reaches_loss) == ("batch", 120, True)

@@ -1,4 +1,4 @@
-"""Update norms against what plain optimizers do."""
+"""Update norms, against plain optimizers."""
 
 import pytest
 import torch
@@ -59,21 +59,21 @@ def test_without_an_optimizer_dense_and_sparse_gradients_get_an_adam_each():
     linear(table(torch.tensor([1, 1, 2]))).sum().backward()
     probe = OptimizerProbe([*table.parameters(), *linear.parameters()], None)
     assert probe.description == "Adam(lr=0.001) and SparseAdam(lr=0.001)"
-    assert probe.obstacle is None
+    assert probe.skip_reason is None
     assert all(norm > 0 for norm in probe.step())
 
 
 def test_nothing_to_step_is_an_obstacle():
-    assert OptimizerProbe([nn.Parameter(torch.ones(1))], None).obstacle
+    assert OptimizerProbe([nn.Parameter(torch.ones(1))], None).skip_reason
     sparse = nn.Parameter(torch.eye(2).to_sparse())
     sparse.grad = torch.eye(2).to_sparse()
-    assert OptimizerProbe([sparse], None).obstacle
+    assert OptimizerProbe([sparse], None).skip_reason
 
 
 def test_closure_is_an_obstacle():
     parameter = nn.Parameter(torch.ones(1))
     probe = OptimizerProbe([parameter], torch.optim.LBFGS([parameter]))
-    assert probe.obstacle == "LBFGS makes its steps with a closure"
+    assert probe.skip_reason == "LBFGS needs a closure for its steps"
 
 
 def test_exception_of_the_optimizer_is_the_users():

@@ -1,4 +1,4 @@
-"""What learns only under other random numbers is told apart from what never learns."""
+"""Tells parameters that learn only with other random numbers from those that never learn."""
 
 import random
 
@@ -124,7 +124,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been_drawn():
 
 def test_without_another_forward_nothing_is_drawn():
     recording, obstacle = seen(Skipping(SOURCES["torch"]), probe_steps=0)
-    assert (recording.evidence_of(RedrawRecord), obstacle) == ((), "the forward is not run again")
+    assert (recording.evidence_of(RedrawRecord), obstacle) == ((), "the forward is not repeated")
 
 
 def test_an_exception_under_another_draw_is_an_obstacle():
@@ -135,4 +135,4 @@ def test_an_exception_under_another_draw_is_an_obstacle():
             return super().forward(x)
 
     _, obstacle = seen(Fussy(SOURCES["torch"]))
-    assert obstacle.startswith("the forward raised when it was run again")
+    assert obstacle.startswith("the forward raised when it was repeated")

@@ -1,4 +1,4 @@
-"""How many gradient elements half precision flushes: against numbers rounded by hand."""
+"""Number of gradient elements lost in half precision, against manual rounding."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Whatever a block does to a model, it is put back bit for bit."""
+"""A model is restored bit for bit, whatever a block does to it."""
 
 import collections
 import copy
@@ -123,7 +123,7 @@ def test_parameters_replaced_resized_or_retyped():
     assert model[1].bias is not None
 
 
-def test_bits_that_compare_equal_are_put_back_too():
+def test_bits_that_compare_equal_are_restored_too():
     model = nn.ParameterList([torch.tensor([0.0, -0.0, float("nan")])])
     before = bits(model[0])
     with preserved(model, None), torch.no_grad():

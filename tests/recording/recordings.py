@@ -1,4 +1,4 @@
-"""A small recording to begin with, and how recordings are compared."""
+"""A small recording, and a comparison of recordings."""
 
 import dataclasses
 import math

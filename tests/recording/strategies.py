@@ -75,7 +75,7 @@ def recordings(captured_steps):
     """Return a strategy for recordings with the looks of another, and no kept gradients."""
     hints = get_type_hints(Recording)
     hints["parameter_stats"] = tuple[ParameterStat, ...]
-    apart = ("evidence", "captured_steps", "kept_gradients")
+    apart = ("evidence", "captured_steps", "stored_gradients")
     parts = {name: values(hints[name]) for name in hints if name not in apart}
     for name in ("parameters", "modules", "calls", "nodes"):
         parts[name] = parts[name].map(numbered)
@@ -111,7 +111,7 @@ def no_run(recording):
 
 
 INSPECTIONS = recordings(captured_steps=st.just(())).map(no_run)
-LOOKS = st.lists(
+CAPTURED_STEPS = st.lists(
     st.builds(CapturedStep, step=values(int), order=values(int), recording=INSPECTIONS), max_size=2
 ).map(tuple)
-RECORDINGS = recordings(captured_steps=LOOKS).map(no_run)
+RECORDINGS = recordings(captured_steps=CAPTURED_STEPS).map(no_run)

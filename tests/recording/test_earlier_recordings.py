@@ -1,4 +1,4 @@
-"""Recordings that an earlier version wrote still open, and are judged as they were."""
+"""Recordings of an earlier version still open, with the same findings."""
 
 import lzma
 from pathlib import Path

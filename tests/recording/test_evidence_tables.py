@@ -1,4 +1,4 @@
-"""Every kind of evidence comes back from a file as it went in."""
+"""Every kind of evidence survives a round trip through a file."""
 
 import dataclasses
 import sqlite3

@@ -1,4 +1,4 @@
-"""What a recording has grown by, read while it is being written."""
+"""Reads additions to a recording while it is being written."""
 
 import sqlite3
 from dataclasses import replace

@@ -39,7 +39,7 @@ def test_what_is_not_finite_stays_so(way, broken):
 
 
 @WAYS
-def test_small_differences_of_equal_vectors_are_seen(way):
+def test_small_differences_of_equal_vectors_are_observed(way):
     one, other = array("d", [1.0] * 1_000), array("d", [1.0] * 999 + [1 + 2**-50])
     assert way(one, other).difference == 2.0**-100
     assert way(one, one).difference == 0.0

@@ -1,4 +1,4 @@
-"""A run's norms in columns are the records that were written, none of them lost or mixed up."""
+"""A run's norms in columns equal the records that were written."""
 
 import dataclasses
 import math
@@ -100,7 +100,7 @@ def test_a_table_is_a_sequence_of_records(tmp_path):
         table[5]
 
 
-def test_norms_that_are_broken_missing_or_zero_are_told_apart(tmp_path):
+def test_norms_that_are_broken_missing_or_zero_are_distinguished(tmp_path):
     steps = [
         [(0, "gradient", math.nan, 1.0, math.nan)],
         [(0, "gradient", math.inf, math.inf, 0.0)],

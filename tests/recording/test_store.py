@@ -202,7 +202,7 @@ def lost_meta(path):
         (lost_meta, "`version` is missing"),
     ],
 )
-def test_bad_file_is_told_in_one_line(make, told, tmp_path):
+def test_bad_file_is_reported_in_one_line(make, told, tmp_path):
     path = tmp_path / "a.gradscope"
     make(path)
     with pytest.raises(GradscopeError, match=told) as raised:

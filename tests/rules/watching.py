@@ -10,7 +10,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.step_capture.schedule import Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 
 EVERY = 100
 """After the first steps, every so manieth is looked at closely, as by default."""
@@ -19,7 +19,7 @@ EVERY = 100
 def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]:
     """Run a training loop, and return what the rules find in it."""
     path = folder / "run.gradscope"
-    watch = TrainingWatch(path, "run", make_looks=script_looks(Schedule(EVERY)))
+    watch = TrainingWatch(path, "run", make_captures=script_captures_by(Schedule(EVERY)))
     watch.start()
     try:
         loop()

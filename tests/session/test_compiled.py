@@ -1,4 +1,4 @@
-"""Models under `torch.compile`: right gradients, and what is hidden is said."""
+"""Models under `torch.compile`: right gradients, and hidden parts are reported."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ pytestmark = [
 ]
 
 BACKENDS = ("eager", "aot_eager")
-HIDDEN = "the model is compiled, and its inside runs out of sight; --eager shows it"
+HIDDEN = "the model is compiled, and compiled code cannot be observed; --eager shows it"
 
 
 class Activated(nn.Module):

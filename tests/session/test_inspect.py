@@ -1,4 +1,4 @@
-"""`gradscope.inspect`: right numbers, and objects left as they were found."""
+"""`gradscope.inspect`: right statistics, and unchanged objects."""
 
 import copy
 import gc
@@ -366,7 +366,7 @@ def test_buffers_of_unusual_kinds(layout):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_sparse_parameter_gets_no_probing_steps():
+def test_sparse_parameter_gets_no_probe_steps():
     class Sparse(nn.Module):
         def __init__(self):
             super().__init__()
@@ -377,7 +377,7 @@ def test_sparse_parameter_gets_no_probing_steps():
 
     report = gradscope.inspect(Sparse(), torch.ones(3, 4))
     assert reaches(report) == {"weight": "gradient"}
-    assert any("probing" in note.what for note in report.skipped)
+    assert any("probe steps" in note.what for note in report.skipped)
 
 
 def test_model_without_parameters():

@@ -1,4 +1,4 @@
-"""What an inspection must not disturb, and must not be disturbed by."""
+"""An inspection neither disturbs its surroundings nor is disturbed by them."""
 
 import subprocess
 import sys
@@ -163,12 +163,12 @@ class StaleView(nn.Module):
         return self.inner(hidden, pieces)
 
 
-def test_views_that_autograd_would_refuse_are_not_looked_at():
+def test_views_that_autograd_would_refuse_are_not_captured():
     report = gradscope.inspect(StaleView(), torch.randn(8, 16), squares, probe_steps=0)
     assert call_of(report, "inner").output_grad_norm is not None
 
 
-def test_gradients_of_a_loss_with_parameters_are_put_back_and_do_not_pile_up():
+def test_gradients_of_a_loss_with_parameters_are_restored_and_do_not_pile_up():
     torch.manual_seed(0)
     model, criterion, x = nn.Linear(16, 16), nn.Linear(16, 1), torch.randn(8, 16)
 
@@ -221,7 +221,7 @@ def test_storage_is_the_same_after_a_forward_that_assigns_data():
     assert torch.equal(model.a.weight, values)
 
 
-def test_expanded_buffer_with_nan_is_put_back():
+def test_expanded_buffer_with_nan_is_restored():
     class Expanded(nn.Module):
         def __init__(self):
             super().__init__()
@@ -269,7 +269,7 @@ def test_list_that_holds_itself_does_no_harm():
     assert report.summary.none == 0
 
 
-def test_state_of_a_loss_module_is_put_back():
+def test_state_of_a_loss_module_is_restored():
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()

@@ -1,4 +1,4 @@
-"""`steps` and batches of a loader, given from Python."""
+"""`steps` and batches of a loader, from Python."""
 
 import random
 

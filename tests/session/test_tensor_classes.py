@@ -1,4 +1,4 @@
-"""Tensors whose class holds the elements elsewhere, as distributed and quantised ones do."""
+"""Tensor subclasses that store elements elsewhere, such as distributed and quantized ones."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Training loops that are watched from Python."""
+"""Records training loops from Python."""
 
 import gc
 import random
@@ -40,7 +40,7 @@ def test_a_healthy_loop_has_no_findings():
     assert len(report.parameters) == 4
 
 
-def test_a_loop_that_never_zeroes_is_told_at_its_line():
+def test_a_loop_that_never_zeroes_is_reported_at_its_line():
     with gradscope.watch() as watch:
         train(*made(), zeroes=False)
     (finding,) = [one for one in watch.findings if one.severity == "error"]
@@ -52,7 +52,7 @@ def test_a_loop_that_never_zeroes_is_told_at_its_line():
 def test_the_steps_so_far_are_reported_inside_of_the_block():
     model, optimizer = made()
     with gradscope.watch() as watch:
-        with pytest.raises(GradscopeError, match="no optimizer has made a step yet"):
+        with pytest.raises(GradscopeError, match="no optimizer has stepped yet"):
             watch.report()
         train(model, optimizer, 2)
         first = watch.report()
@@ -82,7 +82,7 @@ def test_start_and_stop():
 def test_nothing_seen_is_no_clean_report():
     with gradscope.watch() as watch:
         pass
-    with pytest.raises(GradscopeError, match="backward was never called"):
+    with pytest.raises(GradscopeError, match="backward was not called"):
         watch.report()
     assert watch._repr_html_() is None
     assert repr(watch) == "<gradscope.watch: stopped, steps: 0>"
@@ -119,7 +119,7 @@ def test_a_training_that_went_on_before_is_no_trouble(is_given):
     assert watch.findings == ()
 
 
-def test_exceptions_pass_through_and_what_was_seen_is_kept():
+def test_exceptions_pass_through_and_what_was_seen_is_stored():
     with pytest.raises(ZeroDivisionError), gradscope.watch() as watch:
         train(*made(), 3)
         _ = 1 / 0
@@ -130,7 +130,7 @@ def test_there_is_one_watch_at_a_time():
     with gradscope.watch() as outer:
         train(*made(), 2)
         inner = gradscope.watch()
-        with pytest.raises(GradscopeError, match="is being watched already"):
+        with pytest.raises(GradscopeError, match="another watch is active"):
             inner.start()
         train(*made(), 1)
     assert outer.steps == 3
@@ -143,7 +143,10 @@ def test_a_watch_within_gradscope_run_says_so(tmp_path):
     running = TrainingWatch(tmp_path / "run.gradscope", "gradscope run train.py")
     running.start()
     try:
-        with pytest.raises(GradscopeError, match="gradscope run watches"), gradscope.watch():
+        with (
+            pytest.raises(GradscopeError, match="gradscope run already records"),
+            gradscope.watch(),
+        ):
             pass
     finally:
         running.stop()
@@ -188,7 +191,7 @@ def test_the_recording_is_kept_where_it_is_saved(tmp_path, monkeypatch):
         ({"select": "GS999"}, "GS999"),
     ],
 )
-def test_wrong_arguments_are_told_at_once(arguments, message):
+def test_wrong_arguments_are_reported_at_once(arguments, message):
     with pytest.raises(GradscopeError, match=message):
         gradscope.watch(**arguments)
 

@@ -1,4 +1,4 @@
-"""Training loops in which something stops being finite in one step, each at a place of its own."""
+"""Training loops with a non-finite value in one step, each in a different operation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Training loops whose every step is looked at closely, in this process."""
+"""Captures every step of training loops, in this process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -67,7 +67,7 @@ def _look(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Callabl
         watch = gradscope.watch(save=path, force=True, tensor_every=tensor_every, **options)
         with pytest.raises(raises) if raises else nullcontext(), watch:
             loop()
-        assert "watching ended" not in capfd.readouterr().err
+        assert "recording ended" not in capfd.readouterr().err
         return Looked(load_recording(path))
 
     return look

@@ -1,4 +1,4 @@
-"""Looked at in every step or not, a training is the same to the last bit."""
+"""A training with captured steps gives bit-identical results."""
 
 import pytest
 

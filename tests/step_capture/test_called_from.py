@@ -1,4 +1,4 @@
-"""What a script's calls warn of stands at the script's lines, also while they are looked at."""
+"""Warnings of a script's calls name the script's lines, also during captures."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Looks end where they would cost too much, and hold on to little."""
+"""Captures end before they cost too much, and hold little memory."""
 
 import gc
 import weakref
@@ -22,7 +22,7 @@ def trained(model, optimizer):
 
 
 @pytest.mark.parametrize("has_gradients", [False, True])
-def test_the_graphs_of_an_evaluation_are_let_go(has_gradients, look):
+def test_the_graphs_of_an_evaluation_are_released(has_gradients, look):
     alive, most = [], []
 
     class Kept(torch.autograd.Function):
@@ -87,7 +87,7 @@ def test_calls_without_gradients_are_noticed_up_to_a_number(look, monkeypatch):
     assert all(one.recording.tensor_stats for one in looked.captured_steps)
 
 
-def test_a_look_ends_in_preparations_that_take_too_long(look, monkeypatch):
+def test_a_capture_ends_in_preparations_that_take_too_long(look, monkeypatch):
     monkeypatch.setattr(mode, "MOST_CALLS", 300)
 
     def loop():
@@ -125,7 +125,7 @@ def test_a_model_that_is_called_often_before_its_backward(look):
         assert recording.evidence_of(DroppedRecord) == ()
 
 
-def test_a_graph_that_is_too_large_is_looked_at_no_more(monkeypatch):
+def test_a_graph_that_is_too_large_is_captured_no_more(monkeypatch):
     monkeypatch.setattr("gradscope.step_capture.script_captures._MOST_NODES", 50)
     weight = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -140,5 +140,5 @@ def test_a_graph_that_is_too_large_is_looked_at_no_more(monkeypatch):
     recording = watch.report().recording
     assert recording.captured_steps == ()
     (skipped,) = (one for one in recording.skipped if one.what.startswith("tensors"))
-    assert "operations takes too long" in skipped.reason
+    assert "operations is too large" in skipped.reason
     assert sum(step.optimizer is not None for step in recording.steps) == 3

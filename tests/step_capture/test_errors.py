@@ -1,4 +1,4 @@
-"""What autograd raised, where it ends a script; and where the script goes on, nothing."""
+"""Autograd exceptions that end a script are recorded, others are not."""
 
 import gc
 import weakref
@@ -183,7 +183,7 @@ def test_an_exception_that_ends_the_script(loop, kind, lines, look):
     assert lines.items() <= found.items()
 
 
-def test_an_exception_from_elsewhere_is_no_look(look):
+def test_an_exception_from_elsewhere_is_no_captured_step(look):
     def loop():
         cross_entropy(nn.Linear(8, 4)(torch.randn(2, 8)), torch.zeros(2).long()).backward()
         raise RuntimeError("elsewhere")
@@ -193,7 +193,7 @@ def test_an_exception_from_elsewhere_is_no_look(look):
     assert len(looked.captured_steps) == 1
 
 
-def test_an_exception_that_the_script_catches_is_no_look(look):
+def test_an_exception_that_the_script_catches_is_no_captured_step(look):
     def loop():
         model, optimizer = made()
         for _ in range(3):
@@ -211,7 +211,7 @@ def test_an_exception_that_the_script_catches_is_no_look(look):
     assert looked.reasons == []
 
 
-def test_an_exception_after_one_that_was_caught_is_the_one_that_is_told(look):
+def test_an_exception_after_one_that_was_caught_is_the_one_that_is_reported(look):
     def loop():
         with pytest.raises(RuntimeError):
             non_scalar()
@@ -221,7 +221,7 @@ def test_an_exception_after_one_that_was_caught_is_the_one_that_is_told(look):
     assert error.kind == "freed"
 
 
-def test_the_graph_of_a_failed_backward_is_let_go(look):
+def test_the_graph_of_a_failed_backward_is_released(look):
     alive = []
 
     class Kept(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""What looks see of the values of a script's forwards, and by which names."""
+"""Values and names that captures record of a script's forwards."""
 
 import gc
 import math
@@ -199,7 +199,7 @@ def test_a_model_that_only_its_optimizer_has_shown(look):
     assert all(set(norms(one)) == wanted for one in looked.captured_steps)
 
 
-def test_models_of_earlier_folds_are_let_go(look):
+def test_models_of_earlier_folds_are_released(look):
     alive = []
 
     def loop():

@@ -1,4 +1,4 @@
-"""The mode that sees torch's calls leaves its stack once nothing more is looked at."""
+"""The capture mode leaves its stack after the last capture."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Steps that were not captured: what stops being finite in them is told with its operation."""
+"""Non-finite values in steps that were not captured are attributed to their operation."""
 
 import inspect
 import math
@@ -31,7 +31,7 @@ def late(looked):
 
 
 @pytest.mark.parametrize("name", IN_FORWARD)
-def test_the_operation_that_breaks_a_forward_is_told_in_that_step(look, name):
+def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(look, name):
     if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
         pytest.skip("this torch does not tell which saved tensors lie behind a hook")
     loss_of = IN_FORWARD[name]
@@ -42,7 +42,7 @@ def test_the_operation_that_breaks_a_forward_is_told_in_that_step(look, name):
 
 
 @pytest.mark.parametrize("name", IN_BACKWARD)
-def test_the_operation_that_breaks_a_backward_is_told_in_that_step(look, name):
+def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(look, name):
     loss_of = IN_BACKWARD[name]
     found, evidence = only(look(lambda: train(loss_of, 5), tensor_every=100), "GS103")
     assert (found.step, found.location.line) == (5, line_in(loss_of))
@@ -82,7 +82,7 @@ def test_a_clip_between_breaks_nothing_of_it(look):
     assert "GS408" in {one.rule for one in found.consequences}
 
 
-def test_a_scaler_that_never_gets_over_it_is_told_why(look):
+def test_a_scaler_that_never_gets_over_it_is_reported_with_the_reason(look):
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4)
     breaks = []
 
@@ -118,7 +118,7 @@ def test_healthy_code_that_looks_like_it_is_no_finding(look, name):
     assert not late(looked)
 
 
-def test_a_weight_that_a_step_has_broken_is_told_with_that_step(look):
+def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(look):
     def loop():
         net = broken_loops.model()
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
@@ -134,7 +134,7 @@ def test_a_weight_that_a_step_has_broken_is_told_with_that_step(look):
     assert "step 5 wrote it with lr=3e+38" in found.message
 
 
-def test_a_broken_row_of_an_embedding_is_told_when_it_is_used(look):
+def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(look):
     def loop():
         torch.manual_seed(0)
         table = nn.Embedding(10, 4)
@@ -154,7 +154,7 @@ def test_a_broken_row_of_an_embedding_is_told_when_it_is_used(look):
     assert "wrote it" not in found.message
 
 
-def test_a_script_that_checks_its_loss_itself_is_told_the_operation(look):
+def test_a_script_that_checks_its_loss_itself_is_reported_the_operation(look):
     def loop():
         net = broken_loops.model()
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
@@ -189,7 +189,7 @@ def test_one_of_several_losses_breaks(look):
     assert (found.step, found.location.line) == (5, line_in(broken_loops.log_of_zero))
 
 
-def test_an_operation_that_no_captured_step_had_is_told_with_what_comes_before(look):
+def test_an_operation_that_no_captured_step_had_is_reported_with_what_comes_before(look):
     def loss_of(net, x, breaks):
         out = net(x)
         before = out.square()  # here

@@ -1,4 +1,4 @@
-"""Looks leave torch as it was, whatever the script does with modes, threads and processes."""
+"""Captures restore torch, whatever modes, threads and processes a script uses."""
 
 import pytest
 import torch
@@ -67,7 +67,7 @@ def test_a_watch_that_is_stopped_within_a_forward():
     assert watch.steps == 0
 
 
-def test_compiled_code_is_not_looked_at(look):
+def test_compiled_code_is_not_captured(look):
     def loop():
         model = mlp()
         train(model, 2)

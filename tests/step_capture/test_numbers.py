@@ -1,4 +1,4 @@
-"""The gradients of a look are those that torch itself comes to."""
+"""Gradients of a captured step equal torch's own."""
 
 import copy
 import math
@@ -126,7 +126,7 @@ def test_a_second_backward_shows_what_it_has_added(look):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
-def test_one_line_is_looked_at_once_a_window(look):
+def test_one_line_is_captured_once_a_window(look):
     expected = []
 
     def loop():
@@ -147,7 +147,7 @@ def test_one_line_is_looked_at_once_a_window(look):
 
 
 @pytest.mark.parametrize("unscales", [False, True])
-def test_gradients_are_told_without_the_scale_of_a_scaler(unscales, look):
+def test_gradients_are_reported_without_the_scale_of_a_scaler(unscales, look):
     expected, losses = [], []
 
     def loop():
@@ -171,7 +171,7 @@ def test_gradients_are_told_without_the_scale_of_a_scaler(unscales, look):
         assert one.recording.steps[0].loss == pytest.approx(loss)
 
 
-def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_look(look):
+def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_capture(look):
     def loop():
         model = mlp(0.0)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -192,7 +192,7 @@ def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_look(look):
     assert finite == [False, False, True, True, True, True]
 
 
-def test_none_zero_and_frozen_are_three_things(look):
+def test_none_zero_and_frozen_are_three_values(look):
     def loop():
         model = nn.ModuleDict({name: nn.Linear(8, 4, bias=False) for name in "abcd"})
         model["c"].requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Looks that are captured plainly: the structure of an earlier one, and numbers of their own."""
+"""Plain captures: the structure of an earlier one, and statistics of their own."""
 
 import math
 import sqlite3

@@ -1,4 +1,4 @@
-"""Which steps are looked at."""
+"""Tests which steps are captured."""
 
 import pytest
 import torch
@@ -8,12 +8,12 @@ from torch.nn.functional import cross_entropy
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import FIRST, Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 from tests.step_capture.loops_to_watch import gradient_penalty
 from tests.step_capture.models_to_train import features, mlp
 
 
-def looked_at(schedule, steps, optimizers=lambda number: 0):
+def captured(schedule, steps, optimizers=lambda number: 0):
     """Return the steps that a schedule names, of which the given optimizers make each."""
     found = []
     for number in range(steps):
@@ -38,11 +38,11 @@ def train(steps, model=None, optimizer=None):
     [(0, [0, 1, 2, 3]), (10, [0, 1, 2, 3, 10, 20]), (1, list(range(25))), (100, [0, 1, 2, 3])],
 )
 def test_the_first_steps_and_every_so_manieth(every, expected):
-    assert looked_at(Schedule(every), 25) == expected
+    assert captured(Schedule(every), 25) == expected
 
 
 def test_steps_that_are_named():
-    assert looked_at(Schedule(0, [3, 7, 24]), 25) == [0, 1, 2, 3, 7, 24]
+    assert captured(Schedule(0, [3, 7, 24]), 25) == [0, 1, 2, 3, 7, 24]
 
 
 def test_each_optimizer_has_its_turn():
@@ -51,23 +51,23 @@ def test_each_optimizer_has_its_turn():
     schedule.made(1)
     # Five steps of a critic for each of a generator.
     turns = [int(number % 6 == 5) for number in range(124)]
-    found = looked_at(schedule, 124, turns.__getitem__)
+    found = captured(schedule, 124, turns.__getitem__)
     assert sum(turns[number] for number in found if number < 100) == FIRST
     later = [number for number in found if number >= 100]
     assert later == list(range(100, 102))
     assert {turns[number] for number in later} == {0, 1}
 
 
-def test_an_optimizer_that_never_steps_is_not_waited_for_for_ever():
+def test_an_optimizer_that_never_steps_is_not_waited_for_forever():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
-    found = looked_at(schedule, 200)
+    found = captured(schedule, 200)
     assert found == list(range(len(found)))
     assert len(found) < 50
 
 
-def test_an_optimizer_made_for_each_step_is_not_looked_at_for_ever():
+def test_an_optimizer_made_for_each_step_is_not_captured_forever():
     schedule = Schedule(0)
     found = []
     for number in range(2000):
@@ -93,37 +93,37 @@ def test_an_optimizer_that_steps_within_another_is_not_awaited():
     schedule.made(0)
     schedule.made(1)
     schedule.steps_with(1)
-    assert looked_at(schedule, 100) == list(range(FIRST))
+    assert captured(schedule, 100) == list(range(FIRST))
 
 
-def test_an_optimizer_that_steps_seldom_is_looked_at_four_times():
+def test_an_optimizer_that_steps_seldom_is_captured_four_times():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
     turns = [int(number % 50 == 49) for number in range(2000)]
-    found = looked_at(schedule, 2000, turns.__getitem__)
+    found = captured(schedule, 2000, turns.__getitem__)
     assert max(found) < 50 * (FIRST + 1)
     assert len(found) <= 40 * (FIRST + 1)
 
 
-def test_an_optimizer_that_is_made_late_is_looked_at():
+def test_an_optimizer_that_is_made_late_is_captured():
     schedule = Schedule(0)
-    assert looked_at(schedule, 1000) == [0, 1, 2, 3]
+    assert captured(schedule, 1000) == [0, 1, 2, 3]
     schedule.made(1)
-    assert looked_at(schedule, 10, lambda number: int(number > 1)) == [0, 1, 2, 3, 4, 5]
+    assert captured(schedule, 10, lambda number: int(number > 1)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_optimizer_that_begins_late_is_looked_at_from_its_second_step():
+def test_an_optimizer_that_begins_late_is_captured_from_its_second_step():
     schedule = Schedule(0)
     schedule.made(0)
     schedule.made(1)
-    looked_at(schedule, 1000)
-    assert looked_at(schedule, 10, lambda number: 1) == [1, 2, 3]
+    captured(schedule, 1000)
+    assert captured(schedule, 10, lambda number: 1) == [1, 2, 3]
 
 
 def test_what_is_asked_for_is_granted_ever_more_rarely():
     schedule = Schedule(0)
-    looked_at(schedule, 10)
+    captured(schedule, 10)
     schedule.request()
     assert schedule.is_due()
     granted = 0
@@ -153,7 +153,7 @@ def test_the_steps_of_a_loop(tensor_every, look):
     assert made.steps == [0, 1, 2, 3, *([5, 10] if tensor_every else [])]
 
 
-def test_a_gradient_that_dies_is_looked_at(look):
+def test_a_gradient_that_dies_is_captured(look):
     def loop():
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -166,7 +166,7 @@ def test_a_gradient_that_dies_is_looked_at(look):
     assert made.steps == [0, 1, 2, 3, 21]
 
 
-def test_a_gradient_that_is_not_finite_any_more_is_looked_at(look):
+def test_a_gradient_that_is_not_finite_any_more_is_captured(look):
     def loop():
         model = mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -179,7 +179,7 @@ def test_a_gradient_that_is_not_finite_any_more_is_looked_at(look):
     assert look(loop, tensor_every=0).steps == [0, 1, 2, 3, 20, 21]
 
 
-def test_a_closure_that_is_called_several_times_is_looked_at_once(look):
+def test_a_closure_that_is_called_several_times_is_captured_once(look):
     def loop():
         model = nn.Linear(8, 4)
         optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
@@ -200,7 +200,7 @@ def test_a_closure_that_is_called_several_times_is_looked_at_once(look):
 def test_steps_by_number(tmp_path):
     path = tmp_path / "run.gradscope"
     schedule = Schedule(0, [6])
-    watch = TrainingWatch(path, "gradscope run", make_looks=script_looks(schedule))
+    watch = TrainingWatch(path, "gradscope run", make_captures=script_captures_by(schedule))
     watch.start()
     try:
         train(8)

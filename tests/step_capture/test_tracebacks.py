@@ -1,4 +1,4 @@
-"""What ends a script is told as python tells it, to the byte."""
+"""An exception that ends a script is shown as by python, byte for byte."""
 
 import subprocess
 import sys

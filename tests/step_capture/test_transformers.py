@@ -1,4 +1,4 @@
-"""Models of the transformers library are trained under looks to the last bit as without."""
+"""Models of transformers train bit-identically while captured."""
 
 import pytest
 import torch

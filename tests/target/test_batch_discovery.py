@@ -37,7 +37,7 @@ def test_batch_given_twice_is_an_error(workplace):
 
 def test_empty_loader_is_told(workplace):
     error = workplace.error(NET + "train_loader = iter([])\n")
-    assert error.what == "'train_loader' of 'model.py' is empty: it gives no batch"
+    assert error.what == "'train_loader' of 'model.py' is empty: it contains no batch"
 
 
 def test_loader_that_raises_keeps_the_users_exception(workplace):
@@ -110,7 +110,7 @@ def test_dropped_keys_are_noted(workplace):
         "class Net(nn.Linear):\n    def forward(self, x): return super().forward(x)\n"
         "model = Net(3, 1)\nbatch = dict(x=torch.ones(2, 3), name=['a', 'b'])\n"
     )
-    assert target.notes == ("batch key 'name' is left out: Net.forward(self, x) does not take it",)
+    assert target.notes == ("batch key 'name' is dropped: Net.forward(self, x) does not take it",)
 
 
 @pytest.mark.parametrize("parameters", ["input_ids, mask=None", "input_ids=None, **kwargs"])

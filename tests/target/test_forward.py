@@ -38,7 +38,7 @@ def error_of(model, batch):
          "2 Linear(9, 1) expects 9 features in the last dimension, its input is float32[1,72]",
          None),
         (nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)), torch.ones(1, 3),
-         "batch normalisation in train mode needs more than one row", "larger batch"),
+         "batch normalisation in train mode needs more than one example", "larger batch"),
         (nn.Bilinear(2, 2, 1), torch.ones(1, 2),
          "Bilinear.forward(self, input1, input2) does not fit this batch: "
          "missing a required argument: 'input2'", "--input name=shape"),

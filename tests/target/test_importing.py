@@ -93,7 +93,7 @@ def test_exit_at_import_is_explained(workplace):
     error = workplace.error("import sys\nsys.exit(2)\n")
     assert error.cause == "line 5: sys.exit(2)"
     assert error.what == (
-        "'model.py' exited (code 2) while being imported: it runs a CLI at top level"
+        "'model.py' exited (code 2) while being imported: it runs code at top level"
     )
     assert error.help == 'put it under  if __name__ == "__main__":, or pass its args after --'
 

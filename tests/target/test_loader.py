@@ -1,4 +1,4 @@
-"""What training steps are given, batch by batch."""
+"""Batches of training steps, in order."""
 
 from itertools import islice
 
@@ -52,7 +52,7 @@ def test_one_shot_iterator_gives_what_it_gave_again():
 
 
 def test_of_a_one_shot_iterator_so_much_is_kept_as_is_allowed(monkeypatch):
-    monkeypatch.setattr(loader, "KEPT_BYTES", 2 * torch.tensor(0).element_size())
+    monkeypatch.setattr(loader, "STORED_BYTES", 2 * torch.tensor(0).element_size())
     batches = LoadedBatches(iter(Counting(4)), "loader", "model.py")
     assert numbers(batches, 8) == [0, 1, 2, 3, 0, 1, 0, 1]
 
@@ -77,7 +77,7 @@ def test_loader_that_is_spent_is_told():
 
     batches = iter(LoadedBatches(Once(), "loader", "model.py"))
     assert numbers(batches, 2) == [0, 1]
-    with pytest.raises(GradscopeError, match="gives no batch when it is iterated a second time"):
+    with pytest.raises(GradscopeError, match="gives no batch in a second iteration"):
         next(batches)
 
 

@@ -1,4 +1,4 @@
-"""Which scalars beside a loss are its named terms."""
+"""Tests which scalars besides a loss are its named terms."""
 
 import torch
 from torch import nn

@@ -130,7 +130,7 @@ def test_cross_entropy_of_a_sequence_counts_every_token(workplace):
 
 def test_cross_entropy_without_target_shows_the_input_to_add(workplace):
     error = workplace.error(NET, loss="cross-entropy")
-    assert error.what == "--loss cross-entropy needs a target, and the batch has none"
+    assert error.what == "--loss cross-entropy needs a target, but the batch has none"
     assert error.help.endswith(": --input 8,3 --input int64[0,4]:8")
 
 
@@ -143,7 +143,7 @@ def test_batch_is_its_own_target_only_in_its_shape(workplace):
     text = "model = nn.Linear(3, {})\nbatch = torch.ones(8, 3)\ncriterion = nn.MSELoss()\n"
     assert outcome_of(workplace, text.format(3)).description == "criterion(output, batch)"
     error = workplace.error(text.format(4))
-    assert error.what == "criterion needs a target, and the batch has none"
+    assert error.what == "criterion needs a target, but the batch has none"
 
 
 def test_weights_of_a_criterion_follow_the_dtype(workplace):
@@ -171,7 +171,7 @@ def test_grad_output_from_a_file_has_to_fit(workplace):
 
 
 def test_loss_and_grad_output_exclude_each_other(workplace):
-    assert "exclude" in workplace.error(NET, loss="mean", grad_output="ones").what
+    assert "mutually exclusive" in workplace.error(NET, loss="mean", grad_output="ones").what
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_unregistered_parameters_still_train(workplace):
 def test_gradients_switched_off_are_the_cause(workplace):
     with torch.no_grad():
         error = workplace.error(NET + "def loss_fn(output): return output.sum()\n")
-    assert error.cause.startswith("gradients are switched off")
+    assert error.cause.startswith("gradients are disabled")
 
 
 def test_loss_that_raises_is_told_with_its_inputs(workplace):
@@ -271,7 +271,9 @@ def test_total_loss_is_not_added_to_its_terms(workplace):
 @pytest.mark.parametrize("loss", [None, "mean", "sum-squares"])
 def test_several_scalars_are_not_chosen_among(workplace, value, loss):
     error = workplace.error(OUTPUTS.format(value=value), loss=loss)
-    assert "the output holds 2 scalars, and nothing tells which is the loss: output[" in error.what
+    assert (
+        "the output holds 2 scalars, and it is ambiguous which is the loss: output[" in error.what
+    )
     assert "def compute_loss(model, batch)" in error.help
 
 
@@ -280,8 +282,8 @@ def test_several_scalars_are_not_chosen_among(workplace, value, loss):
     [
         ("dict(reg=o.sum(), cls=o.mean())", "a dict of 2 tensors: reg, cls", "return their sum"),
         ("(o.sum(), o.mean())", "a tuple of 2 tensors: float32[], float32[]", "return their sum"),
-        ("(o.sum(), o)", "a tuple of 2 tensors: float32[], float32[8,4]", "return the loss alone"),
-        ("{'loss': {'a': o.sum()}}", "a dict of 1 tensor: a", "return the loss alone"),
+        ("(o.sum(), o)", "a tuple of 2 tensors: float32[], float32[8,4]", "return only the loss"),
+        ("{'loss': {'a': o.sum()}}", "a dict of 1 tensor: a", "return only the loss"),
     ],
 )
 def test_loss_function_that_returns_several_is_told_so(workplace, value, what, help_):
@@ -389,5 +391,5 @@ def test_gradients_left_off_by_the_file_are_noted(workplace):
         target = workplace.load("torch.set_grad_enabled(False)\n" + NET)
     finally:
         torch.set_grad_enabled(True)
-    note = "the file leaves gradients switched off; your own training would raise"
+    note = "the file leaves gradients disabled; your own training would raise"
     assert target.notes == (note,)

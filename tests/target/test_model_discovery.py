@@ -58,13 +58,13 @@ def test_classes_imported_from_elsewhere_are_no_candidates(workplace):
 
 def test_several_models_are_listed_with_their_lines(workplace):
     error = workplace.error("encoder = nn.Linear(3, 3)\ndecoder = nn.Linear(3, 3)\n")
-    assert error.what == "2 candidates for the model: encoder (line 4), decoder (line 5)"
+    assert error.what == "2 possible models: encoder (line 4), decoder (line 5)"
     assert error.help == "choose one: --model decoder"
 
 
 def test_several_classes_are_listed(workplace):
     error = workplace.error("class A(nn.Module): pass\nclass B(nn.Module): pass\n")
-    assert error.what == "2 candidates for the model: A (class), B (class)"
+    assert error.what == "2 possible models: A (class), B (class)"
 
 
 def test_chosen_model_wins(workplace):
@@ -74,7 +74,7 @@ def test_chosen_model_wins(workplace):
 
 
 def test_model_given_twice_is_an_error(workplace):
-    assert "given twice" in workplace.error("", spec="model.py:a", model="b").what
+    assert "two models are specified" in workplace.error("", spec="model.py:a", model="b").what
 
 
 def test_no_model_lists_what_was_looked_for(workplace):

@@ -7,7 +7,7 @@ from gradscope.target.objects import target_from_objects
 
 NET = "model = nn.Linear(3, 1)\nbatch = torch.ones(2, 3)\n"
 OTHER = "torch.optim.SGD([torch.zeros(1, requires_grad=True)], 0.1)"
-FOREIGN = "the optimizer holds none of the model's parameters: it is not used"
+FOREIGN = "the optimizer has none of the model's parameters and is not used"
 
 
 @pytest.mark.parametrize(

@@ -78,13 +78,16 @@ def test_seed_decides_the_initial_weights(workplace):
 
 def test_meta_device_is_refused(workplace):
     error = workplace.error("model = nn.Linear(3, 1)\nbatch = torch.ones(2, 3)\n", device="meta")
-    assert (error.what, error.help) == ("a meta model has no numbers", "give --device cpu")
+    assert (error.what, error.help) == (
+        "a model on the meta device has no values",
+        "give --device cpu",
+    )
 
 
 def test_model_on_the_meta_device_is_refused(workplace):
     text = "model = nn.Sequential(nn.Linear(3, 1, device='meta'))\nbatch = torch.ones(2, 3)\n"
     error = workplace.error(text)
-    assert error.what == "a meta model has no numbers"
+    assert error.what == "a model on the meta device has no values"
     assert error.cause == "'0.weight' is on the meta device"
-    with pytest.raises(GradscopeError, match="a meta model has no numbers"):
+    with pytest.raises(GradscopeError, match="a model on the meta device has no values"):
         target_from_objects(nn.Linear(3, 1, device="meta"), torch.ones(2, 3))

@@ -1,4 +1,4 @@
-"""What `--optimizer` and `--lr` ask for, and what they cannot have."""
+"""`--optimizer` and `--lr`: their effect and their errors."""
 
 import pytest
 import torch
@@ -94,19 +94,19 @@ def test_other_names_in_torch_optim_are_no_optimizers(name):
 
 
 def test_one_that_needs_a_closure_is_told():
-    assert error(target(), optimizer="lbfgs").cause == "LBFGS makes its steps with a closure"
+    assert error(target(), optimizer="lbfgs").cause == "LBFGS needs a closure for its steps"
 
 
 def test_one_that_refuses_the_parameters_is_told():
     told = error(target(), optimizer="muon")
-    assert told.what == "--optimizer Muon does not take the parameters of Linear"
+    assert told.what == "--optimizer Muon does not accept the parameters of Linear"
     assert "2D" in told.cause
 
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf")])
 @pytest.mark.parametrize("name", [None, "sgd"])
 def test_impossible_rate_is_told(rate, name):
-    assert "is no learning rate" in error(target(), optimizer=name, lr=rate).what
+    assert "is not a learning rate" in error(target(), optimizer=name, lr=rate).what
 
 
 def test_rate_kept_as_a_tensor_stays_one():

@@ -1,4 +1,4 @@
-"""Training by gradscope and by a loop written by hand, on equal models and batches."""
+"""Training by gradscope and by a plain loop, on equal models and batches."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What clipping does to the steps of a target, beside a loop that clips by hand."""
+"""Effect of clipping on the steps of a target, against a loop that clips manually."""
 
 import math
 
@@ -134,7 +134,7 @@ def test_limit_is_found_where_none_is_given():
     assert section.advice.level.median < section.limit < 10 * section.advice.level.median
 
 
-def test_norms_that_become_nan_are_told_and_not_averaged():
+def test_norms_that_become_nan_are_reported_and_not_averaged():
     def exploding(model, batch):
         return loss_fn(model, batch) * (math.nan if model.weight.norm() > 2 else 1.0)
 

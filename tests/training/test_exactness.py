@@ -1,4 +1,4 @@
-"""Steps before the judged one are those of a plain loop, number for number."""
+"""Steps before the judged one equal those of a plain loop."""
 
 import copy
 

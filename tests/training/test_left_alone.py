@@ -1,4 +1,4 @@
-"""Training under watch leaves everything as it was, bit for bit."""
+"""A recorded training restores everything bit for bit."""
 
 import copy
 import random

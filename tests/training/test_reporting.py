@@ -1,4 +1,4 @@
-"""The way to the judged step in recordings, reports and rules."""
+"""Steps before the judged one in recordings, reports and rules."""
 
 import json
 import math
@@ -56,7 +56,7 @@ def test_recording_comes_back_from_its_file(recording, tmp_path):
     assert judge(loaded) == judge(recording)
 
 
-def test_judged_step_probes_and_training_are_told_apart(recording):
+def test_judged_step_probes_and_training_are_distinguished(recording):
     indexed = RecordingIndex(recording)
     assert indexed.judged == 3
     assert [view.step.index for view in indexed.probes] == [4, 5]

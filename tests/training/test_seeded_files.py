@@ -1,4 +1,4 @@
-"""Files trained under a seed: everything random depends on it alone."""
+"""Files trained with a seed: the seed determines all random numbers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Training stops at the first step with trouble, and that step is judged."""
+"""Training stops at the first step with a problem, and that step is judged."""
 
 import math
 
@@ -156,13 +156,13 @@ def mean(model, batch):
     return model(batch).mean()
 
 
-def test_batch_that_does_not_fit_is_told_with_its_step():
+def test_batch_that_does_not_fit_is_reported_with_its_step():
     batches = [X, X, torch.ones(2, 5)]
     with pytest.raises(UserCodeError, match=r"^after 2 optimizer steps: .*float32\[2,5\]"):
         watched(nn.Linear(3, 1), batches, mean, steps=3)
 
 
-def test_loader_that_raises_is_told_with_its_step():
+def test_loader_that_raises_is_reported_with_its_step():
     def batches():
         yield X
         yield 1 / 0
@@ -190,9 +190,9 @@ def test_optimizer_that_raises_is_the_users():
 def test_targets_optimizer_with_a_closure_cannot_make_steps():
     model = nn.Linear(3, 1)
     own = torch.optim.LBFGS(model.parameters())
-    with pytest.raises(GradscopeError, match="steps cannot be made") as caught:
+    with pytest.raises(GradscopeError, match="cannot make steps") as caught:
         watched(model, None, mean, own, batch=X, steps=1)
-    assert caught.value.cause == "LBFGS makes its steps with a closure"
+    assert caught.value.cause == "LBFGS needs a closure for its steps"
     assert watched(model, None, mean, own, batch=X).steps
     named = watched(model, None, mean, own, batch=X, steps=1, optimizer="sgd")
     assert named.target.optimizer.startswith("SGD")

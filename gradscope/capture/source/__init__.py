@@ -1,1 +1,1 @@
-"""The source code of the user: lines, statements, and what was defined where."""
+"""The user's source code: lines, statements and definitions."""

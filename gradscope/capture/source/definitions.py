@@ -1,4 +1,4 @@
-"""Which line made what: modules and parameters where they were given to a module, optimizers."""
+"""Finds the lines that registered modules and parameters, and that made optimizers."""
 
 import functools
 import sys
@@ -24,65 +24,65 @@ from gradscope.capture.source.lines import Caller, Line
 
 
 class Registration(NamedTuple):
-    """A parameter was given to a module."""
+    """A parameter was registered on a module."""
 
     module: ref[nn.Module]
     name: str
     line: Line | None
     order: int
-    """Of all that was noted, ascending."""
+    """Position among all recorded definitions, ascending."""
 
 
 class Replacement(NamedTuple):
-    """Another parameter took the place of one, or another module that of the one it was in."""
+    """Another parameter took the place of a parameter, or another module that of its module."""
 
     module: ref[nn.Module]
-    """In which it happened."""
+    """Module in which it happened."""
     name: str
-    """What the parameter was called there, as `head.weight`."""
+    """Name of the parameter in that module, as `head.weight`."""
     line: Line | None
 
 
 class Construction(NamedTuple):
-    """An optimizer was made."""
+    """An optimizer was constructed."""
 
     line: Line | None
     order: int
-    """Of all that was noted, ascending."""
+    """Position among all recorded definitions, ascending."""
 
 
 @dataclass(slots=True)
 class Definitions:
-    """The lines that made modules, parameters and optimizers, as far as they were watched."""
+    """The lines that made modules, parameters and optimizers, as far as they were observed."""
 
     modules: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
-    """`self.head = nn.Linear(…)`; of a module that was registered again, its first line."""
+    """`self.head = nn.Linear(…)`; for a module registered again, its first line."""
     replacements: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
-    """By module that took the place of another under the same name: the line."""
+    """By module that replaced another one under the same name: the line."""
     parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
     """By parameter: its first `Registration`."""
     replaced: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
-    """By parameter that lost its place in a module: its last `Replacement`."""
+    """By parameter that was replaced in a module: its last `Replacement`."""
     optimizers: WeakKeyDictionary[torch.optim.Optimizer, Construction] = field(
         default_factory=WeakKeyDictionary
     )
-    """Every optimizer, in the order in which they were made."""
+    """Every optimizer, in order of construction."""
     initialisations: Initialisations = field(default_factory=Initialisations)
 
     def replacement(self, parameter: Tensor) -> Replacement | None:
-        """Return where a parameter lost its place in a module, None where nobody saw it."""
+        """Return where a parameter was replaced in a module, None if that was not observed."""
         found: Replacement | None = self.replaced.get(parameter)
         return found
 
     def registration(self, parameter: Tensor) -> Registration | None:
-        """Return where a parameter was first given to a module, None where nobody saw it."""
+        """Return where a parameter was first registered, None if that was not observed."""
         found: Registration | None = self.parameters.get(parameter)
         return found
 
     def let_stand_in(
         self, old: torch.optim.Optimizer | None, new: torch.optim.Optimizer | None
     ) -> None:
-        """Let an optimizer pass for made where the one was whose steps it makes."""
+        """Treat an optimizer as constructed where the one was whose steps it makes."""
         if old is not None and new is not None and old is not new:
             made = self.optimizers.pop(old, None)
             if made is not None:
@@ -91,7 +91,7 @@ class Definitions:
 
 @contextmanager
 def watch_definitions() -> Iterator[Definitions]:
-    """Note what is made by which line while the block runs."""
+    """Record the lines of definitions made while the block runs."""
     watch = _Watch()
     handles = (
         register_module_module_registration_hook(watch.note_module),
@@ -111,14 +111,14 @@ def watch_definitions() -> Iterator[Definitions]:
         with watch_initialisations() as watch.found.initialisations:
             yield watch.found
     finally:
-        if torch.optim.Optimizer.__init__ is noted:  # else somebody has replaced it since
+        if torch.optim.Optimizer.__init__ is noted:  # else other code has replaced it since
             torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
 
 
 class _Watch:
-    """Takes what torch's registration hooks tell."""
+    """Records the calls of torch's registration hooks."""
 
     def __init__(self) -> None:
         self._caller = Caller()
@@ -153,7 +153,7 @@ class _Watch:
     @unfollowed
     def note_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         frame: FrameType | None = sys._getframe(2)
-        # Where a class of the user's calls this, the line that made the optimizer is further out.
+        # If a user's class calls this, the line that made the optimizer is further out.
         while frame and frame.f_code.co_name == "__init__" and _is_self(frame, optimizer):
             frame = frame.f_back
         self.found.optimizers[optimizer] = Construction(self._caller.line(frame), self._next())

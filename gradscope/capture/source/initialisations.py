@@ -1,4 +1,4 @@
-"""Which line initialised a parameter, by the functions of `torch.nn.init`."""
+"""Finds the line that initialized a parameter by the functions of `torch.nn.init`."""
 
 import functools
 import sys
@@ -25,30 +25,30 @@ class Initialisation(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Elements of a tensor, whatever it is called."""
+    """Elements of a tensor, whatever its name."""
 
     storage: StorageWeakRef
-    """No address: another tensor may get the memory of one that lives no longer."""
+    """Not an address: memory of a freed tensor may be reused by another one."""
     offset: int
     numel: int
 
 
 @dataclass(slots=True)
 class Initialisations:
-    """What filled the tensors, the last time."""
+    """The last initialization of each tensor."""
 
     _parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
     _storages: dict[_Place, Initialisation] = field(default_factory=dict)
-    """By the elements: of tensors such as `layer.weight.data`, which live no longer."""
+    """By elements: for tensors such as `layer.weight.data`, which are freed at once."""
 
     def of(self, parameter: Tensor) -> Initialisation | None:
-        """Return what filled a parameter last, None where nobody saw it."""
+        """Return the last initialization of a parameter, None if none was observed."""
         found = self._stored(parameter)
         return found or self._parameters.get(parameter)
 
     @unfollowed
     def note(self, tensor: Tensor, initialisation: Initialisation) -> None:
-        """Keep what filled a tensor."""
+        """Record an initialization of a tensor."""
         position = _position(tensor)
         if position is not None:
             self._storages.pop(position, None)
@@ -65,14 +65,14 @@ class Initialisations:
 def _position(tensor: Tensor) -> _Place | None:
     try:
         storage = StorageWeakRef(tensor.untyped_storage())
-    except (NotImplementedError, RuntimeError):  # of tensors without memory of their own
+    except (NotImplementedError, RuntimeError):  # tensors without memory of their own
         return None
     return _Place(storage, int(tensor.storage_offset()), tensor.numel())
 
 
 @contextmanager
 def watch_initialisations() -> Iterator[Initialisations]:
-    """Note what the functions of `torch.nn.init` fill while the block runs."""
+    """Record the tensors that functions of `torch.nn.init` fill while the block runs."""
     found, caller = Initialisations(), Caller()
 
     def noting(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,7 +82,7 @@ def watch_initialisations() -> Iterator[Initialisations]:
             result = original(*args, **kwargs)
             line = caller.line(sys._getframe(1))
             if isinstance(result, Tensor) and line is not None:
-                with DisableTorchFunction():  # no mode of the user's needs to see this
+                with DisableTorchFunction():  # the user's modes need not see this
                     found.note(result, Initialisation(name, line))
             return result
 
@@ -101,5 +101,5 @@ def watch_initialisations() -> Iterator[Initialisations]:
         yield found
     finally:
         for name, function in ours.items():
-            if getattr(nn.init, name) is function:  # else somebody has replaced it since
+            if getattr(nn.init, name) is function:  # else other code has replaced it since
                 setattr(nn.init, name, originals[name])

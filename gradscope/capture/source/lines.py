@@ -1,4 +1,4 @@
-"""Which line of code is calling into torch."""
+"""Finds the line of code that calls into torch."""
 
 import contextlib
 import functools
@@ -16,16 +16,16 @@ _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _APPLY: CodeType | None = getattr(
     getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
 )
-"""None where it is no Python, as from torch 2.15 on."""
+"""None if `Function.apply` is no Python function, as from torch 2.15 on."""
 
 NUMBERED = hasattr(torch._C._autograd, "_get_sequence_nr")
-"""Whether torch tells its numbers, which is not part of its public interface."""
+"""Whether torch exposes its sequence numbers, which are not public."""
 
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr if NUMBERED else lambda: 0
-"""The number that the next node of this thread will get."""
+"""The sequence number of the next node of this thread."""
 
 
-# Whose code a file holds. Plain numbers: these are compared for every frame of every call.
+# Owner of a file's code. Plain numbers: they are compared for every frame of every call.
 _USERS, _TORCH, _MODULE, _GRADSCOPE = range(1, 5)
 
 
@@ -38,12 +38,12 @@ def _kind_of_code(file: str) -> int:
 
 
 def is_users(code: CodeType) -> bool:
-    """Return whether code is neither torch's nor gradscope's."""
+    """Return whether code belongs neither to torch nor to gradscope."""
     return is_users_file(code.co_filename)
 
 
 def is_users_file(file: str) -> bool:
-    """Return whether a file is neither torch's nor gradscope's."""
+    """Return whether a file belongs neither to torch nor to gradscope."""
     return _kind_of_code(file) == _USERS
 
 
@@ -51,38 +51,39 @@ _NO_NUMBER = 2**64 - 1
 
 
 def created(node: Node) -> int | None:
-    """Return a node's creation number, None for leaves, which have none."""
+    """Return a node's sequence number, None for leaves, which have none."""
+    # AccumulateGrad nodes have the maximum 64-bit number, to run first.
     number: int = node._sequence_nr()
     return None if number == _NO_NUMBER else number
 
 
 class Line(NamedTuple):
-    """A line of code that is running or ran."""
+    """A line of code that runs or ran."""
 
     code: CodeType
     number: int
 
 
 class OpenCall(NamedTuple):
-    """A call of a module whose forward is running."""
+    """A module call whose forward is running."""
 
     number: int
-    """Its place among the calls."""
+    """Index of the call among all calls."""
     line: Line | None
-    """The line that made it."""
+    """Line that made the call."""
     with_grad: bool
-    """Whether gradients were on when it began."""
+    """Whether gradients were enabled when it started."""
 
 
 class Forward(NamedTuple):
-    """A call of a model, among several of which not all are held."""
+    """A call of a model of which not all calls are held."""
 
     model: int
-    """Its `id`."""
+    """`id` of the model."""
     number: int
-    """The call's place among all calls."""
+    """Index of the call among all calls."""
     oldest: int
-    """The place of the first call of the model's whose tensors are held."""
+    """Index of the model's first call whose tensors are held."""
 
 
 class Caller:
@@ -91,12 +92,12 @@ class Caller:
     def __init__(self) -> None:
         self._kinds: dict[str, int] = {}
         self.open_calls: list[OpenCall] = []
-        """The modules whose forward is running, innermost last."""
+        """Modules whose forward is running, innermost last."""
         self.forward: Forward | None = None
-        """The last call from outside of any module, where only the last ones are held."""
+        """The last call from outside any module, if only the last calls are held."""
 
     def line(self, frame: FrameType | None) -> Line | None:
-        """Return the innermost line outside torch, seen from `frame`; None for gradscope's own."""
+        """Return the innermost line outside torch, from `frame` on; None for gradscope's own."""
         kinds = self._kinds
         while frame is not None:
             code = frame.f_code
@@ -113,14 +114,14 @@ class Caller:
         return None
 
     def first_call_without_grad(self) -> int | None:
-        """Return the place among the open calls of the outermost that runs without gradients."""
+        """Return the index of the outermost open call that runs without gradients."""
         positions = (
             position for position, call in enumerate(self.open_calls) if not call.with_grad
         )
         return next(positions, None)
 
     def line_of_module_call(self, frame: FrameType | None) -> Line | None:
-        """Return the line that called the module that is just being called."""
+        """Return the line that called the module whose call is starting."""
         while frame is not None and self._kind(frame.f_code.co_filename) == _MODULE:
             frame = frame.f_back
         return self.line(frame)
@@ -132,7 +133,7 @@ class Caller:
         return kind
 
     def line_of_apply(self, frame: FrameType | None) -> Line | None:
-        """Return the line that called the custom function whose forward is running, if one is."""
+        """Return the line that called the custom function whose forward is running, if any."""
         while frame is not None:
             if frame.f_code is _APPLY:
                 return self.line(frame)
@@ -143,16 +144,16 @@ class Caller:
 
 
 def hands_on_input(func: Callable[..., object], args: tuple[object, ...]) -> bool:
-    """Return whether `Function.apply` makes a call, which views an input that a forward returns.
+    """Return whether `Function.apply` makes the call: it views an input that a forward returns.
 
-    From torch 2.15 on it has no frame of its own: the call seems to be made by its caller.
+    From torch 2.15 on, it has no frame of its own: its caller seems to make the call.
     """
     is_view = getattr(func, "__name__", "") == "view_as"
     return is_view and len(args) > 1 and args[0] is args[1]
 
 
 _forwards: dict[int, tuple[CodeType, bool]] = {}
-"""By `id` of code, which is kept: whether it is the forward of a custom function."""
+"""By `id` of code, which is kept alive: whether it is the forward of a custom function."""
 
 
 def _is_forward(code: CodeType) -> bool:

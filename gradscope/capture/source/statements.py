@@ -13,7 +13,7 @@ from gradscope.recording.records import Site
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Return the tree of a source, None of what cannot be parsed, as a notebook's cell may be."""
+    """Return the tree of a source, None if it cannot be parsed, like some notebook cells."""
     try:
         with _unwarned():
             return ast.parse(source)
@@ -22,7 +22,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def compiled(source: str, file: str) -> CodeType | None:
-    """Return the code of a source, None of what cannot be compiled."""
+    """Return the code of a source, None if it cannot be compiled."""
     try:
         with _unwarned():
             return compile(source, file, "exec", dont_inherit=True)
@@ -32,9 +32,9 @@ def compiled(source: str, file: str) -> CodeType | None:
 
 @contextmanager
 def _unwarned() -> Iterator[None]:
-    """Show no warnings: they have been shown when Python compiled the source.
+    """Suppress warnings: Python showed them when it compiled the source.
 
-    `warnings.catch_warnings` would make Python forget which warnings of the script's it has shown.
+    `warnings.catch_warnings` would make Python forget which warnings of the script it has shown.
     """
     shown = warnings._showwarnmsg  # type: ignore[attr-defined]
     warnings._showwarnmsg = lambda message: None  # type: ignore[attr-defined]
@@ -46,13 +46,13 @@ def _unwarned() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=16)
 def tree_of(file: str) -> ast.Module:
-    """Return the source of a file, nothing of what cannot be read."""
+    """Return the tree of a file, empty if it cannot be read."""
     return parsed("".join(linecache.getlines(file))) or ast.Module(body=[], type_ignores=[])
 
 
 @functools.lru_cache(maxsize=64)
 def code_at(file: str, line: int) -> CodeType | None:
-    """Return the innermost code that a line belongs to, compiled from the source as it is."""
+    """Return the innermost code object of a line, compiled from the unchanged source."""
     code = compiled("".join(linecache.getlines(file)), file)
     if code is None:
         return None
@@ -66,11 +66,11 @@ def code_at(file: str, line: int) -> CodeType | None:
 
 
 CONTEXT = 2
-"""Lines that are kept before and after each line."""
+"""Number of lines kept before and after each line."""
 
 
 def sources_around(sites: Iterable[Site]) -> Iterator[SourceRecord]:
-    """Yield the lines around the sites, in windows that do not touch; none of unreadable files."""
+    """Yield the lines around the sites, in windows that do not touch; none for unreadable files."""
     by_file: dict[str, set[int]] = {}
     for site in sites:
         window = range(site.line - CONTEXT, site.line + CONTEXT + 1)
@@ -84,7 +84,7 @@ def sources_around(sites: Iterable[Site]) -> Iterator[SourceRecord]:
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield first and last of each run of consecutive numbers; the numbers ascend."""
+    """Yield first and last of each run of consecutive numbers; the numbers are ascending."""
     present = set(numbers)
     starts = (number for number in numbers if number - 1 not in present)
     ends = (number for number in numbers if number + 1 not in present)
@@ -92,11 +92,11 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
 
 
 _LONGEST = 1_000
-"""Characters; longer ones are lists and calls of which every line is a matter of its own."""
+"""Maximum length in characters. Longer ones are lists and calls with independent lines."""
 
 
 def statements_around(sites: Iterable[Site]) -> Iterator[StatementRecord]:
-    """Yield each statement of several lines that holds a site of the user's own code."""
+    """Yield each statement of several lines that contains a site of the user's own code."""
     by_file: dict[str, set[int]] = {}
     for site in sites:
         if not site.is_installed:
@@ -109,18 +109,18 @@ def statements_around(sites: Iterable[Site]) -> Iterator[StatementRecord]:
                 yield StatementRecord(file=file, first=first, last=last, text=text)
 
 
-@functools.lru_cache(maxsize=16)  # tests inspect many models of one file
+@functools.lru_cache(maxsize=16)  # tests inspect many models in one file
 def _extents(source: str) -> frozenset[tuple[int, int]]:
-    """Return first and last line of every statement that stands on several."""
+    """Return first and last line of every statement that spans several lines."""
     tree = parsed(source)
     if tree is None:
-        return frozenset()  # a notebook's cell with magics, say
+        return frozenset()  # for example, a notebook's cell with magics
     extents = {(one.lineno, _last_line(one)) for one in _statements(tree)}
     return frozenset((first, last) for first, last in extents if last > first)
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield all statements, without a look at the expressions in them, which are many more."""
+    """Yield all statements, without a walk through their expressions, which are many more."""
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -128,12 +128,12 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
             yield node
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             below = getattr(node, name, ())
-            if isinstance(below, list):  # `body` and `orelse` of expressions are none
+            if isinstance(below, list):  # `body` and `orelse` of expressions are no statements
                 waiting += below
 
 
 def _last_line(statement: ast.stmt) -> int:
-    """Return the line on which a statement ends, or on which what is before its block ends."""
+    """Return the last line of a statement, or of the header of a compound statement."""
     if isinstance(statement, ast.Match):
         return statement.lineno
     body: list[ast.stmt] = getattr(statement, "body", [])

@@ -1,4 +1,4 @@
-"""Reads from classes which lines assign attributes, make modules and write backward functions."""
+"""Finds the lines that assign attributes, make modules and write backward functions."""
 
 import ast
 import inspect
@@ -20,13 +20,13 @@ from gradscope.capture.source.lines import Line
 _REGISTERING = frozenset({"register_buffer", "register_module", "register_parameter"})
 
 _KNOWN: WeakKeyDictionary[FunctionType, tuple[tuple[str, Line], ...]] = WeakKeyDictionary()
-"""What methods assign: those of `nn.Module`, from which every model derives, take long to read."""
+"""Assignments by method: those of `nn.Module`, the base of every model, take long to read."""
 
 
 def assignments(kind: type) -> dict[str, Line]:
-    """Return the first line of a class, or of one it derives from, that assigns each attribute.
+    """Return the first line of a class, or of its bases, that assigns each attribute.
 
-    `__init__` comes before other methods; what cannot be read is left out.
+    `__init__` comes before other methods. Unreadable classes are skipped.
     """
     found: dict[str, Line] = {}
     for base in kind.__mro__:
@@ -56,7 +56,7 @@ def _assignments(method: FunctionType) -> Iterator[tuple[str, Line]]:
 
 
 def _assigned(node: ast.AST) -> Iterator[str]:
-    """Yield the attributes that a statement or a call such as `register_buffer` gives."""
+    """Yield the attributes that a statement assigns, or a call such as `register_buffer`."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             yield from _attributes(target)
@@ -75,7 +75,7 @@ def _attributes(target: ast.expr) -> Iterator[str]:
 
 
 def function_of(node: object) -> type[Function] | None:
-    """Return the class whose `backward` a node runs, None for operations of torch's."""
+    """Return the class whose `backward` a node runs, None for torch's own operations."""
     if not isinstance(node, BackwardCFunction):
         return None
     function = getattr(type(node), "_forward_cls", None)
@@ -83,7 +83,7 @@ def function_of(node: object) -> type[Function] | None:
 
 
 def backward_code(function: type[Function]) -> Line | None:
-    """Return the line on which a function's backward returns; else the one that defines it."""
+    """Return the line at which a function's backward returns, or the line that defines it."""
     own = function.backward if function.backward is not Function.backward else function.vjp
     code = getattr(inspect.unwrap(own), "__code__", None)
     if code is None:
@@ -91,14 +91,14 @@ def backward_code(function: type[Function]) -> Line | None:
     try:
         lines, first = inspect.getsourcelines(code)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError):  # typed in, or made by a program
+    except (OSError, SyntaxError):  # code typed in, or generated
         return Line(code, code.co_firstlineno)
     returns = [node.lineno for node in _own_nodes(tree.body[0]) if isinstance(node, ast.Return)]
     return Line(code, first + max(returns) - 1 if returns else code.co_firstlineno)
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is inside a function, and not inside another one that it defines."""
+    """Yield the nodes inside a function, except those in nested functions."""
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield node
@@ -111,7 +111,7 @@ _INSTALLED = tuple(str(Path(sysconfig.get_path(name))) for name in ("stdlib", "p
 def written_definitions(named: NamedModel) -> Definitions:
     """Return the lines of the user's classes that assign the parts of a model.
 
-    Of what is in a container that is the line that assigns the container.
+    For parts in a container, it is the line that assigns the container.
     """
     found = Definitions()
     by_class: dict[type, dict[str, Line]] = {}

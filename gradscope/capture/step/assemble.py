@@ -1,4 +1,4 @@
-"""From what was captured, step by step, to the records of a recording."""
+"""Assembles the records of a recording from captures, step by step."""
 
 import time
 from collections import Counter
@@ -13,7 +13,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import sources_around, statements_around
 from gradscope.capture.step.cut_records import CutFinder
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPlace, GraphRecords
+from gradscope.capture.step.graph_records import GraphPosition, GraphRecords
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.stored_gradients import UNREADABLE, keep
 from gradscope.phrasing import counted
@@ -33,22 +33,22 @@ from gradscope.recording.records import (
     TargetRecord,
     TensorStat,
 )
-from gradscope.recording.stored_gradient import KeepMode, KeptGradient
+from gradscope.recording.stored_gradient import KeepMode, StoredGradient
 
-_ON_THE_WAY = "no gradient came; of steps before the judged one it is not told why"
+_ON_THE_WAY = "no gradient arrived; the cause is recorded for the judged step only"
 
 NOT_DELIVERED = "backward delivered no gradient here"
-"""Why a tensor of the graph has no numbers, where nothing spoke against measuring them."""
+"""Why a tensor of the graph has no statistics, if it could have been measured."""
 
 
 class Assembler:
-    """Gathers the records of one recording.
+    """Collects the records of one recording.
 
     Args:
-        named: The model's parameters and modules; captures must have been made with these.
-        version: Of gradscope.
-        command: What was run, for the record.
-        environment: Where.
+        named: The model's parameters and modules, as the captures know them.
+        version: Version of gradscope.
+        command: The command, for the record.
+        environment: The environment of the run.
         definitions: The lines that made the modules, as far as they are known.
     """
 
@@ -73,24 +73,24 @@ class Assembler:
         self._cuts: list[CutRecord] = []
         self._input_stats: list[InputStat] = []
         self._skipped: list[Skipped] = []
-        self._kept: list[KeptGradient] = []
+        self._kept: list[StoredGradient] = []
 
     def note(self, *evidence: object) -> None:
-        """Add what a probe found: records of the kinds in `recording.evidence`."""
+        """Add evidence from a probe: records of the kinds in `recording.evidence`."""
         self._evidence += evidence
 
     def site_of(self, line: Line | None) -> int | None:
-        """Return the index of a line's record, made now if it is new."""
+        """Return the index of a line's record, added if it is new."""
         return self._graphs.site_of(line)
 
     def skip(self, what: str, reason: str) -> None:
-        """Note what could not be measured."""
+        """Record what could not be measured."""
         note = Skipped(what=what, reason=reason)
         if note not in self._skipped:
             self._skipped.append(note)
 
     def keep_gradients(self, mode: KeepMode) -> None:
-        """Keep the gradients that are in the parameters now, as those of the next step."""
+        """Store the current gradients of the parameters, as those of the next step."""
         parameters = enumerate(self._named.parameters)
         gradients = {position: p.grad for position, p in parameters if p.grad is not None}
         kept = keep(list(gradients.values()), mode)
@@ -102,8 +102,8 @@ class Assembler:
         if unreadable := sum(one is None for one in kept):
             self.skip(f"the elements of {counted(unreadable, 'gradient')}", UNREADABLE)
 
-    def place_of(self, capture: StepCapture) -> GraphPlace:
-        """Return where the records of a capture's graph are, made now if it is new."""
+    def position_of(self, capture: StepCapture) -> GraphPosition:
+        """Return the position of the records of a capture's graph, added if it is new."""
         known = len(self._graphs)
         position = self._graphs.add(capture)
         if position.graph == known:
@@ -122,18 +122,18 @@ class Assembler:
         optimizer: str | None = None,
         update_norms: Sequence[float | None] | None = None,
     ) -> None:
-        """Add one forward and backward, and what an optimizer step then did to the parameters.
+        """Add one forward and backward, and what an optimizer step then changed.
 
         Args:
             kind: Whether the step is the target's own.
-            capture: The capture that watched it.
-            measured: What its backward delivered.
-            loss: The loss, None where backward started from a non-scalar.
-            optimizer: The optimizer that made a step of these gradients.
-            update_norms: The norms of the changes it made, by parameter.
+            capture: The capture of the step.
+            measured: The gradients that its backward delivered.
+            loss: The loss, None if backward started from a non-scalar.
+            optimizer: The optimizer that stepped with these gradients.
+            update_norms: The norms of its updates, by parameter.
         """
         step = len(self._steps)
-        position = self.place_of(capture)
+        position = self.position_of(capture)
         self._steps.append(
             StepRecord(index=step, kind=kind, graph=position.graph, loss=loss, optimizer=optimizer)
         )
@@ -163,14 +163,14 @@ class Assembler:
         loss: float | None,
         optimizer: str,
     ) -> None:
-        """Add a step on the way to the judged one: loss, and the norms of parameters.
+        """Add a step before the judged one: its loss, and the norms of parameters.
 
         Args:
-            capture: The capture that watched it.
-            measured: What its backward delivered.
-            gradients: Of that, the parameters' gradients.
-            loss: The loss, None where backward started from a non-scalar.
-            optimizer: The optimizer that made a step of these gradients.
+            capture: The capture of the step.
+            measured: The gradients that its backward delivered.
+            gradients: The parameters' gradients among them.
+            loss: The loss, None if backward started from a non-scalar.
+            optimizer: The optimizer that stepped with these gradients.
         """
         step = len(self._steps)
         self._steps.append(
@@ -183,11 +183,11 @@ class Assembler:
         self._note_times(step, capture)
 
     def add_broken_step(self, capture: StepCapture, *, reason: str) -> None:
-        """Add a step whose backward did not get through: its graph as far as there is one.
+        """Add a step whose backward did not finish, with its graph as far as there is one.
 
-        Nothing is known of gradients then, so that none is called missing.
+        Its gradients are unknown, and none is reported as missing.
         """
-        position = self.place_of(capture) if capture.graph.nodes else None
+        position = self.position_of(capture) if capture.graph.nodes else None
         self._steps.append(
             StepRecord(
                 index=len(self._steps),
@@ -201,9 +201,9 @@ class Assembler:
         self.skip("gradients", reason)
 
     def _explain_unreached(
-        self, capture: StepCapture, measured: Measurements, position: GraphPlace
+        self, capture: StepCapture, measured: Measurements, position: GraphPosition
     ) -> dict[int, str]:
-        """Return why parameters have no gradient, and keep the cuts that explain it."""
+        """Return why parameters have no gradient, and store the cuts that explain it."""
         named = self._named
         unreached = [
             record.index
@@ -221,11 +221,11 @@ class Assembler:
         }
 
     def _caller_of(self, parameter: int) -> nn.Module:
-        """Return the module whose call is the use of a parameter."""
+        """Return the module whose call uses a parameter."""
         owner = self._named.parameter_records[parameter].module
         module, parent = self._named.modules[owner], self._named.module_records[owner].parent
         if parent is not None and isinstance(module, nn.ParameterList | nn.ParameterDict):
-            module = self._named.modules[parent]  # these only hold, and are never called
+            module = self._named.modules[parent]  # containers, which are never called
         return module
 
     def _note_unmeasured(self, measured: Measurements) -> None:
@@ -267,7 +267,7 @@ class Assembler:
             skipped=tuple(self._skipped),
             input_stats=tuple(self._input_stats),
             cuts=tuple(self._cuts),
-            kept_gradients=tuple(self._kept),
+            stored_gradients=tuple(self._kept),
             evidence=(
                 *self._evidence,
                 *sources_around(self._graphs.sites),
@@ -284,15 +284,15 @@ def parameter_stat(
     reason: str | None,
     update_norm: float | None,
 ) -> ParameterStat:
-    """Return what a step left in a parameter.
+    """Return the state of a parameter after a step.
 
     Args:
         step: The step.
         record: The parameter.
-        measured: What the step's backward delivered.
-        gradient: The parameter's, None where it has none.
+        measured: The gradients that the step's backward delivered.
+        gradient: The parameter's gradient, None if it has none.
         reason: Why it has none.
-        update_norm: Of the change that an optimizer made of it.
+        update_norm: Norm of the update that an optimizer made.
     """
     position = record.index
     reach: Reach
@@ -319,7 +319,7 @@ def parameter_stat(
 
 def _why_unreached(was_reached: bool, was_called: bool) -> str:
     if was_reached:
-        return "backward came to it with an undefined gradient"
+        return "backward reached it with an undefined gradient"
     if was_called:
         return "its module was called, but no path leads from the loss to it"
     return "no path leads from the loss to it, and its module was never called"
@@ -328,12 +328,12 @@ def _why_unreached(was_reached: bool, was_called: bool) -> str:
 def _tensor_stats(
     step: int, capture: StepCapture, measured: Measurements, first: int
 ) -> Iterator[TensorStat]:
-    """Yield the numbers of every distinct tensor but parameters.
+    """Yield the statistics of every distinct tensor except parameters.
 
     Args:
         step: The step.
-        capture: The capture that watched it.
-        measured: What its backward delivered.
+        capture: The capture of the step.
+        measured: The gradients that its backward delivered.
         first: The index of the graph's first node in the recording.
     """
     graph = capture.graph

@@ -1,4 +1,4 @@
-"""The calls of the forward that switch gradients off, or run backward themselves."""
+"""Observes calls in the forward that disable gradients, or run backward."""
 
 import sys
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from gradscope.capture.step.edges import edges, tensors
 _CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
 
 
-class SwitchWitness:
-    """Notes where gradients are switched off: `with torch.no_grad():` and the like.
+class SwitchObserver:
+    """Records where gradients are disabled: `with torch.no_grad():` and the like.
 
-    A reentrant checkpoint does it too, around what it runs.
+    A reentrant checkpoint disables them too, around the function that it runs.
     """
 
     names = frozenset({"_set_grad_enabled"})
@@ -29,11 +29,11 @@ class SwitchWitness:
     def __init__(self, cuts: CutTracker) -> None:
         self._cuts = cuts
         self._lines: list[tuple[int, Line | None]] = []
-        """With the number of cuts that were known by then."""
+        """Each line with the number of cuts known before it."""
         self._checkpoints: list[FrameType] = []
-        """The reentrant ones that are running, innermost last."""
+        """Running reentrant checkpoints, innermost last."""
         self._is_on = True
-        """Whether gradients are on around them, which inside they are not in any case."""
+        """Whether gradients are enabled around them. Inside, they are always disabled."""
 
     def wants(
         self,
@@ -41,7 +41,7 @@ class SwitchWitness:
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
     ) -> bool:
-        """Return true: they are few."""
+        """Return true: such calls are rare."""
         return True
 
     def see(
@@ -52,7 +52,7 @@ class SwitchWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Note the line that switches gradients off."""
+        """Record the line that disables gradients."""
         is_on = bool(args and args[0])
         frame = _frame_of_checkpoint()
         if frame is not None:
@@ -63,7 +63,7 @@ class SwitchWitness:
             self._lines.append((len(self._cuts.cuts), line))
 
     def _see_checkpoint(self, frame: FrameType, line: Line | None) -> None:
-        """Look at a checkpoint that is about to run something, or has."""
+        """Record the start or end of a checkpoint's run."""
         if frame in self._checkpoints:
             self._checkpoints.remove(frame)
             if not self._checkpoints:
@@ -74,13 +74,13 @@ class SwitchWitness:
         self._checkpoints.append(frame)
 
     def before(self, cut: int) -> Line | None:
-        """Return the line that had switched gradients off when a cut was first met."""
+        """Return the line that had disabled gradients when a cut was first met."""
         lines = [line for known, line in self._lines if known <= cut]
         return lines[-1] if lines else None
 
 
 def _frame_of_checkpoint() -> FrameType | None:
-    """Return the frame of a reentrant checkpoint, if it is what switches gradients on or off."""
+    """Return the frame of a reentrant checkpoint, if it switches gradients on or off."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != torch.utils.checkpoint.__file__:
         if is_users(frame.f_code):
@@ -90,27 +90,27 @@ def _frame_of_checkpoint() -> FrameType | None:
 
 
 class BackwardCall(NamedTuple):
-    """A backward of the user's that freed what it went through."""
+    """A backward call of the user's code that freed the nodes it went through."""
 
     name: str
     """`backward` or `grad`."""
     line: Line | None
     freed: frozenset[int]
-    """The creation numbers of its nodes."""
+    """Sequence numbers of the freed nodes."""
 
 
-class BackwardWitness:
-    """Notes the backward calls of the forward's own, and what they have freed."""
+class BackwardObserver:
+    """Records backward calls inside the forward, and the nodes that they freed."""
 
     names = frozenset({"backward", "grad"})
 
     def __init__(self) -> None:
         self.count = 0
-        """Of all of them."""
+        """Number of backward calls."""
         self.calls: list[BackwardCall] = []
-        """Those that did not keep the graph."""
-        self.earlier: BackwardWitness | None = None
-        """Knows the calls before, where anybody does."""
+        """Backward calls that did not keep the graph."""
+        self.earlier: BackwardObserver | None = None
+        """Observer of the earlier calls, if there is one."""
 
     def wants(
         self,
@@ -118,7 +118,7 @@ class BackwardWitness:
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
     ) -> bool:
-        """Return true: they are few."""
+        """Return true: such calls are rare."""
         return True
 
     def see(
@@ -129,7 +129,7 @@ class BackwardWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Count a call, and note it unless it keeps the graph."""
+        """Count a call, and record it unless it keeps the graph."""
         self.count += 1
         kwargs = kwargs or {}
         retain, create = kwargs.get("retain_graph"), kwargs.get("create_graph")
@@ -140,7 +140,7 @@ class BackwardWitness:
             self.calls.append(BackwardCall(name, line, _numbers(roots)))
 
     def reach_back(self) -> None:
-        """Take the calls before for one's own."""
+        """Include the calls of the earlier observer."""
         if self.earlier is not None:
             self.calls = self.earlier.calls + self.calls
 

@@ -1,4 +1,4 @@
-"""Which tensors the forward compares: in losses, and in differences that broadcast both sides."""
+"""Observes comparisons in the forward: losses, and differences that broadcast both operands."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -33,7 +33,7 @@ LOSS_FUNCTIONS = frozenset(
 
 _ELEMENTWISE = frozenset({"mul", "sub"})
 MOST_COMPARISONS = 1_000
-"""So many are kept of one forward."""
+"""Maximum number of comparisons recorded per forward."""
 
 
 class Comparison(NamedTuple):
@@ -49,8 +49,8 @@ class Comparison(NamedTuple):
     result: Edge
 
 
-class ComparisonWitness:
-    """Notes losses, and differences and products whose operands broadcast each other."""
+class ComparisonObserver:
+    """Records losses, and differences and products that broadcast both operands."""
 
     names = LOSS_FUNCTIONS | _ELEMENTWISE
 
@@ -77,7 +77,7 @@ class ComparisonWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Note the operands of a call that made part of the graph."""
+        """Record the operands of a call that added to the graph."""
         operands = _operands(args, kwargs)
         if operands is None or not isinstance(result, Tensor):
             return
@@ -97,7 +97,7 @@ class ComparisonWitness:
             )
 
     def close(self) -> None:
-        """Let go of the graph."""
+        """Release the graph."""
         self.comparisons.clear()
 
 

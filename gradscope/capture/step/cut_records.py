@@ -1,4 +1,4 @@
-"""Which cuts explain the parameters that backward did not come to."""
+"""Finds the cuts that explain parameters without a gradient."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -7,7 +7,7 @@ from pathlib import Path
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.cuts import Cut, leaves_behind
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.recording.records import CutRecord
 
 _SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})
@@ -17,8 +17,8 @@ class CutFinder:
     """Explains parameters without a gradient by the cuts of a forward.
 
     Args:
-        capture: The capture that watched it.
-        unreached: The parameters in question, by `id` of the tensor, with their places.
+        capture: The capture of the forward.
+        unreached: The parameters without a gradient: their indices by `id` of the tensor.
     """
 
     def __init__(self, capture: StepCapture, unreached: dict[int, int]) -> None:
@@ -31,7 +31,7 @@ class CutFinder:
         return self._capture.nodes_by_number()
 
     def _parameters_behind(self, cut: Cut) -> dict[int, Line | None]:
-        """Return the parameters that the cut stops, and the line that still carried each."""
+        """Return the parameters that the cut stops, with the last line on each one's path."""
         found: dict[int, Line | None] = {}
         for edge in cut.sources.values() if self._unreached else ():
             line = None if edge.node is None else self._capture.line_of(edge.node)
@@ -42,10 +42,10 @@ class CutFinder:
         return found
 
     def reason(self, position: int) -> str | None:
-        """Return which cut keeps the gradient from a parameter, None where none is known to.
+        """Return the cut that keeps the gradient from a parameter, None if none is known to.
 
-        Of several: one from which the forward is known to have gone on to the loss, before one that
-        was perhaps made for a look; the first of those.
+        It prefers cuts whose results are known to lead to the loss: others may only serve
+        inspection. Of several, it is the first.
         """
         cuts = [cut for cut, parameters in self._explained if position in parameters]
         if not cuts:
@@ -54,18 +54,18 @@ class CutFinder:
         return f"{_call(cut)}{_position(cut.line)} cuts it off from the loss"
 
     def unsettled(self, position: int) -> tuple[int, ...]:
-        """Return the cuts behind which a parameter lies, if none is known to lead to the loss."""
+        """Return the cuts in front of a parameter, if none of them is known to lead to the loss."""
         behind = [n for n, (_, parameters) in enumerate(self._explained) if position in parameters]
         cuts = self._capture.cuts.cuts
         return () if any(_joined(cuts[n], self._nodes) for n in behind) else tuple(behind)
 
     def records(
-        self, position: GraphPlace, site_of: Callable[[Line | None], int | None]
+        self, position: GraphPosition, site_of: Callable[[Line | None], int | None]
     ) -> Iterator[CutRecord]:
-        """Yield the cuts that explain something.
+        """Yield the cuts that explain a missing gradient.
 
         Args:
-            position: Where the records of the graph are.
+            position: Position of the graph's records.
             site_of: Returns the index of a line's record.
         """
         for cut, parameters in self._explained:
@@ -87,10 +87,9 @@ class CutFinder:
                 )
 
     def _is_straight_through(self, cut: Cut) -> bool:
-        """Return whether what was cut off is replaced, as in `x + (q - x).detach()`.
+        """Return whether the detached part is replaced, as in `x + (q - x).detach()`.
 
-        There the difference that is cut off is added to one of its own terms, which hands the
-        gradient on.
+        The detached difference is then added to one of its own terms, which passes the gradient on.
         """
         graph = self._capture.graph
         terms = {

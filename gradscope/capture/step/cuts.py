@@ -1,8 +1,8 @@
-"""Where gradients are cut off: calls that are given tensors of the graph and return none.
+"""Finds where gradients are cut off: calls whose inputs are in the graph and outputs are not.
 
-`detach`, `.data`, `item`, anything under `no_grad` or in a reentrant checkpoint, and what has no
-derivative: `argmax`, comparisons, casts to integers. What such a call returns is followed, so that
-it is known which cuts lead to the loss.
+Such are `detach`, `.data`, `item`, everything under `no_grad` or in a reentrant checkpoint, and
+functions without a derivative: `argmax`, comparisons, casts to integers. The results of such calls
+are followed, to know which cuts lead to the loss.
 """
 
 import sys
@@ -22,10 +22,10 @@ from gradscope.recording.records import CutKind
 _READS = frozenset(
     {"__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"}
 )
-"""Calls that take numbers out of torch, where they cannot be followed."""
+"""Calls that move values out of torch, where they cannot be followed."""
 
-_LOOKS = frozenset({"_base", "_grad", "grad"})
-"""Attributes that are tensors of their own."""
+_SEPARATE_TENSORS = frozenset({"_base", "_grad", "grad"})
+"""Attributes that are separate tensors."""
 
 _SHAPES = frozenset(
     {
@@ -43,43 +43,43 @@ _SHAPES = frozenset(
         "zeros_like",
     }
 )
-"""Calls that take no more than shape, type and device of a tensor: no gradient could flow."""
+"""Calls that use only shape, type and device of a tensor: no gradient could flow."""
 
 _DETACHES = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
 
 _WITH_INDICES = frozenset(
     {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
 )
-"""Calls that return values, which carry gradients, and indices, which do not."""
+"""Calls that return values, which have gradients, and indices, which have none."""
 
 MOST_SOURCES = 64
-"""So many intermediate tensors that one line cuts off are kept; leaves all."""
+"""Maximum number of intermediate tensors recorded per cut; all leaves are recorded."""
 
 
 @dataclass(slots=True)
 class Cut:
-    """A line that cuts tensors off."""
+    """A line that cuts tensors off from the graph."""
 
     operation: str
     kind: CutKind
     line: Line | None
     call: int | None
-    """The innermost module call in which it happened."""
+    """Innermost module call in which it happened."""
     whole_call: bool
     """Whether a whole module was called without gradients; the line is that of its call."""
     sources: dict[int, Edge] = field(default_factory=dict)
-    """What was cut off, by `id` of the node or leaf."""
+    """The tensors that were cut off, by `id` of the node or leaf."""
     forwards: dict[int, Forward] = field(default_factory=dict)
-    """The model's call in which, or after which, it was made, by the same `id`."""
+    """By the same `id`: the model's call in which, or after which, the tensor was made."""
     taken_out: bool = False
-    """Whether numbers from behind it were taken out of torch."""
+    """Whether values behind the cut were moved out of torch."""
     count: int = 0
     joins: list[tuple[int, int]] = field(default_factory=list)
-    """First creation number, and the one after the last, of each operation into which something
-    came from behind the cut."""
+    """First sequence number, and the one after the last, of each operation with an input from
+    behind the cut."""
 
     def add(self, edge: Edge, forward: Forward | None) -> None:
-        """Note what was cut off, and let go of what comes from calls that are held no longer."""
+        """Record a tensor that was cut off, and release those of calls no longer held."""
         if forward is not None:
             for key, other in list(self.forwards.items()):
                 if other.model == forward.model and other.number < forward.oldest:
@@ -92,14 +92,14 @@ class Cut:
 
 
 class CutTracker:
-    """Notes cuts, and follows the tensors behind them."""
+    """Records cuts, and follows the tensors behind them."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
         self.cuts: list[Cut] = []
-        """In the order in which they were first met."""
+        """Cuts in the order in which they were first met."""
         self.checkpoint: Line | None = None
-        """The line of a reentrant checkpoint that is running and whose inputs need no gradient."""
+        """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
 
@@ -110,18 +110,18 @@ class CutTracker:
         kwargs: Mapping[str, object] | None,
         result: object,
     ) -> None:
-        """Look at a call that made no node."""
+        """Observe a call that made no node."""
         returned = _returned(result)
         name = getattr(func, "__name__", "")
-        if name == "__get__":  # of an attribute
+        if name == "__get__":  # an attribute
             name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if name in _LOOKS or name in _SHAPES or not (returned or name in _READS):
+        if name in _SEPARATE_TENSORS or name in _SHAPES or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
         origins = self._origins(given)
         with DisableTorchFunction():
             without = [tensor for tensor in returned if not tensor.requires_grad]
-        # Written in place, or handed on as they are, as by broadcast_tensors: nothing was cut off.
+        # Written in place, or returned unchanged as by broadcast_tensors: nothing was cut off.
         sources = edges(given) if len(without) == len(returned) else []
         returned = without
         if name in _READS:
@@ -141,11 +141,11 @@ class CutTracker:
         result: object,
         numbers: tuple[int, int],
     ) -> None:
-        """Look at a call that made nodes: those from the first number to before the second."""
+        """Observe a call that made nodes, from the first number to before the second."""
         if isinstance(result, tuple):
             self._see_indices(func, args, result)
         elif isinstance(result, Tensor) and not result.requires_grad:
-            self.see(func, args, kwargs, result)  # as of argsort, by way of a sort
+            self.see(func, args, kwargs, result)  # for example, argsort calls sort
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
                 self.cuts[origin].joins.append(numbers)
@@ -153,7 +153,7 @@ class CutTracker:
     def _see_indices(
         self, func: Callable[..., object], args: tuple[object, ...], result: object
     ) -> None:
-        """Look at a call that returned several tensors, of which some may be indices."""
+        """Observe a call that returned several tensors, of which some may be indices."""
         if getattr(func, "__name__", "") not in _WITH_INDICES:
             return
         with DisableTorchFunction():
@@ -164,7 +164,7 @@ class CutTracker:
                 self._follow(tensor, frozenset({origin}))
 
     def see_wrapped(self, tensor: Tensor, parameter: Tensor, frame: FrameType) -> None:
-        """Look at a tensor that a frame made a parameter, which is a leaf of its own."""
+        """Observe a tensor that a frame wrapped as a parameter, which is a leaf of its own."""
         sources, origins = edges(tensor), self._origins(tensor)
         if sources:
             origins |= {self._note("Parameter", "detach", sources, frame)}
@@ -172,11 +172,11 @@ class CutTracker:
             self._follow(parameter, origins)
 
     def before(self, tensor: Tensor) -> list[int]:
-        """Return the places of the cuts behind which a tensor was made."""
+        """Return the indices of the cuts behind which a tensor was made."""
         return sorted(self._origins(tensor))
 
     def close(self) -> None:
-        """Let go of every tensor."""
+        """Release every tensor."""
         self.cuts.clear()
         self._behind.clear()
 
@@ -187,7 +187,7 @@ class CutTracker:
         whole = self._caller.first_call_without_grad() if kind == "no-grad" else None
         if whole is None:
             line = self._caller.line(frame or _frame_of_call())
-        else:  # of all that happens in there, the call is the cause
+        else:  # the checkpoint is the cause of everything inside it
             name, line, calls = "forward", calls[whole].line, calls[:whole]
         if kind == "no-grad" and self.checkpoint is not None:
             name, line = "checkpoint", self.checkpoint
@@ -220,8 +220,9 @@ class CutTracker:
 
 
 def _frame_of_call() -> FrameType | None:
-    """Return the frame that called the torch function which is being looked at."""
+    """Return the frame that called the torch function being observed."""
     frame: FrameType | None = sys._getframe(2)
+    # The frame of the mode is between this function and the caller.
     while frame is not None and frame.f_code.co_name != "__torch_function__":
         frame = frame.f_back
     return None if frame is None else frame.f_back
@@ -246,7 +247,7 @@ def _kind(name: str) -> CutKind:
 
 
 def leaves_behind(*starts: Edge) -> Iterator[Tensor]:
-    """Yield the leaves from which any of some tensors was made, each node looked at once."""
+    """Yield the leaves from which any of some tensors was made, visiting each node once."""
     yield from (edge.leaf for edge in starts if edge.leaf is not None)
     waiting = list(dict.fromkeys(edge.node for edge in starts if edge.node is not None))
     seen = set(waiting)

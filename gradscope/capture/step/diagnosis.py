@@ -1,4 +1,4 @@
-"""Why autograd ended a step: which node, which lines."""
+"""Finds why autograd ended a step: which node, which lines."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -11,13 +11,13 @@ from gradscope.capture.errors import ENTRIES, StepFailedError, kind_of
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created, is_users
 from gradscope.capture.source.written_definitions import backward_code, function_of
-from gradscope.capture.step.graph_records import GraphPlace
+from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.carried_history import carried_over
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     Carried,
-    ErrorPlace,
+    ErrorLocation,
     PlaceRole,
 )
 from gradscope.target.outputs import (
@@ -36,8 +36,7 @@ class Diagnosis:
 
     Args:
         failed: The step.
-        earlier: Where the operations of earlier forwards came from: what is kept of them may be
-            the cause.
+        earlier: The lines of earlier forwards: parts of their graphs may be the cause.
     """
 
     def __init__(self, failed: StepFailedError, earlier: Iterable[SiteMode]) -> None:
@@ -49,18 +48,18 @@ class Diagnosis:
 
     def record(
         self,
-        position: GraphPlace | None,
+        position: GraphPosition | None,
         site_of: Callable[[Line | None], int | None],
         *,
         step: int,
         named: NamedModel,
     ) -> AutogradErrorRecord:
-        """Return what is known.
+        """Return the diagnosis.
 
         Args:
-            position: Where the records of the graph are; None where there is no graph.
+            position: Position of the graph's records; None if there is no graph.
             site_of: Returns the index of a line's record.
-            step: How many optimizer steps had been made before it.
+            step: Number of optimizer steps made before.
             named: The model's parameters and modules.
         """
         node, is_ours = self._node, isinstance(self._raised, UnusableLossError)
@@ -77,7 +76,7 @@ class Diagnosis:
             reset=_reset_method(named.modules),
             carried=self._carried(named) if self._is_older(node) else (),
             places=tuple(
-                ErrorPlace(role=role, site=site_of(line), operation=operation)
+                ErrorLocation(role=role, site=site_of(line), operation=operation)
                 for role, line, operation in self._positions()
                 if line is not None or role in ("cut", "unrecorded")
             ),
@@ -105,17 +104,17 @@ class Diagnosis:
             yield from self._write()
 
     def _return_of_function(self) -> Line | None:
-        """Return the line on which a custom function returned what autograd refuses."""
+        """Return the line at which a custom function returned a value that autograd rejects."""
         if self._node is None or "returned an" not in str(self._raised):
             return None
         function = function_of(self._graph.nodes[self._node])
         return None if function is None else backward_code(function)
 
     def _cut(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
-        """Yield what left the loss without history: the last cut before it."""
+        """Yield the last cut before the loss, which left the loss without history."""
         tracker, root = self._capture.cuts, self._failed.root
         known = tracker.before(root) if root is not None else []
-        if not known:  # numbers that left torch could not be followed
+        if not known:  # values that left torch could not be followed
             known = [p for p, cut in enumerate(tracker.cuts) if cut.kind == "read" or cut.taken_out]
             known = known[-1:]
         if not known:
@@ -125,13 +124,13 @@ class Diagnosis:
             is_attribute = cut.operation == "data"
             yield "cut", cut.line, ".data" if is_attribute else f"{cut.operation}()"
             return
-        # Of those the first is where it began.
+        # The first of them is the origin.
         position = next(other for other in known if tracker.cuts[other].kind == "no-grad")
         yield "switch", self._capture.switches.before(position), ""
         yield "unrecorded", tracker.cuts[position].line, tracker.cuts[position].operation
 
     def _reuse(self, node: int) -> Iterator[tuple[PlaceRole, Line | None, str]]:
-        """Yield who went through a node before, or who took it from an earlier graph."""
+        """Yield the line that used a node before, or that took it from an earlier graph."""
         number = created(self._graph.nodes[node])
         call = None if number is None else self._capture.backwards.that_freed(number)
         if call is not None:
@@ -143,7 +142,7 @@ class Diagnosis:
                     return
 
     def _write(self) -> Iterator[tuple[PlaceRole, Line | None, str]]:
-        if self._node is None:  # it was refused in the forward
+        if self._node is None:  # the error occurred in the forward
             yield "write", self._call, ""
             return
         number = created(self._graph.nodes[self._node])
@@ -152,7 +151,7 @@ class Diagnosis:
             yield "write", write.line, write.operation
 
     def _raising_node(self) -> int | None:
-        """Return the node whose backward raised, or from which it could not start."""
+        """Return the node whose backward raised, or from which backward could not start."""
         kind = kind_of(self._raised)
         if not self._graph.nodes or kind == "no-graph":
             return None
@@ -162,7 +161,7 @@ class Diagnosis:
         if node is not None:
             is_hook = self._inside is not None and function_of(self._graph.nodes[node]) is None
             return self._hooked_node() if is_hook else node
-        # The user's own backward, which was not watched.
+        # A backward of the user's own code, which was not captured.
         is_cause = {"freed": self._was_freed, "in-place": _is_spoilt}.get(kind)
         if is_cause is None:
             return None
@@ -170,9 +169,9 @@ class Diagnosis:
         return next((position for position, node in nodes if is_cause(node)), None)
 
     def _hooked_node(self) -> int | None:
-        """Return the node at whose output a hook raised, None if it may have been any of several.
+        """Return the node at whose output a hook raised, None if several are possible.
 
-        Hooks of tensors run before the gradient is seen to arrive.
+        Tensor hooks run before node prehooks, so the failing gradient was not recorded.
         """
         ahead = self._graph.hooked - set(self._capture.arrived)
         return next(iter(ahead))[0] if len(ahead) == 1 else None
@@ -185,7 +184,7 @@ class Diagnosis:
         )
 
     def _is_older(self, node: int | None) -> bool:
-        """Return whether a node was made before this forward."""
+        """Return whether a node is older than this forward."""
         number = None if node is None else created(self._graph.nodes[node])
         return number is not None and number < self._capture.first_number
 
@@ -198,7 +197,7 @@ class Diagnosis:
 
 
 def _users_lines(error: BaseException) -> tuple[Line | None, Line | None]:
-    """Return the user's lines in a traceback: what called backward, and what ran in it."""
+    """Return the user's lines in a traceback: the one that called backward, and one inside it."""
     call, inside, is_in_backward = None, None, False
     for frame, number in walk_tb(error.__traceback__):
         is_in_backward = is_in_backward or frame.f_code in ENTRIES
@@ -209,16 +208,17 @@ def _users_lines(error: BaseException) -> tuple[Line | None, Line | None]:
 
 
 def _reset_method(modules: Iterable[nn.Module]) -> str | None:
-    """Return a method that a training loop may call between its steps, as `reset_hidden`."""
+    """Return a method that a training loop may call between steps, such as `reset_hidden`."""
     names = (name for kind in dict.fromkeys(map(type, modules)) for name in dir(kind))
     return next((name for name in names if _RESETS.search(name)), None)
 
 
 def _is_spoilt(node: Node) -> bool:
-    """Return whether a tensor that a node saved was written to since."""
+    """Return whether a tensor saved by a node was written to since."""
     names = [name for name in dir(node) if name.startswith("_saved_")]
     for name in (*names, "saved_tensors"):
         try:
+            # Unpacking raises if the version of the tensor has changed since it was saved.
             getattr(node, name, None)
         except RuntimeError as error:
             if kind_of(error) == "in-place":

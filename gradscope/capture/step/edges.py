@@ -1,4 +1,4 @@
-"""The tensors in values of any kind, as autograd knows them."""
+"""Finds the tensors in values of any kind, as autograd identifies them."""
 
 import dataclasses
 from collections import UserDict
@@ -16,32 +16,32 @@ _NO_CONTAINERS = frozenset({bool, float, int, str, type(None), torch.dtype, torc
 
 
 class Edge(NamedTuple):
-    """A tensor that requires grad, as autograd knows it: an output of a node, or a leaf."""
+    """A tensor that requires grad: an output of a node, or a leaf."""
 
     node: Node | None
     slot: int
     leaf: Tensor | None
     number: int | None = None
-    """The creation number of the node, where the node itself is not held."""
+    """Sequence number of the node, if the node itself is not held."""
 
 
 def without_node(edge: Edge) -> Edge:
-    """Return what is known by a number instead of its node, so that the graph may go."""
+    """Replace a node by its sequence number, so that the graph can be freed."""
     return edge if edge.node is None else Edge(None, edge.slot, None, created(edge.node))
 
 
 def edges(value: object) -> list[Edge]:
-    """Return the tensors that require grad in a value, containers of any kind included."""
+    """Return the tensors that require grad in a value, including any containers."""
     if type(value) is tuple and len(value) == 1:
         value = value[0]
-    # A tensor's attributes are torch functions too; no mode that is active needs to see these.
+    # Tensor attributes are torch functions too; active modes need not see these accesses.
     with DisableTorchFunction():
         found = (value,) if type(value) is Tensor else _tensors(value)
         return [_edge(tensor) for tensor in found if tensor.requires_grad and not is_old(tensor)]
 
 
 def _tensors(value: object) -> Iterable[Tensor]:
-    """Return the tensors in a value, quickly where it is a tuple of things that hold none."""
+    """Return the tensors in a value, with a fast path for a tuple without containers."""
     if type(value) is not tuple:
         return tensors(value)
     found: list[Tensor] = []
@@ -56,7 +56,7 @@ def _tensors(value: object) -> Iterable[Tensor]:
 def is_old(tensor: Tensor) -> bool:
     """Return whether a tensor may be a view made before its base was written to.
 
-    Only to look at its node would make autograd build a new one, in another place of its order.
+    Reading its `grad_fn` would make autograd build a new node, with another sequence number.
     """
     return tensor._is_view() and tensor._version > 0
 
@@ -72,8 +72,8 @@ def tensors(value: object, within: tuple[int, ...] = ()) -> Iterator[Tensor]:
     """Yield the tensors in nested tuples, lists, dictionaries and dataclasses.
 
     Args:
-        value: Where to look.
-        within: The containers (by `id`) around it, which are not entered again.
+        value: The value to search.
+        within: `id`s of the enclosing containers, which are not entered again.
     """
     if isinstance(value, Tensor):
         yield value

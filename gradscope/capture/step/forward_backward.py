@@ -1,4 +1,4 @@
-"""One forward and backward under watch."""
+"""Runs and captures one forward and backward."""
 
 import time
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from torch.autograd.graph import Node
 from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
-from gradscope.capture.step.autograd_calls import BackwardWitness, SwitchWitness
-from gradscope.capture.step.comparisons import ComparisonWitness
+from gradscope.capture.step.autograd_calls import BackwardObserver, SwitchObserver
+from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.gradients import Slot
 from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.step.teardown import let_go
-from gradscope.capture.step.writes import WriteWitness, watch_parameters_made
+from gradscope.capture.step.teardown import release
+from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 
 
 class StepCapture:
-    """Watches one forward and its backward, and leaves everything as it was.
+    """Captures one forward and its backward, and restores everything.
 
     ```
     capture = StepCapture(list(model.parameters()))
@@ -36,8 +36,8 @@ class StepCapture:
 
     Args:
         parameters: The tensors whose accumulated gradients are measured.
-        opaque: Do without lines and modules, because compiled code must not meet the modes and
-            hooks that see them. So it is too where torch does not number its nodes.
+        opaque: Omit lines and modules, because compiled code must not meet the modes and hooks that
+            record them. This also applies if torch exposes no sequence numbers.
     """
 
     def __init__(self, parameters: list[nn.Parameter], *, opaque: bool = False) -> None:
@@ -46,30 +46,30 @@ class StepCapture:
         self._opaque = opaque or not NUMBERED
         caller = Caller()
         self.cuts = CutTracker(caller)
-        self.comparisons = ComparisonWitness()
-        self.switches = SwitchWitness(self.cuts)
-        self.backwards = BackwardWitness()
-        self.writes = WriteWitness()
-        witnesses = (
+        self.comparisons = ComparisonObserver()
+        self.switches = SwitchObserver(self.cuts)
+        self.backwards = BackwardObserver()
+        self.writes = WriteObserver()
+        observers = (
             self.comparisons,
             self.switches,
             self.backwards,
             self.writes,
         )
-        self.sites = SiteMode(caller, self.cuts, witnesses)
+        self.sites = SiteMode(caller, self.cuts, observers)
         self.first_number = sequence_number()
-        """What the first node of the forward gets: nodes with smaller ones are older."""
+        """Sequence number of the forward's first node: nodes with smaller numbers are older."""
         self.modules = ModuleTracker(caller)
         self.graph = Graph()
         self.forward_at: float | None = None
-        """When the forward began, by `time.perf_counter`."""
+        """Start time of the forward, by `time.perf_counter`."""
         self.backward_at: float | None = None
         self.arrived: list[Slot] = []
         """Tensors in the order in which their gradients were delivered."""
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        """Watch the forward that runs inside."""
+        """Observe the forward that runs inside."""
         self.forward_at = time.perf_counter()
         if self._opaque:
             yield
@@ -83,27 +83,28 @@ class StepCapture:
 
     @no_garbage_collection()
     def trace(self, loss: Tensor) -> None:
-        """Walk the graph from the loss; `backward` does it if nobody has before."""
+        """Walk the graph from the loss. `backward` does it if it was not done before."""
         self.graph = walk(loss)
         hooked = {self.graph.slot_of(edge) for edge in self.sites.hooked}
         self.graph.hooked.update(slot for slot in hooked if slot is not None)
         for node, leaf in self.graph.leaves.items():
+            # A leaf's hooks may be older than this forward, in which `register_hook` is observed.
             if leaf._backward_hooks:
                 self.graph.hooked.add((node, 0))
 
     def other_leaves(self) -> list[Tensor]:
-        """Return the leaves of the graph that are none of the parameters."""
+        """Return the leaves of the graph that are not parameters."""
         own = set(self.parameter_nodes().values())
         return [leaf for node, leaf in self.graph.leaves.items() if node not in own]
 
     def for_backward(
         self, parameters: list[nn.Parameter], shards: Shards | None = None
     ) -> "StepCapture":
-        """Return the same for one of several backward passes that the forward leads to.
+        """Return a capture for one of several backward passes of the forward.
 
         Args:
             parameters: The tensors whose gradients are measured.
-            shards: Which of them others stand for in the graph.
+            shards: Parameters that other tensors replace in the graph.
         """
         one = copy(self)
         one._parameters, one.graph, one.arrived = parameters, Graph(), []
@@ -111,7 +112,7 @@ class StepCapture:
         return one
 
     def reach_back(self, earlier: "StepCapture") -> None:
-        """Take the module calls of a forward before, if the graph reaches back into it."""
+        """Add the module calls of an earlier forward, if the graph reaches back into it."""
         if any(number < self.first_number for number in self.nodes_by_number()):
             self.modules = self.modules.with_earlier(earlier.modules)
 
@@ -119,10 +120,10 @@ class StepCapture:
     def backward(self, loss: Tensor, grad_output: Tensor | None = None) -> Measurements:
         """Run backward from the loss and measure every gradient.
 
-        Gradients accumulate into the parameters as they do without gradscope.
+        Gradients accumulate into the parameters as without gradscope.
 
         Args:
-            loss: Where backward starts; of one element unless `grad_output` is given.
+            loss: The tensor to start from; of one element unless `grad_output` is given.
             grad_output: The gradient to start from, shaped as `loss`.
         """
         watch = self.watch_backward(loss)
@@ -136,12 +137,12 @@ class StepCapture:
     def watch_backward(
         self, loss: Tensor, *, alone: bool = False, magnitudes: bool = True
     ) -> BackwardWatch:
-        """Put hooks into the graph whose backward is about to run.
+        """Register hooks in the graph whose backward is about to run.
 
         Args:
-            loss: Where it will start.
-            alone: Measure what it adds to gradients that are there, not what they come to.
-            magnitudes: Sort samples of the gradients' elements by magnitude, too.
+            loss: The tensor from which backward will start.
+            alone: Measure what it adds to existing gradients, not their sum.
+            magnitudes: Also sort samples of the gradients' elements by magnitude.
         """
         self.backward_at = time.perf_counter()
         if not self.graph.nodes:
@@ -151,26 +152,25 @@ class StepCapture:
         return watch
 
     def last_operation(self) -> int | None:
-        """Return the node whose gradient came last.
+        """Return the node whose gradient arrived last.
 
-        After an exception in backward it is the one whose own backward raised.
+        After an exception in backward, it is the node whose own backward raised.
         """
         return self.arrived[-1][0] if self.arrived else None
 
     def close(self) -> None:
-        """Let go of the graph; which lines and modules made what is still known.
+        """Release the graph. The lines and modules of its nodes remain known.
 
-        A graph of many thousand nodes is freed only when the loss is gone too, here or at the next
-        `close`.
+        A graph of many thousand nodes is freed only after the loss, here or at the next `close`.
         """
-        self.modules.let_go()
+        self.modules.release()
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()
-        self.let_go_of_graph()
+        self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:
-        """Return the line that made a node; else the line that called the module that did."""
+        """Return the line that made a node; otherwise the line that called its module."""
         number = created(node)
         if number is None:
             return None
@@ -179,14 +179,14 @@ class StepCapture:
         return line if call is None else self.modules.calls[call].line
 
     def nodes_by_number(self) -> dict[int, int]:
-        """Return the graph's nodes by their creation numbers."""
+        """Return the graph's nodes by sequence number."""
         numbers = ((created(node), index) for index, node in enumerate(self.graph.nodes))
         return {number: index for number, index in numbers if number is not None}
 
     def parameter_nodes(self) -> dict[int, int]:
-        """Return the graph's `AccumulateGrad` nodes by the place of their parameter.
+        """Return the graph's `AccumulateGrad` nodes by index of their parameter.
 
-        Several parameters have one where they are parts of one flat tensor.
+        Several parameters share a node if they are parts of one flat tensor.
         """
         positions = {id(parameter): position for position, parameter in enumerate(self._parameters)}
         return {
@@ -196,8 +196,8 @@ class StepCapture:
             if id(one) in positions
         }
 
-    def let_go_of_graph(self) -> None:
-        """Let go of the graph alone, and not of what made it."""
+    def release_graph(self) -> None:
+        """Release the graph, but not the records of what made it."""
         self.graph.index.clear()
         self.graph.leaves.clear()
-        let_go(self.graph.nodes)
+        release(self.graph.nodes)

@@ -1,4 +1,4 @@
-"""Sees every gradient as backward delivers it: a prehook on each node of the graph."""
+"""Observes every gradient as backward delivers it, by a prehook on each node of the graph."""
 
 from functools import partial
 
@@ -19,14 +19,14 @@ class GradientCollector:
     """Measures the gradient with respect to every distinct tensor of a graph.
 
     A prehook of a node gets the gradients with respect to the node's outputs, summed over all their
-    uses. It is the one kind of hook that sees functional and in-place operations and any container
-    of outputs, and leaves the numbers bit for bit as they are.
+    uses. It is the only kind of hook that sees functional and in-place operations and outputs in
+    any container, and that leaves gradients bit-identical.
 
     Args:
         graph: The graph whose backward is about to run.
-        skip: Nodes that get no hook: views, and leaves whose gradient is read after backward.
-        measurer: Takes the gradients, under their `Slot`.
-        faults: Takes what goes wrong here: the backward must not end by it.
+        skip: Nodes without a hook: views, and leaves whose gradient is read after backward.
+        measurer: Receives the gradients, with their `Slot` as key.
+        faults: Receives exceptions of the hooks, which must not end the backward.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class GradientCollector:
         self._handles = []
 
     def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
-        # The backward of a custom function may write into the very gradients that it is given.
+        # The backward of a custom function may write into the gradients that it gets.
         try:
             copies = tuple(map(_copied, gradients))
         except Exception as error:  # noqa: BLE001 - the script must not suffer from it
@@ -74,7 +74,7 @@ class GradientCollector:
                     key = (number, slot)
                     self.arrived.append(key)
                     self._measurer.add(key, gradient)
-                slot += 1  # to enumerate costs more, and this runs for every node
+                slot += 1  # enumerate is slower, and this runs for every node
         except Exception as error:  # noqa: BLE001 - the script must not suffer from it
             self._note(error)
 
@@ -85,7 +85,7 @@ class GradientCollector:
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:
-    """Return a copy of a small gradient that can be read as it is, else the gradient."""
+    """Return a copy of a small, readable gradient, otherwise the gradient itself."""
     if gradient is None or gradient.numel() > HELD_ELEMENTS or not is_plain(gradient):
         return gradient
     return gradient.clone()

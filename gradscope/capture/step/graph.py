@@ -24,40 +24,40 @@ VIEW_OPERATIONS = frozenset(
         "ViewBackward0",
     }
 )
-"""Nodes whose input and output share every element: the gradient of one is that of the other."""
+"""Nodes whose input and output share every element: their gradients are the same."""
 
 _ACCUMULATE = "AccumulateGrad"
 _UNNAMED = frozenset({"CppFunction", "Node", "object"})
-"""Python classes of nodes that only their `name()` tells apart."""
+"""Python classes of nodes that only `name()` distinguishes."""
 
 
 @dataclass(slots=True)
 class Graph:
-    """A backward graph, its nodes numbered in the order in which a walk from the loss met them."""
+    """A backward graph, with nodes numbered in the order of a walk from the loss."""
 
     nodes: list[Node] = field(default_factory=list)
-    """Held only until the capture ends: the Python face of a node stays the same object as long as
-    somebody holds it."""
+    """Nodes, held only until the capture ends. torch makes a new Python object for a node unless an
+    old one is still referenced."""
     index: dict[Node, int] = field(default_factory=dict)
     operations: list[str] = field(default_factory=list)
     successors: list[tuple[tuple[int, int], ...]] = field(default_factory=list)
-    """By node: where its gradients go, as (node, output slot of that node)."""
+    """By node: targets of its gradients, as (node, output slot of that node)."""
     leaves: dict[int, Tensor] = field(default_factory=dict)
-    """By node: the tensor that an `AccumulateGrad` accumulates into."""
+    """By node: the tensor that an `AccumulateGrad` node accumulates into."""
 
     root: tuple[int, int] = (0, 0)
     """The loss: (node, output slot)."""
     first_user: list[int] = field(default_factory=list)
-    """By node: the first node met that hands it a gradient; -1 for the loss."""
+    """By node: the first visited node that sends it a gradient; -1 for the loss."""
     hooked: set[tuple[int, int]] = field(default_factory=set)
-    """Tensors whose gradient a hook of the user's may change on its way."""
+    """Tensors whose gradient a user's hook may change."""
     _leaf_nodes: dict[int, int] = field(default_factory=dict)
     _numbers: dict[int, int] = field(default_factory=dict)
     met_again: set[int] = field(default_factory=set)
-    """Nodes that get gradients from more than one place."""
+    """Nodes that get gradients from more than one node."""
 
     def slot_of(self, edge: Edge) -> tuple[int, int] | None:
-        """Return the tensor's (node, output slot), None where it is not part of the graph."""
+        """Return the tensor's (node, output slot), None if it is not part of the graph."""
         if edge.node is not None:
             node = self.index.get(edge.node)
         elif edge.number is not None:
@@ -74,10 +74,10 @@ class Graph:
         return None if node is None else (node, edge.slot)
 
     def shared_gradients(self) -> dict[int, tuple[int, int]]:
-        """Return the view nodes whose gradient is that of another tensor, and of which.
+        """Return the view nodes whose gradient equals that of another tensor, with that tensor.
 
-        A view hands its gradient on unchanged but for the shape. Where it alone hands one to the
-        tensor that it views, and no hook changes it there, both have the same.
+        A view passes its gradient on with another shape. If it is the only source of the gradient
+        of its base, and no hook changes that, both gradients are the same.
         """
         return {
             node: self.successors[node][0]
@@ -98,7 +98,7 @@ def walk(root: Tensor) -> Graph:
     index[first] = 0
     nodes.append(first)
     graph.first_user.append(-1)
-    for position, node in enumerate(nodes):  # which grows while it is walked
+    for position, node in enumerate(nodes):  # the list grows during the loop
         successors = []
         for following, slot in node.next_functions:
             if following is None:

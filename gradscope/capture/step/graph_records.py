@@ -1,4 +1,4 @@
-"""From live graphs to records: nodes, edges, module calls and lines."""
+"""Converts live graphs to records: nodes, edges, module calls and lines."""
 
 import linecache
 from collections import Counter
@@ -29,8 +29,8 @@ from gradscope.recording.records import (
 
 _FUSED = "a fused recurrent layer is one node: no gradient by time step"
 _HIDING = {
-    "CheckpointFunctionBackward": "a reentrant checkpoint keeps its inside out of the graph; "
-    "use_reentrant=False shows it",
+    "CheckpointFunctionBackward": "a reentrant checkpoint hides its operations from the graph; "
+    "use_reentrant=False shows them",
     "CompiledFunctionBackward": "a compiled region is one node; --eager shows its inside",
     "CudnnRnnBackward0": _FUSED,
     "DifferentiableGraphBackward": "a TorchScript function is one node; PYTORCH_JIT=0 shows its "
@@ -38,11 +38,11 @@ _HIDING = {
     "MiopenRnnBackward0": _FUSED,
     "MkldnnRnnLayerBackward0": _FUSED,
 }
-"""Nodes that stand for many operations, and what that hides."""
+"""Nodes that stand for many operations, and what they hide."""
 
 
-class GraphPlace(NamedTuple):
-    """Where the records of a graph are."""
+class GraphPosition(NamedTuple):
+    """Position of a graph's records."""
 
     graph: int
     first_node: int
@@ -50,13 +50,13 @@ class GraphPlace(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What tells graphs apart."""
+    """Properties that distinguish graphs."""
 
     operations: list[str]
     successors: list[tuple[tuple[int, int], ...]]
     modules: list[nn.Module]
-    """As they were called."""
-    position: GraphPlace
+    """Modules in the order of their calls."""
+    position: GraphPosition
 
 
 class GraphRecords:
@@ -70,7 +70,7 @@ class GraphRecords:
     def __init__(self, named: NamedModel, definitions: Definitions) -> None:
         self._known: list[_Known] = []
         self._sites: dict[Site, int] = {}
-        self._module_places = {module: position for position, module in enumerate(named.modules)}
+        self._module_positions = {module: position for position, module in enumerate(named.modules)}
         self.modules: list[ModuleRecord] = [
             replace(record, site=self.site_of(definitions.modules.get(module)))
             for module, record in zip(named.modules, named.module_records, strict=True)
@@ -84,7 +84,7 @@ class GraphRecords:
         self.edges: list[EdgeRecord] = []
 
     def __len__(self) -> int:
-        """Return how many distinct graphs there are."""
+        """Return the number of distinct graphs."""
         return len(self._known)
 
     @property
@@ -92,13 +92,13 @@ class GraphRecords:
         """The distinct lines."""
         return tuple(self._sites)
 
-    def add(self, capture: StepCapture) -> GraphPlace:
-        """Add a graph unless one like it is there, and return where its records are."""
+    def add(self, capture: StepCapture) -> GraphPosition:
+        """Add a graph unless an equal one exists, and return the position of its records."""
         graph, modules = capture.graph, [call.module for call in capture.modules.calls]
         for known in self._known:
             if known[:3] == (graph.operations, graph.successors, modules):
                 return known.position
-        position = GraphPlace(len(self._known), len(self.nodes), len(self.calls))
+        position = GraphPosition(len(self._known), len(self.nodes), len(self.calls))
         self._known.append(_Known(graph.operations, graph.successors, modules, position))
         self._add_calls(capture, position)
         self._add_nodes(capture, position)
@@ -116,7 +116,7 @@ class GraphRecords:
         for name, count in counts.items():
             yield Skipped(what=f"the inside of {count} x {name}", reason=_HIDING[name])
 
-    def _add_nodes(self, capture: StepCapture, position: GraphPlace) -> None:
+    def _add_nodes(self, capture: StepCapture, position: GraphPosition) -> None:
         graph, first = capture.graph, position.first_node
         depths = _longest_paths(graph)
         shared = graph.shared_gradients()
@@ -125,7 +125,7 @@ class GraphRecords:
         owners = {node: position for position, node in nodes.items() if counts[node] == 1}
         innermost = capture.modules.innermost()
         numbers = [created(node) for node in graph.nodes]
-        # Each thread counts by itself: a number met twice tells nothing.
+        # Each thread counts separately: a number that occurs twice is ambiguous.
         repeated = {number for number, count in Counter(numbers).items() if count > 1}
         for index, node in enumerate(graph.nodes):
             sequence = None if numbers[index] in repeated else numbers[index]
@@ -150,7 +150,7 @@ class GraphRecords:
                 )
             )
 
-    def _add_calls(self, capture: StepCapture, position: GraphPlace) -> None:
+    def _add_calls(self, capture: StepCapture, position: GraphPosition) -> None:
         counts: Counter[int] = Counter()
         for call in capture.modules.calls:
             module = self._module(call.module)
@@ -169,10 +169,10 @@ class GraphRecords:
             counts[module] += 1
 
     def _module(self, module: nn.Module) -> int:
-        """Return the index of a module's record, made now if it lies outside the model."""
-        position = self._module_places.get(module)
+        """Return the index of a module's record, added if it lies outside the model."""
+        position = self._module_positions.get(module)
         if position is None:
-            position = self._module_places[module] = len(self.modules)
+            position = self._module_positions[module] = len(self.modules)
             name = type(module).__name__
             taken = sum(m.class_name == name and not m.in_model for m in self.modules)
             self.modules.append(
@@ -192,7 +192,7 @@ class GraphRecords:
         return None if registration is None else self.site_of(registration.line)
 
     def site_of(self, line: Line | None) -> int | None:
-        """Return the index of a line's record, made now if it is new."""
+        """Return the index of a line's record, added if it is new."""
         if line is None:
             return None
         file = line.code.co_filename
@@ -212,7 +212,7 @@ def _kind(graph: Graph, node: int, owners: dict[int, int]) -> NodeKind:
 
 
 def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
-    """Return shape and type of a node's outputs, None for those that are not differentiable."""
+    """Return shape and type of a node's outputs, None for non-differentiable ones."""
     return tuple(
         None
         if metadata.is_nested_tensor
@@ -221,7 +221,7 @@ def _output_shapes(node: Node) -> tuple[Shape | None, ...]:
     )
 
 
-def _references(edges: list[Edge], graph: Graph, position: GraphPlace) -> tuple[TensorRef, ...]:
+def _references(edges: list[Edge], graph: Graph, position: GraphPosition) -> tuple[TensorRef, ...]:
     """Return the tensors that are part of the graph."""
     found = []
     for edge in edges:
@@ -232,7 +232,7 @@ def _references(edges: list[Edge], graph: Graph, position: GraphPlace) -> tuple[
 
 
 def _longest_paths(graph: Graph) -> list[int]:
-    """Return the number of edges on the longest path from the loss to each node."""
+    """Return the length of the longest path from the loss to each node, in edges."""
     waiting = [0] * len(graph.nodes)
     for successors in graph.successors:
         for node, _ in successors:

@@ -1,4 +1,4 @@
-"""The values of a graph's tensors, as far as its nodes show them before backward frees them."""
+"""Reads the values of a graph's tensors from its nodes, before backward frees them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from gradscope.capture.step.recomputation import Unknown, recomputation
 from gradscope.capture.step.saved_tensors import has_storage, saved_tensors, saved_value
 
 _MOST_BYTES = 1 << 29
-"""Of all results together that are computed again."""
+"""Maximum size of all recomputed results together."""
 
 
 @dataclass(slots=True)
 class _Operands:
-    """What a node was given."""
+    """The operands of a node."""
 
     node: Node
     inputs: tuple[Slot | None, ...]
-    """None for what needs no gradient."""
+    """Slots of the inputs; None for inputs that need no gradient."""
     own: dict[str, Tensor]
-    """What it has saved."""
+    """Tensors saved by the node itself."""
     known: dict[Slot, Tensor]
 
     @property
@@ -59,21 +59,21 @@ class _Operands:
 
 
 class KnownValues:
-    """What the tensors of a graph hold whose backward has not begun.
+    """Known values of the tensors of a graph whose backward has not started.
 
-    A node shows what it has saved: its inputs, which other nodes have made, or its result. What is
-    saved nowhere is computed again from what is, where that is exact.
+    A node exposes the tensors that it saved: its inputs, which other nodes made, or its result.
+    Other tensors are recomputed from saved ones if that is exact.
 
     Args:
         graph: The graph, traced.
-        root: Where it begins.
-        readable: Whether to read what nodes have saved where torch does not tell of hooks.
+        root: The tensor from which it starts.
+        readable: Whether to read saved tensors if torch does not expose hooks on them.
     """
 
     def __init__(self, graph: Graph, root: Tensor, *, readable: bool) -> None:
         self._graph = graph
         self.known: dict[Slot, Tensor] = {}
-        """By node and slot: the tensor."""
+        """Known tensors, by node and output slot."""
         self._own: dict[int, dict[str, Tensor]] = {}
         self.order = sorted(
             range(len(graph.nodes)), key=lambda position: _number(graph.nodes[position])
@@ -91,12 +91,12 @@ class KnownValues:
             self._compute(position)
 
     def close(self) -> None:
-        """Let go of every tensor."""
+        """Release every tensor."""
         self.known.clear()
         self._own.clear()
 
     def inputs(self, position: int) -> tuple[Slot | None, ...]:
-        """Return where each input of a node was made; None for what needs no gradient."""
+        """Return the slot of each input of a node; None for inputs that need no gradient."""
         index = self._graph.index
         return tuple(
             None if node is None or node not in index else (index[node], slot)
@@ -104,7 +104,7 @@ class KnownValues:
         )
 
     def constants(self, position: int) -> Iterator[Tensor]:
-        """Yield the tensors among a node's operands that need no gradient, where it has them."""
+        """Yield the operands of a node that need no gradient, if it saved them."""
         return (
             one
             for name, one in self._own.get(position, {}).items()
@@ -113,7 +113,7 @@ class KnownValues:
         )
 
     def saved(self, position: int, name: str) -> Tensor | None:
-        """Return what a node has saved under a name, None where that cannot be read."""
+        """Return the tensor that a node saved under a name, None if it is unreadable."""
         return self._own.get(position, {}).get(name)
 
     def _read(self, position: int, node: Node, *, readable: bool) -> None:
@@ -129,19 +129,20 @@ class KnownValues:
     def _compute(self, position: int) -> None:
         node = self._graph.nodes[position]
         compute = recomputation(self._graph.operations[position])
-        if (position, 0) in self.known or compute is None or not self._has_room(node):
+        if (position, 0) in self.known or compute is None or not self._fits_limit(node):
             return
         operands = _Operands(node, self.inputs(position), self._own.get(position, {}), self.known)
         try:
             result = compute(operands)
         except (Unknown, RuntimeError, TypeError, IndexError):
             return
+        # A result that is a view of an operand takes no further memory.
         if result.untyped_storage().data_ptr() not in self._shared(operands):
             self._bytes += result.nbytes
         if tuple(result.shape) == operands.shape:
             self.known[position, 0] = result
 
-    def _has_room(self, node: Node) -> bool:
+    def _fits_limit(self, node: Node) -> bool:
         metadata = node._input_metadata
         if len(metadata) == 0 or metadata[0].is_nested_tensor:
             return False

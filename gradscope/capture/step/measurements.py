@@ -1,4 +1,4 @@
-"""What one backward delivers: hooks that see every gradient of it, and the numbers."""
+"""Measures the gradients of one backward with hooks."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,44 +15,45 @@ if TYPE_CHECKING:
     from gradscope.capture.step.forward_backward import StepCapture
 
 _PARAMETER, _WEIGHT, _SHARE = -1, -2, -3
-"""First parts of the measurer's keys of what is no tensor of the graph: one measurer takes all, so
-that an accelerator is read back once. Of the parts of inputs, the call is subtracted from it."""
+"""First parts of measurer keys that are no tensors of the graph. A single measurer receives
+everything, so that an accelerator is read back once. For parts of inputs, the call index is
+subtracted."""
 
 
 @dataclass(slots=True)
 class Measurements:
-    """What one backward delivered, as numbers."""
+    """The measured gradients of one backward."""
 
     numbers: Numbers
     arrived: list[Slot]
     """Tensors in the order in which their gradients were delivered."""
     incoming: dict[int, Slot]
-    """Places of parameters whose gradient was seen on its way in, and where."""
+    """By index of the parameter: the slot where its gradient was measured before accumulation."""
     weights: list[float | None]
-    """The norm of each parameter, None where it cannot be read."""
+    """Norm of each parameter, None if it is unreadable."""
     reached: set[int]
-    """Places of the parameters that backward led to."""
+    """Indices of the parameters that backward reached."""
     absent: list[Slot]
-    """Keys of shares, as in `numbers`, of inputs that their call made no use of."""
+    """Keys of shares, as in `numbers`, for inputs that their call did not use."""
     unmeasured: dict[Slot, str]
-    """Why a gradient that was delivered has no numbers."""
+    """Why a delivered gradient has no statistics."""
 
     def tensor(self, slot: Slot) -> GradientStat | None:
-        """Return the numbers of the gradient with respect to output `slot[1]` of node `slot[0]`."""
+        """Return statistics of the gradient with respect to output `slot[1]` of node `slot[0]`."""
         return self.numbers.get(slot)
 
     def parameter(self, position: int) -> GradientStat | None:
-        """Return the numbers of the gradient left in a parameter, None where there is none."""
+        """Return the statistics of a parameter's gradient, None if it has none."""
         left = self.numbers.get((_PARAMETER, position))
         slot = self.incoming.get(position)
         return self.numbers.get(slot) if left is None and slot is not None else left
 
     def has_gradient(self, position: int) -> bool:
-        """Return whether the gradient left in a parameter was measured."""
+        """Return whether a parameter's gradient was measured."""
         return (_PARAMETER, position) in self.numbers or position in self.incoming
 
     def brief_parameters(self) -> tuple[GradientStat | None, ...]:
-        """Return the same for every parameter, without the histograms."""
+        """Return the statistics of every parameter's gradient, without the histograms."""
         brief = self.numbers.without_histogram
         return tuple(
             brief((_PARAMETER, position))
@@ -61,14 +62,14 @@ class Measurements:
         )
 
     def why_unmeasured(self, position: int) -> str | None:
-        """Return why the gradient left in a parameter has no numbers, None where it is not so."""
+        """Return why a parameter's gradient has no statistics, None if it has."""
         return self.unmeasured.get((_PARAMETER, position))
 
     def shares(self) -> Iterator[tuple[int, int, float | None]]:
-        """Yield the norms of parts of inputs' gradients that came through one module call.
+        """Yield the norms of the parts of inputs' gradients that came through one module call.
 
-        They come with the call and the input's place among its inputs, for inputs that are used
-        elsewhere too; None where the call made no use of the input.
+        Each has the call and the index among its inputs, for inputs that are used elsewhere too.
+        The norm is None if the call did not use the input.
         """
         for kind, position in self.numbers:
             if kind <= _SHARE:
@@ -78,12 +79,12 @@ class Measurements:
 
 
 class BackwardWatch:
-    """Measures the gradients of one backward, between its making and `remove`.
+    """Measures the gradients of one backward, from its construction to `remove`.
 
     Args:
-        capture: Of the forward, its graph traced.
-        alone: Measure what the backward adds to gradients that are there, not what they come to.
-        magnitudes: Sort samples of the gradients' elements by magnitude, too.
+        capture: The capture of the forward, its graph traced.
+        alone: Measure what the backward adds to existing gradients, not their sum.
+        magnitudes: Also sort samples of the gradients' elements by magnitude.
     """
 
     def __init__(self, capture: "StepCapture", *, alone: bool, magnitudes: bool) -> None:
@@ -91,9 +92,10 @@ class BackwardWatch:
         self._parameters = capture._parameters
         graph, self._nodes = capture.graph, capture.parameter_nodes()
         self._before = self._gradient_versions()
-        # A parameter's gradient is read from `.grad` when backward is over, unless hooks of the
-        # user's may have taken it away by then, or it holds more than what is to be measured.
+        # A parameter's gradient is read from `.grad` after backward, unless a user's hook may have
+        # removed it by then, or it contains more than this backward added.
         self._added = {position for position in self._nodes if alone and position in self._before}
+        # Optimizers that step in such a hook set the gradient to None before backward ends.
         hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
         skip = set(graph.shared_gradients())
         skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
@@ -111,13 +113,14 @@ class BackwardWatch:
         return self._collector.arrived
 
     def remove(self) -> None:
-        """Take the hooks out again."""
+        """Remove the hooks."""
         self._collector.remove()
         self._shares.remove()
 
     def _gradient_versions(self) -> dict[int, tuple[int, int]]:
-        """Return what tells by place of the parameter whether a gradient was added to."""
+        """Return, by parameter index, the versions that show whether a gradient was added to."""
         return {
+            # Accumulation makes a new tensor or writes in place, which increments the version.
             position: (id(parameter.grad), parameter.grad._version)
             for position, parameter in enumerate(self._parameters)
             if parameter.grad is not None
@@ -125,14 +128,14 @@ class BackwardWatch:
 
     @no_garbage_collection()
     def measurements(self) -> Measurements:
-        """Return what the backward, which is over, has delivered.
+        """Return the gradients that the finished backward delivered.
 
         Raises:
-            Exception: gradscope's own, which a hook has kept from ending the backward.
+            Exception: gradscope's own, which a hook kept from ending the backward.
         """
         if self._faults:
             raise self._faults[0]
-        # Under a reentrant checkpoint parameters get gradients without being part of the graph.
+        # Under a reentrant checkpoint, parameters get gradients without being part of the graph.
         after, before = self._gradient_versions(), self._before
         reached = set(self._nodes)
         reached |= {

@@ -1,7 +1,7 @@
-"""Module calls as spans of autograd's sequence counter.
+"""Records module calls as spans of autograd's sequence counter.
 
-Global forward hooks see every module that is called; nothing is stored on a module. A node belongs
-to the innermost call whose span holds its number.
+Global forward hooks observe every called module; nothing is stored on a module. A node belongs to
+the innermost call whose span contains its number.
 """
 
 import sys
@@ -28,14 +28,14 @@ from gradscope.capture.source.lines import Caller, Forward, Line, OpenCall, sequ
 from gradscope.capture.step.edges import Edge, edges, without_node
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
-"""Modules that, in eval mode, may take a faster way with other rounding, but never under a torch
-function mode. While one of them runs the mode stands aside; its lines are those of its call."""
+"""Modules with a fast path in eval mode that rounds differently, and that torch never takes under a
+torch function mode. The mode is removed while one of them runs; its lines are those of its call."""
 
 _WRAPPER = "OptimizedModule"
-"""What `torch.compile` puts around a module: run eagerly, it only calls on."""
+"""The wrapper that `torch.compile` puts around a module. Run eagerly, it only forwards the call."""
 
 _MOST_HELD = 2
-"""Calls of one model."""
+"""Maximum number of calls held per model."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class ModuleCall:
 
 
 class ModuleTracker:
-    """Notes every module call of this thread between `start` and `stop`."""
+    """Records every module call of this thread between `start` and `stop`."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -64,15 +64,17 @@ class ModuleTracker:
         """By `id` of a module that its wrapper is about to call."""
         self.calls: list[ModuleCall] = []
         self.holds_all = True
-        """Whether the tensors of every call are held, or of each model's last ones alone: those of
-        an evaluation between two steps, say, would hold the graphs of all its batches."""
+        """Whether the tensors of all calls are held, or only those of each model's last ones. An
+        evaluation between two steps, for example, would otherwise hold the graphs of all its
+        batches."""
         self._held: dict[int, list[int]] = {}
-        """By `id` of a model: its calls of which the tensors are held."""
+        """By `id` of a model: its calls whose tensors are held."""
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start recording."""
         self._handles = [
             register_module_forward_pre_hook(self._enter),
+            # always_call: also if the forward raises, which must close the call.
             register_module_forward_hook(self._leave, with_kwargs=True, always_call=True),
         ]
 
@@ -80,7 +82,7 @@ class ModuleTracker:
         """Remove every hook."""
         for handle in self._handles:
             handle.remove()
-            # torch leaves this entry behind, and then takes it for a hook.
+            # torch leaves this entry behind, and later takes it for a hook.
             _global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles = []
         self._open.clear()
@@ -96,10 +98,10 @@ class ModuleTracker:
         parent = self._open[-1].number if self._open else None
         if parent is None and not self.holds_all:
             self._begin_forward(module)
-        # A wrapper's line is that of the call it hands on; from here it would not be found.
+        # The line of a wrapper is that of its inner call, whose own caller is inside torch.
         line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
         line = line or self._caller.line_of_module_call(sys._getframe(1))
-        # Keyword arguments reach no global hook before the forward, and may be written into by it.
+        # Global hooks get no keyword arguments before the forward, which may change them.
         inputs = edges(args or _keyword_arguments(sys._getframe(1)))
         self._open.append(OpenCall(len(self.calls), line, torch.is_grad_enabled()))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
@@ -109,7 +111,7 @@ class ModuleTracker:
             self._guards[len(self.calls) - 1] = guard
 
     def _begin_forward(self, model: nn.Module) -> None:
-        """Hold the tensors of the call that begins, and no more those of an old one."""
+        """Hold the tensors of the starting call, and release those of an old one."""
         held = self._held.setdefault(id(model), [])
         held.append(len(self.calls))
         if len(held) > _MOST_HELD:
@@ -136,8 +138,7 @@ class ModuleTracker:
             return
         if type(module).__name__ == _WRAPPER:
             return
-        # A forward that was left by an exception may not have come here: its call is closed with
-        # the next outer one.
+        # A forward that raised may not have come here: its call is closed with the next outer one.
         while self._open:
             number = self._open.pop().number
             call = self.calls[number]
@@ -145,20 +146,20 @@ class ModuleTracker:
                 guard.__exit__(None, None, None)
             call.end = sequence_number()
             if call.module is module:
-                if len(kwargs_and_output) == 2:  # not so after an exception
+                if len(kwargs_and_output) == 2:  # false after an exception
                     kwargs, output = kwargs_and_output
                     if args and kwargs:
                         call.inputs += edges(tuple(kwargs.values()))
                     call.outputs = edges(output)
                 return
 
-    def let_go(self) -> None:
-        """Let go of every tensor that a call was given or returned."""
+    def release(self) -> None:
+        """Release every tensor that a call got or returned."""
         for call in self.calls:
             call.inputs, call.outputs = [], []
 
     def with_earlier(self, earlier: "ModuleTracker") -> "ModuleTracker":
-        """Return one that knows the calls before too; they come after its own."""
+        """Return a tracker that also contains the earlier calls, after its own."""
         both, own = copy(self), len(self.calls)
         both.calls = self.calls + [
             replace(call, parent=None if call.parent is None else call.parent + own)
@@ -167,12 +168,12 @@ class ModuleTracker:
         return both
 
     def innermost(self) -> "InnermostCall":
-        """Return the look-up from a node's number to the innermost call around it."""
+        """Return the lookup from a node's number to the innermost call around it."""
         return InnermostCall(self.calls)
 
 
 def _keyword_arguments(frame: FrameType) -> tuple[object, ...]:
-    """Return what a module is called with by keyword, from the frame of its `_call_impl`."""
+    """Return the keyword arguments of a module call, from the frame of its `_call_impl`."""
     kwargs = frame.f_locals.get("kwargs")
     return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
 
@@ -184,7 +185,7 @@ class InnermostCall:
         self._starts: list[int] = []
         self._owners: list[int | None] = []
         self._open: list[int] = []
-        # Those of an earlier forward come last.
+        # Calls of an earlier forward come last.
         for number, call in sorted(enumerate(calls), key=lambda item: item[1].start):
             self._close(calls, call.start)
             self._begin(call.start, number)
@@ -192,7 +193,7 @@ class InnermostCall:
         self._close(calls, None)
 
     def _close(self, calls: list[ModuleCall], until: int | None) -> None:
-        """End the open calls that ended before a new one starts."""
+        """Close the open calls that ended before a new one starts."""
         while self._open:
             end = calls[self._open[-1]].end
             if end is None or (until is not None and end > until):

@@ -1,4 +1,4 @@
-"""Who wants to know of certain calls of torch functions during the forward."""
+"""Observers of certain calls of torch functions during the forward."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,16 +7,16 @@ from typing import Protocol
 from gradscope.capture.source.lines import Line
 
 
-class Witness(Protocol):
-    """Sees calls of torch functions of certain names, as `mse_loss` or `add_`."""
+class Observer(Protocol):
+    """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
 
     names: frozenset[str]
-    """By `__name__` of the function."""
+    """`__name__`s of the observed functions."""
 
     def wants(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> bool:
-        """Return whether a call of such a name is worth finding its line."""
+        """Return whether the line of a call should be looked up."""
 
     def see(
         self,
@@ -26,28 +26,28 @@ class Witness(Protocol):
         result: object,
         line: Line | None,
     ) -> None:
-        """Take note of a call that has just returned; what is kept must not outlive the capture."""
+        """Record a call that has just returned. Nothing recorded may outlive the capture."""
 
 
-class Witnesses:
-    """Those who want to know, by the names of the functions."""
+class Observers:
+    """Observers by the names of their functions."""
 
-    def __init__(self, witnesses: tuple[Witness, ...]) -> None:
-        self._witnesses = witnesses
-        self._positions = _places_by_name(tuple(witness.names for witness in witnesses))
+    def __init__(self, observers: tuple[Observer, ...]) -> None:
+        self._observers = observers
+        self._positions = _positions_by_name(tuple(observer.names for observer in observers))
         self.names = self._positions.keys()
-        """Of all functions that somebody wants to know of."""
+        """Names of all observed functions."""
 
     def of(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
-    ) -> list[Witness]:
-        """Return who wants to know of a call of one of these names."""
-        witnesses = [self._witnesses[position] for position in self._positions[name]]
-        return [witness for witness in witnesses if witness.wants(name, args, kwargs)]
+    ) -> list[Observer]:
+        """Return the observers of a call with one of these names."""
+        observers = [self._observers[position] for position in self._positions[name]]
+        return [observer for observer in observers if observer.wants(name, args, kwargs)]
 
 
 @cache
-def _places_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
+def _positions_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
     return {
         name: tuple(position for position, wanted in enumerate(names) if name in wanted)
         for name in frozenset[str]().union(*names)

@@ -1,7 +1,7 @@
-"""Computes the result of an operation again, from what its node has saved and was given.
+"""Recomputes the result of an operation from its inputs and saved tensors.
 
-Only operations that draw no random numbers and warn of nothing; what they need is asked for, and
-`Unknown` is raised where it is not there.
+It covers only operations that draw no random numbers and warn of nothing. A missing operand raises
+`Unknown`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,39 +18,39 @@ class Unknown(Exception):  # noqa: N818 - no failure, but the end of what can be
 
 
 class Operands(Protocol):
-    """What an operation was given."""
+    """The operands of an operation."""
 
     @property
     def shape(self) -> Sequence[int]:
-        """Of its result."""
+        """Shape of its result."""
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its result."""
+        """Dtype of its result."""
 
     @property
     def count(self) -> int:
-        """How many inputs it has."""
+        """Number of its inputs."""
 
     def tensor(self, position: int, name: str = "") -> Tensor:
-        """Return an input, by its place, or by the name under which it was saved.
+        """Return an input, by its index or by the name under which it was saved.
 
         Raises:
             Unknown: It is not known.
         """
 
     def saved(self, name: str) -> Tensor | None:
-        """Return a tensor that was saved, None where there is none."""
+        """Return a saved tensor, None if there is none."""
 
     def value(self, name: str) -> Any:  # noqa: ANN401 - torch saves what it likes
-        """Return a number that was saved, None where there is none."""
+        """Return a saved number, None if there is none."""
 
 
 Compute = Callable[[Operands], Tensor]
 
 
 def recomputation(operation: str) -> Compute | None:
-    """Return what computes the result of an operation again, None where that cannot be done."""
+    """Return a function that recomputes the result of an operation, None if there is none."""
     base, _, number = operation.partition("Backward")
     return _RECOMPUTED.get(base) if number.isdigit() else None
 

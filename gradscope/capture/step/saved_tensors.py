@@ -1,4 +1,4 @@
-"""What the nodes of a graph have saved for backward, read without running anyone's code."""
+"""Reads the tensors that nodes saved for backward, without running anyone's code."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 
 _RAW = "_raw_saved_"
 _OF_FUNCTION = "_raw_saved_tensors"
-"""Of a custom function: what its `ctx` has saved."""
+"""Attribute of a custom function with the tensors saved by its `ctx`."""
 
 
 def saved_tensors(node: Node, *, readable: bool) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that a node has saved, by the name that torch gives each: `self`, `result`.
+    """Yield the tensors that a node saved, by torch's name: `self`, `result`.
 
-    Left out is what backward has freed, what was written to since, and what the script's own hooks
-    have packed: under a checkpoint unpacking would run the forward.
+    It skips tensors that backward freed, that were written to since, or that the script's own hooks
+    packed: under a checkpoint, unpacking would run the forward.
 
     Args:
         node: The node.
-        readable: Whether to read them where torch does not tell of hooks.
+        readable: Whether to read them if torch does not expose hooks on them.
     """
     for raw_name in _raw_names(type(node)):
         try:
+            # Only the raw form can be read without running unpack hooks.
             raw = getattr(node, raw_name)
             if all(_is_unhooked(one, readable=readable) for one in _listed(raw)):
                 name = raw_name.removeprefix(_RAW)
@@ -41,7 +42,7 @@ def saved_tensors(node: Node, *, readable: bool) -> Iterator[tuple[str, Tensor]]
 
 
 def saved_tensor(node: Node, name: str, *, readable: bool) -> Tensor | None:
-    """Return the tensor that an operation of torch's has saved under a name, None as above."""
+    """Return the tensor that an operation of torch saved under a name, None as above."""
     try:
         if _is_unhooked(getattr(node, _RAW + name), readable=readable):
             saved = getattr(node, f"_saved_{name}")
@@ -52,7 +53,7 @@ def saved_tensor(node: Node, name: str, *, readable: bool) -> Tensor | None:
 
 
 def saved_value(node: Node, name: str) -> object:
-    """Return a number or a list of numbers that a node has saved, None where it has none."""
+    """Return a number or a list of numbers that a node saved, None if it has none."""
     value = getattr(node, f"_saved_{name}", None)
     if isinstance(value, tuple):
         return tuple(map(_signed, value))
@@ -84,6 +85,6 @@ def _is_unhooked(raw: object, *, readable: bool) -> bool:
 
 
 def _signed(value: object) -> object:
-    """Return a dimension as it was given: torch shows -1 as an unsigned number."""
+    """Return a dimension with its sign: torch shows -1 as an unsigned number."""
     is_unsigned = isinstance(value, int) and not isinstance(value, bool) and value >= 2**63
     return value - 2**64 if is_unsigned and isinstance(value, int) else value

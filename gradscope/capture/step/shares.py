@@ -1,7 +1,7 @@
-"""What part of a tensor's gradient comes through one module call.
+"""Measures the part of a tensor's gradient that comes through one module call.
 
-A residual branch and the sum it is added to use the same tensor, whose gradient is the sum of what
-both hand back. What the branch did to the gradient is told by its own part alone.
+A residual branch and its sum use the same tensor, whose gradient is the sum of both parts. Only the
+branch's own part shows its effect on the gradient.
 """
 
 from bisect import bisect_left
@@ -18,18 +18,18 @@ from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.training.guard import is_interruption
 
 _User = tuple[int, int, int]
-"""What hands a tensor a gradient: creation number, node, which of its inputs the tensor is."""
+"""A source of a tensor's gradient: sequence number, node, index of the tensor in its inputs."""
 
 
 class ShareCollector:
-    """Measures the parts of module inputs' gradients, where the input is used elsewhere too.
+    """Measures the parts of module inputs' gradients, if the input is used elsewhere too.
 
     Args:
         graph: The graph whose backward is about to run.
         calls: The module calls of its forward.
-        measurer: Takes the parts, under (kind - call, place among the call's inputs).
-        kind: What tells these keys from others.
-        faults: Takes what goes wrong in a hook: the backward must not end by it.
+        measurer: Receives the parts, under (kind - call, index among the call's inputs).
+        kind: Distinguishes these keys from others.
+        faults: Receives exceptions of the hooks, which must not end the backward.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class ShareCollector:
         self._unread: set[Key] = set()
         self._handles: list[RemovableHandle] = []
         self.absent: list[Key] = []
-        """Inputs of which nothing in the call made use."""
+        """Inputs that nothing in the call used."""
 
     def install(self) -> None:
-        """Register the hooks: on the nodes that use a shared input within a call."""
+        """Register the hooks, on the nodes that use a shared input within a call."""
         users = self._users_of_shared_tensors()
         for number, call in enumerate(self._calls):
             for position, edge in enumerate(call.inputs):
@@ -69,7 +69,7 @@ class ShareCollector:
         self._sums = {}
 
     def _is_used_here_alone(self, node: int, call: ModuleCall) -> bool:
-        """Return whether the only node that hands a tensor a gradient was made in the call."""
+        """Return whether the tensor's only source of gradient was made in the call."""
         user = self._graph.first_user[node]
         if node in self._graph.met_again or user < 0:
             return False
@@ -127,7 +127,7 @@ class ShareCollector:
         if is_plain(part):
             known = self._sums.get(key)
             self._sums[key] = part.detach() if known is None else known + part.detach()
-        else:  # sums of others may be anything: of sharded tensors, a collective
+        else:  # the sum of subclasses may do anything, for sharded tensors a collective
             self._sums.pop(key, None)
             self._unread.add(key)
 

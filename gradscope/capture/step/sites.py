@@ -1,8 +1,8 @@
-"""Which line of code made which part of the graph.
+"""Records which line of code made which part of the graph.
 
-autograd numbers its nodes as it makes them. Around every call of a torch function the counter is
-read: the nodes with the numbers in between come from that call, and the innermost frame outside
-torch is the line that made it.
+autograd numbers its nodes as it makes them. The counter is read around every call of a torch
+function. Nodes with numbers in between come from that call, and the innermost frame outside torch
+is the line that made it.
 """
 
 import sys
@@ -16,22 +16,22 @@ from gradscope.capture.compiler import follow_original
 from gradscope.capture.source.lines import Caller, Line, hands_on_input, sequence_number
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.edges import Edge, edges
-from gradscope.capture.step.observers import Witness, Witnesses
+from gradscope.capture.step.observers import Observer, Observers
 
 
 class SiteMode(TorchFunctionMode):
-    """Notes the line of every torch call that makes nodes.
+    """Records the line of every torch call that makes nodes.
 
-    Calls that torch functions make among themselves are seen as one, the outermost. Nodes made
-    without a torch function, as by a custom function whose forward calls none, have no line here.
+    Nested calls between torch functions are recorded as one, the outermost. Nodes made without a
+    torch function, for example by a custom function whose forward calls none, have no line here.
     """
 
     def __init__(
-        self, caller: Caller, cuts: CutTracker, witnesses: tuple[Witness, ...] = ()
+        self, caller: Caller, cuts: CutTracker, observers: tuple[Observer, ...] = ()
     ) -> None:
         super().__init__()
-        self._witnesses = Witnesses(witnesses)
-        self._witnessed = self._witnesses.names
+        self._observers = Observers(observers)
+        self._observed = self._observers.names
         self._caller = caller
         self._cuts = cuts
         self._next = sequence_number()
@@ -40,9 +40,9 @@ class SiteMode(TorchFunctionMode):
         self.ends: list[int] = []
         self.lines: list[Line | None] = []
         self.hooked: list[Edge] = []
-        """Tensors on which a hook was registered, which may change their gradient."""
+        """Tensors with a registered hook, which may change their gradient."""
         self.earlier: SiteMode | None = None
-        """Knows the lines of what was made before, where anybody does."""
+        """Observer of the earlier forward, which knows the lines of its nodes."""
 
     def __torch_function__(
         self,
@@ -51,21 +51,22 @@ class SiteMode(TorchFunctionMode):
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Call the function, and note its line if autograd has counted on meanwhile."""
+        """Call the function, and record its line if autograd's counter advanced."""
         start = self.began(func, args, sys._getframe(1))
         result = func(*args, **kwargs) if kwargs else func(*args)
         self.returned(func, args, kwargs, result, start, sys._getframe(1))
         return result
 
     def has_nodes_without_line(self) -> bool:
-        """Return whether nodes were made since the last call, outside of any call that is seen."""
+        """Return whether nodes were made since the last call, outside any observed call."""
         return sequence_number() != self._next
 
     def began(self, func: Callable[..., object], args: tuple[object, ...], frame: FrameType) -> int:
-        """Return what the first node of a call that a frame makes will get for a number."""
+        """Return the sequence number of the first node of a call that a frame makes."""
         start = sequence_number()
         if start != self._next:
             of_apply = self._caller.line_of_apply(frame)
+            # `Function.apply` makes its node after the forward, outside of any torch function.
             if of_apply is None and hands_on_input(func, args):
                 of_apply = self._caller.line(frame)
             self._note(self._next, start, of_apply)
@@ -81,15 +82,15 @@ class SiteMode(TorchFunctionMode):
         start: int,
         frame: FrameType,
     ) -> None:
-        """Look at a call that has returned.
+        """Observe a call that has returned.
 
         Args:
-            func: What was called.
-            args: With what.
-            kwargs: Likewise.
-            result: What it returned.
-            start: What `began` has returned for it.
-            frame: That made the call.
+            func: The called function.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            result: Its result.
+            start: The number that `began` returned for it.
+            frame: The frame that made the call.
         """
         end = sequence_number()
         line = None
@@ -101,10 +102,10 @@ class SiteMode(TorchFunctionMode):
         else:
             self._cuts.see(func, args, kwargs, result)
         name = getattr(func, "__name__", "")
-        if name in self._witnessed:
-            for witness in self._witnesses.of(name, args, kwargs):
+        if name in self._observed:
+            for observer in self._observers.of(name, args, kwargs):
                 line = line or self._caller.line(frame)
-                witness.see(name, args, kwargs, result, line)
+                observer.see(name, args, kwargs, result, line)
         elif name == "register_hook":
             self.hooked += edges(args[:1])
 

@@ -1,4 +1,4 @@
-"""Keeps gradients, whole or as sketches, so that they can be compared with those of another run."""
+"""Stores gradients, whole or as sketches, to compare them with those of another run."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -15,32 +15,32 @@ from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.stored_gradient import (
     PART_ELEMENTS,
     KeepMode,
-    KeptForm,
-    KeptGradient,
-    KeptPart,
+    StoredForm,
+    StoredGradient,
+    StoredPart,
 )
 
 _TOGETHER = 1 << 16
-"""Gradients up to this size come from an accelerator in one transfer."""
+"""Maximum number of elements of gradients that are copied from an accelerator together."""
 
-UNREADABLE = "they cannot be reached, and are not kept"
-"""Why a gradient that was to be kept was not."""
+UNREADABLE = "they are unreadable, and are not stored"
+"""Why a gradient was not stored."""
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 @dataclass(slots=True)
 class Kept:
-    """A gradient that was kept; of which step and parameter, the caller knows."""
+    """A stored gradient. The caller knows its step and parameter."""
 
-    form: KeptForm
+    form: StoredForm
     shape: tuple[int, ...]
     dtype: str
-    parts: tuple[KeptPart, ...]
+    parts: tuple[StoredPart, ...]
 
-    def of(self, step: int, parameter: int) -> KeptGradient:
+    def of(self, step: int, parameter: int) -> StoredGradient:
         """Return its record."""
-        return KeptGradient(
+        return StoredGradient(
             step=step,
             parameter=parameter,
             form=self.form,
@@ -52,23 +52,23 @@ class Kept:
 
 @dataclass(slots=True)
 class _Held:
-    """The numbers of a gradient, before they are written down."""
+    """The elements of a gradient before they are written."""
 
-    form: KeptForm
+    form: StoredForm
     shape: torch.Size
     dtype: torch.dtype
     values: Tensor
-    """Real and of one dimension; of sparse gradients `[rows, elements of a row]`."""
+    """Real and one-dimensional; `[rows, elements of a row]` for sparse gradients."""
     rows: Tensor | None = None
 
 
 def keep(gradients: Sequence[Tensor], mode: KeepMode, *, scale: float = 1.0) -> list[Kept | None]:
-    """Keep gradients as they are now; None stands for those whose elements cannot be reached.
+    """Store gradients as they are now; None stands for unreadable ones.
 
     Args:
-        gradients: Of parameters.
-        mode: Whether to keep all elements, or of large gradients a sketch.
-        scale: By which they are multiplied, and are divided here.
+        gradients: Gradients of parameters.
+        mode: Whether to store all elements, or a sketch of large gradients.
+        scale: Loss scale to divide by.
     """
     sketchers: dict[torch.device, Sketcher] = {}
     with DisableTorchFunction(), torch.no_grad():
@@ -87,6 +87,7 @@ def _held(
     if part.is_nested:
         return None  # it has no shape of its own
     is_whole = mode == "exact" or part.numel() * (1 + part.is_complex()) <= BUCKETS
+    # COO indices are the same for all compressed layouts.
     if part.layout in _COMPRESSED:
         part = part.to_sparse_coo()
     is_sparse = part.layout is torch.sparse_coo
@@ -110,7 +111,7 @@ def _held_dense(stored: Tensor) -> _Held:
 
 
 def _held_sparse(stored: Tensor) -> _Held:
-    """Return a sparse gradient, of which each row is all that one place holds."""
+    """Return a sparse gradient with its rows."""
     rows = torch.zeros_like(stored.indices()[0])
     for size, index in zip(stored.shape, stored.indices(), strict=False):
         rows = rows * size + index
@@ -126,7 +127,7 @@ def _real(values: Tensor) -> Tensor:
 
 
 def _bring_together(held: list[_Held]) -> None:
-    """Move what is small and lies on an accelerator into main memory, in one go."""
+    """Copy small gradients from an accelerator to main memory, in one transfer."""
     far = [one for one in held if not one.values.is_cpu and one.values.numel() <= _TOGETHER]
     for one, values in zip(far, to_host([one.values for one in far]), strict=True):
         one.values = values.reshape(one.values.shape)
@@ -137,16 +138,16 @@ def _written(one: _Held, scale: float) -> Kept:
     return Kept(one.form, tuple(one.shape), name, tuple(_parts(one, scale)))
 
 
-def _parts(one: _Held, scale: float) -> Iterator[KeptPart]:
+def _parts(one: _Held, scale: float) -> Iterator[StoredPart]:
     kind = torch.float64 if one.dtype in (torch.float64, torch.complex128) else torch.float32
     if one.rows is None:
         for values in one.values.split(PART_ELEMENTS) if one.values.numel() else ():
-            yield KeptPart(_bytes(values, kind, scale))
+            yield StoredPart(_bytes(values, kind, scale))
         return
     at_once = max(1, PART_ELEMENTS // max(1, one.values.shape[1]))
     rows = one.rows.cpu().split(at_once) if len(one.rows) else ()
     for positions, values in zip(rows, one.values.split(at_once), strict=False):
-        yield KeptPart(_bytes(values, kind, scale), _memory(positions))
+        yield StoredPart(_bytes(values, kind, scale), _memory(positions))
 
 
 def _bytes(values: Tensor, kind: torch.dtype, scale: float) -> bytes:

@@ -1,20 +1,20 @@
-"""Lets go of deep graphs, and keeps Python's garbage collector away from large ones."""
+"""Frees deep graphs without a stack overflow."""
 
 import sys
 
 from torch.autograd.graph import Node
 
 DEEP = 5_000
-"""Graphs of fewer nodes are small enough for the stack."""
+"""Graphs with fewer nodes can be freed recursively without a stack overflow."""
 
 SPACING = 1_000
 
 _waiting: list[list[Node]] = []
-"""Of each deep graph that somebody else still holds: nodes in the order of the forward."""
+"""For each deep graph that other code still holds: nodes in the order of the forward."""
 
 
-def let_go(nodes: list[Node]) -> None:
-    """Empty a list of a graph's nodes; see to it that their end does not overflow the stack."""
+def release(nodes: list[Node]) -> None:
+    """Empty a list of a graph's nodes, so that freeing them does not overflow the stack."""
     if len(nodes) > DEEP:
         nodes[:] = [node for node in nodes if node.next_functions]
         nodes.sort(key=_created, reverse=True)
@@ -38,5 +38,5 @@ def _created(node: Node) -> int:
 
 
 def _is_ours_alone(anchors: list[Node]) -> bool:
-    # The list and the call's argument hold one reference each; the graph holds a third if it lives.
+    # The list and the call's argument hold one reference each; a live graph holds a third.
     return sys.getrefcount(anchors[-1]) == 2

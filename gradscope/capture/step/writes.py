@@ -1,4 +1,4 @@
-"""Which lines wrote into tensors in place, and which wrapped tensors in new parameters."""
+"""Finds lines that wrote into tensors in place, or wrapped tensors in new parameters."""
 
 import re
 import sys
@@ -19,7 +19,8 @@ from gradscope.capture.step.cuts import CutTracker
 
 @contextmanager
 def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
-    """Tell of every tensor that is made a parameter while the block runs."""
+    """Report every tensor that is wrapped as a parameter while the block runs."""
+    # `vars`, because attribute access would unwrap the static method.
     kept = vars(nn.Parameter)["__new__"]
     original = nn.Parameter.__new__
 
@@ -36,7 +37,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     try:
         yield
     finally:
-        if nn.Parameter.__new__ is noted:  # else somebody has replaced it since
+        if nn.Parameter.__new__ is noted:  # else other code has replaced it since
             nn.Parameter.__new__ = kept  # type: ignore[method-assign]
 
 
@@ -47,7 +48,7 @@ _BY_OPTION = frozenset(
     for name, function in vars(torch.nn.functional).items()
     if "inplace" in getattr(getattr(function, "__code__", None), "co_varnames", ())
 )
-"""Functions that write in place where their argument `inplace` says so."""
+"""Functions that write in place if their argument `inplace` is true."""
 
 
 def _in_place_names() -> frozenset[str]:
@@ -66,23 +67,23 @@ class Write(NamedTuple):
     operation: str
     line: Line | None
     storage: StorageWeakRef
-    """No address: another tensor may get the memory of one that lives no longer."""
+    """Not an address: memory of a freed tensor may be reused by another one."""
     version: int
-    """Of the tensor after it."""
+    """Version of the tensor after the write."""
     shape: tuple[int, ...]
     number: int
-    """The number of the next node at that time."""
+    """Sequence number of the next node at that time."""
 
 
-class WriteWitness:
-    """Notes every write in place of the forward, and no tensor."""
+class WriteObserver:
+    """Records every in-place write of the forward, without its tensor."""
 
     names = _in_place_names() | _BY_OPTION
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
-        self.earlier: WriteWitness | None = None
-        """Knows the writes before, where anybody does."""
+        self.earlier: WriteObserver | None = None
+        """Observer of the earlier writes, if there is one."""
 
     def wants(
         self,
@@ -101,7 +102,7 @@ class WriteWitness:
         result: object,
         line: Line | None,
     ) -> None:
-        """Note what was written to, as far as it counts its versions."""
+        """Record the tensors that were written to, if they count versions."""
         written = args[0] if args else None
         with DisableTorchFunction():
             for tensor in written if isinstance(written, list | tuple) else (written,):
@@ -113,11 +114,11 @@ class WriteWitness:
                     )
 
     def culprit(self, message: str, after: int | None) -> Write | None:
-        """Return the first write that spoilt a saved tensor.
+        """Return the first write that invalidated a saved tensor.
 
         Args:
-            message: Of the exception, which tells the tensor's shape and versions.
-            after: The number of the node that saved it.
+            message: Message of the exception, which contains the tensor's shape and versions.
+            after: Sequence number of the node that saved it.
         """
         told = _VERSIONS.search(message)
         if told is None:
@@ -130,7 +131,8 @@ class WriteWitness:
             for write in writes
             if expected < write.version <= found and (after is None or write.number > after)
         ]
-        # Of several tensors with as many writes: one of its shape, not written to any more often.
+        # Several tensors may have this number of writes: take one of this shape without further
+        # ones.
         alike = [write for write in fitting if write.shape == shape]
         last = {write.storage: write.version for write in writes}
         return next(
@@ -146,10 +148,10 @@ class WriteWitness:
 
 
 def has_versions(tensor: Tensor) -> bool:
-    """Return whether it is counted how often the memory of a tensor was written to."""
+    """Return whether a tensor counts the writes to its memory."""
     return (
         tensor.layout is torch.strided
-        and torch._C._has_storage(tensor)  # not so inside of `torch.func`'s transforms
+        and torch._C._has_storage(tensor)  # not inside transforms of `torch.func`
         and not tensor.is_meta
         and not tensor.is_inference()
     )

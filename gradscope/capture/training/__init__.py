@@ -1,1 +1,1 @@
-"""Watches a training script as it is: what it does with gradients, step by step."""
+"""Records a running training script: what it does with gradients, step by step."""

@@ -1,4 +1,4 @@
-"""Every backward of a script: where it began, and what it left in the gradients."""
+"""Records every backward of a script: where it started, and the gradients it left."""
 
 import ast
 import math
@@ -28,35 +28,35 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
 
 _WALKED_FIRST, _WALKED_EVERY = 5, 20
-"""Graphs are walked whole in so many windows at first, and in every so manieth later."""
+"""Graphs are walked completely in this many windows at first, and later in every Nth."""
 
 _LONGEST_SUBJECT = 60
 
 
 class Backwards:
-    """Watches autograd's engine, through which every backward goes."""
+    """Observes autograd's engine, which runs every backward."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._roots: set[int] = set()
-        """Where the backwards of this window began that kept their graph."""
+        """Roots of this window's backwards that kept their graph."""
         self._history = History(training.event_log, training.locations)
         self._last_step: int | None = None
-        """autograd's number at the step before."""
+        """Sequence number at the previous step."""
         self._passes: dict[Line | None, int] = {}
-        """By line: autograd's number at its backward before."""
+        """By line: sequence number at its previous backward."""
         self.windows = 0
         self.scaled: dict[int, Number] = {}
-        """By creation number of a scaled loss: the scale."""
+        """By sequence number of a scaled loss: the scale."""
         self.are_saved_readable = True
-        """False where hooks of anyone's stand between a graph and what it has saved."""
+        """False if hooks may transform the saved tensors of a graph."""
         self._was_readable = True
-        """The same, of the backward that begins."""
+        """The same for the backward that is starting."""
         self._is_own = False
-        """Whether a backward that begins now is run for a look, and not by the script."""
+        """Whether the starting backward is gradscope's own, not the script's."""
 
     def wrap(self, original: Function) -> Function:
-        """Return the engine's function under watch."""
+        """Return the engine's function, wrapped."""
         guard, patterns = self._training.guard, self._training.pace.patterns
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -97,6 +97,8 @@ class Backwards:
         """Return whether a backward is what the running step is expected to do."""
         training, frame = self._training, sys._getframe(2)
         patterns = training.pace.patterns
+        # After the roots, the engine gets grad_tensors, keep_graph, create_graph, inputs,
+        # allow_unreachable and accumulate_grad. `backward` accumulates, `grad` does not.
         is_backward = bool(args[5] if len(args) > 5 else kwargs.get("accumulate_grad"))
         detail = 3 if is_backward else 1
         if len(args) > 2:
@@ -120,7 +122,7 @@ class Backwards:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
-        """Run a backward of which nothing is recorded unless it raises an exception."""
+        """Run a backward of which nothing is recorded unless it raises."""
         steps, guard = self._training.steps, self._training.guard
         steps.in_repeated_backward = 0
         guard.enter_change()
@@ -137,7 +139,7 @@ class Backwards:
         return result
 
     def _is_again(self, options: "_Options", frame: FrameType) -> bool:
-        """Return whether a call of `autograd.grad` is one more of those recorded last."""
+        """Return whether a call of `autograd.grad` continues the series recorded last."""
         if options.accumulates:
             return False
         return self._training.pace.patterns.is_grad_again(int(options.create), frame)
@@ -149,7 +151,7 @@ class Backwards:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:  # noqa: ANN401
-        """Run one more of such calls, of which nothing is recorded unless it raises."""
+        """Run one more call of such a series; nothing is recorded unless it raises."""
         free_the_dead()
         guard = self._training.guard
         guard.enter_change()
@@ -163,7 +165,7 @@ class Backwards:
             self._training.pace.budget.spend(REPEATED_EVENT)
 
     def _end_step_of_hooks(self) -> None:
-        """Take in that hooks of a backward that repeats another have let optimizers step."""
+        """Record the optimizer steps made by hooks of a backward that repeats another."""
         training = self._training
         end = training.pace.patterns.end_by()
         index = None if end is None else end.events[-1].optimizer
@@ -181,7 +183,7 @@ class Backwards:
         self._failed(_Note(kind, location, {}, subject_of(location.call())), error)
 
     def catch_up(self) -> None:
-        """Take in the backward passes of steps that were compared alone."""
+        """Record the backward passes of steps that were only compared."""
         patterns = self._training.pace.patterns
         for event, number in patterns.numbers():
             line = event.location.user or event.location.inner
@@ -190,9 +192,9 @@ class Backwards:
         self._roots.clear()
 
     def wrap_saving(self, original: Function) -> Function:
-        """Return `saved_tensors_hooks.__enter__` under watch.
+        """Return `saved_tensors_hooks.__enter__`, wrapped.
 
-        What is saved under such hooks is not read: under a checkpoint that would run the forward.
+        Tensors saved under such hooks are not read: under a checkpoint, that would run the forward.
         """
 
         def __enter__(hooks: saved_tensors_hooks) -> None:  # noqa: N807
@@ -203,7 +205,7 @@ class Backwards:
         return __enter__
 
     def next_window(self) -> None:
-        """Take in that an optimizer has stepped."""
+        """Start a new window after an optimizer step."""
         self.windows += 1
         self._roots.clear()
         self.scaled.clear()
@@ -234,13 +236,13 @@ class Backwards:
         facts |= {"retain": float(options.retain), "create": float(options.create)}
         note = _Note("backward", location, facts, subject_of(location.call()))
         if training.captures is not None and not options.create:
-            self._look(training.captures, outputs, note)
+            self._prepare_capture(training.captures, outputs, note)
         return note
 
-    def _look(
+    def _prepare_capture(
         self, captures: StepCaptures, outputs: Sequence[Tensor | GradientEdge], note: "_Note"
     ) -> None:
-        """Let the backward be looked at closely, where it is time for it."""
+        """Prepare a capture of the backward, if one is due."""
         root, numbers = outputs[0], note.numbers
         if len(outputs) > 1:
             broken = next(filter(_is_broken, outputs), None)
@@ -329,30 +331,31 @@ class Backwards:
     def _extent(
         self, outputs: Sequence[Tensor | GradientEdge], location: Location, frame: FrameType
     ) -> dict[str, Number]:
-        """Return how far a graph reaches, which is measured now and then."""
+        """Return how far back a graph reaches, measured now and then."""
         first = outputs[0] if len(outputs) else None
         node = first.grad_fn if isinstance(first, Tensor) else None
         if node is not None and self._training.by_hand is not None:
-            self._training.by_hand.look_for_loose(node, frame)
+            self._training.by_hand.find_loose(node, frame)
         line = location.user or location.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
         if node is None or not (is_due or self._history.is_waiting):
             return {}
-        # An earlier step's is what was made before both a step and this line's backward before.
+        # A node belongs to an earlier step if it is older than both a step and this line's last
+        # backward.
         moments = [one for one in (before, self._last_step) if one is not None]
         found = extent(node, min(moments) if len(moments) > 1 else None)
         facts: dict[str, Number] = {"nodes": float(found.nodes)}
         models = self._training.models
         if not models.in_threads:
             facts["older"] = float(bool(found.crossed))
-            self._history.look(line, frame, found.crossed, models.modules)
+            self._history.search(line, frame, found.crossed, models.modules)
         return facts
 
 
 @dataclass(slots=True)
 class _Note:
-    """What is known of a backward before it runs."""
+    """State of a backward before it runs."""
 
     kind: str
     location: Location
@@ -362,7 +365,7 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """How the engine was called."""
+    """Arguments of a call of the engine."""
 
     retain: bool
     create: bool
@@ -382,14 +385,15 @@ def _options(
 
 
 def _is_broken(output: Tensor | GradientEdge) -> bool:
-    """Return whether one of several losses is a number that is not finite, of no device."""
+    """Return whether one of several losses is a non-finite number in main memory."""
     is_number = isinstance(output, Tensor) and output.numel() == 1 and output.is_cpu
     loss = known(loss=output).get("loss") if is_number else None
     return isinstance(loss, float) and not math.isfinite(loss)
 
 
 def _is_within_backward() -> bool:
-    """Return whether this is called by a backward, as by a reentrant checkpoint or a hook."""
+    """Return whether a backward runs the caller, for example a reentrant checkpoint or a hook."""
+    # The number of the backward that this thread runs; -1 is none.
     return torch._C._current_graph_task_id() != -1
 
 
@@ -406,12 +410,12 @@ def _is_scale(expression: ast.expr) -> bool:
 
 
 def subject_of(call: ast.Call | None) -> str:
-    """Return what a call is a backward of, as it is written: `loss`."""
+    """Return the root of a backward call as written: `loss`."""
     if call is None or not isinstance(call.func, ast.Attribute):
         return ""
     owner: ast.expr = call.func.value
     if call.args and isinstance(owner, ast.Name | ast.Attribute):
-        owner = call.args[0]  # as in `accelerator.backward(loss)`
+        owner = call.args[0]  # for example `accelerator.backward(loss)`
     elif _is_scale(owner) and isinstance(owner, ast.Call) and owner.args:
-        owner = owner.args[0]  # as in `scaler.scale(loss).backward()`
+        owner = owner.args[0]  # for example `scaler.scale(loss).backward()`
     return _subject(ast.unparse(owner))

@@ -1,4 +1,4 @@
-"""What watching may cost: the share of a training's own time, and what of it is left."""
+"""The cost budget of recording, as a share of the training's own time."""
 
 import math
 from collections import deque
@@ -10,20 +10,20 @@ from typing import Literal
 from gradscope.errors import GradscopeError
 
 WindowKind = Literal["repeated", "events", "measured", "captured"]
-"""How much of a step is recorded: that it was as another, its events, norms too, tensors too."""
+"""Detail of a recorded step: only that it repeats another, events, norms too, tensors too."""
 
 DEFAULT = 0.05
-"""The share of a training's own time that watching may take, where nothing else is said."""
+"""Default share of the training's own time that recording may take."""
 
 FIRST = 100
-"""The norms of this many first steps are always measured."""
+"""Number of first steps whose norms are always measured."""
 
 REPEATED_EVENT = 10e-6
-"""Seconds that a call costs in a step that repeats another, to be compared alone."""
+"""Seconds per call of a repeated step, which is only compared."""
 
 REPEATED_STEP = 40e-6
-"""Seconds that watching a step costs that repeats another. Measured on a step of zero, backward and
-step: it is not timed, as that would add to it."""
+"""Seconds per repeated step, measured on one of zero, backward and step. It is not timed, because
+that would add to it."""
 
 _TOGETHER = 0.02
 """Seconds of repeated steps that are accounted for together."""
@@ -32,14 +32,14 @@ _MOST_TOGETHER = 64
 
 _RECENT = 9
 _MOST_SAVED = 0.25
-"""Seconds of allowance that may be saved up, or twice what one measurement costs."""
+"""Maximum unused budget in seconds, or twice the cost of one measurement."""
 
 
 def check_share(share: object) -> None:
-    """Make sure that a budget is a share.
+    """Check that a budget is a share.
 
     Raises:
-        GradscopeError: It is not.
+        GradscopeError: It is not a number above 0.
     """
     is_number = isinstance(share, int | float) and not isinstance(share, bool)
     if share is not None and not (is_number and 0 < share < math.inf):  # type: ignore[operator]
@@ -49,36 +49,36 @@ def check_share(share: object) -> None:
 
 
 class Budget:
-    """Keeps the books of what watching costs, and says what the next step may cost.
+    """Accounts for the cost of recording, and decides what the next step may cost.
 
-    The time of a step that is captured cannot be taken apart: every call of torch's is seen. What
-    it costs is what it takes longer than other steps, less what gradscope spends in those.
+    The time of a captured step cannot be split, because every torch call is observed. Its cost is
+    its time beyond that of other steps, without gradscope's time in those.
 
     Args:
-        share: Of the training's own time; None for no limit.
-        clock: Gives the time in seconds.
+        share: Share of the training's own time; None for no limit.
+        clock: Returns the time in seconds.
     """
 
     def __init__(self, share: float | None, clock: Callable[[], float] = perf_counter) -> None:
         self.share, self._clock = share, clock
         self.spent = self.elapsed = 0.0
-        """Seconds: gradscope's own, and of all since the first step was over."""
+        """Seconds since the end of the first step: gradscope's own, and all."""
         self._own = 0.0
-        """Of the step that runs."""
+        """gradscope's seconds in the running step."""
         self._last: float | None = None
         self.together = 1
         """Number of repeated steps that are accounted for together."""
         self._bare: deque[float] = deque(maxlen=_RECENT)
         """Seconds that recent steps took without gradscope."""
         self._early: list[tuple[float, float]] = []
-        """Captured steps before any other: the seconds that each took, and of these our own."""
+        """Captured steps before any other: seconds in total, and gradscope's own."""
         self._recent: dict[WindowKind, deque[float]] = {
             kind: deque(maxlen=_RECENT) for kind in ("measured", "captured")
         }
         self._norm_cost = self._capture_cost = 0.0
-        """What a step cost lately whose norms were measured, and one that was captured."""
+        """Recent cost of a step with measured norms, and of a captured step."""
         self._norms = self._captures = 0.0
-        """What may be spent on each; negative where the first steps took it in advance."""
+        """Remaining budget of each; negative if the first steps used it in advance."""
 
     @property
     def is_unlimited(self) -> bool:
@@ -87,16 +87,16 @@ class Budget:
 
     @property
     def spent_share(self) -> float | None:
-        """The share of the training's own time that was spent; None before anything is known."""
+        """Share of the training's own time that was spent; None before it is known."""
         bare = self.elapsed - self.spent
         return self.spent / bare if bare > 0 else None
 
     def spend(self, seconds: float) -> None:
-        """Take in time of gradscope's own in the step that runs."""
+        """Add time that gradscope spent in the running step."""
         self._own += seconds
 
     def repeated_steps_ended(self, count: int) -> None:
-        """Take in that steps are over that repeat others."""
+        """Account for finished steps that repeat others."""
         now = self._clock()
         own, self._own = self._own + count * REPEATED_STEP, 0.0
         last, self._last = self._last, now
@@ -109,11 +109,11 @@ class Budget:
         self._take("repeated", took, own)
 
     def step_ended(self, kind: WindowKind) -> None:
-        """Take in that a step is over that was recorded in full."""
+        """Account for a finished step that was recorded in full."""
         now = self._clock()
         own, self._own = self._own, 0.0
         last, self._last = self._last, now
-        if last is None:  # what came before the first step is no training
+        if last is None:  # time before the first step is not training time
             return
         took = now - last
         if kind != "captured":
@@ -130,7 +130,7 @@ class Budget:
         self._take("captured", took, min(max(own, took - median(self._bare)), took))
 
     def _take_early(self) -> None:
-        """Account for the first captured steps, once it is known what others take."""
+        """Account for the first captured steps, once the time of other steps is known."""
         early, self._early = self._early, []
         for took, own in early:
             self._take_captured(took, own)
@@ -158,7 +158,7 @@ class Budget:
         most_norms = max(_MOST_SAVED, 2 * self._norm_cost)
         most_captures = max(_MOST_SAVED, 2 * self._capture_cost)
         norms = min(self._norms + income / 2, most_norms)
-        # What norms have no use for goes to captures, and the other way round.
+        # Budget that norms do not use goes to captures, and the reverse.
         rest = income - (norms - self._norms)
         captures = min(self._captures + rest, most_captures)
         rest -= captures - self._captures
@@ -166,12 +166,12 @@ class Budget:
         self._captures = captures
 
     def affords_norms(self) -> bool:
-        """Return whether the norms of the next step can be paid for."""
+        """Return whether the budget allows to measure the norms of the next step."""
         return self.share is None or self._norms >= self._norm_cost
 
     def affords_capture(self) -> bool:
-        """Return whether the next step can be captured."""
+        """Return whether the budget allows to capture the next step."""
         if self.share is None:
             return True
-        # Before any other step nobody knows what one costs.
+        # The cost of a step is unknown before there was another step.
         return bool(self._bare) and self._captures >= self._capture_cost

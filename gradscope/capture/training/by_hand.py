@@ -1,4 +1,4 @@
-"""Steps that a script makes itself, as `p -= lr * p.grad`, where it has no optimizer."""
+"""Recognizes manual steps such as `p -= lr * p.grad` of scripts without an optimizer."""
 
 import ast
 import math
@@ -20,31 +20,31 @@ from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
-"""What stands in a recording where the name of an optimizer does."""
+"""Names shown in place of an optimizer's."""
 
-_LOOSE_LOOKED_FOR, _LOOSE_LOOKED_FOR_EVERY = 5, 20
-"""Tensors to be trained are looked for in so many graphs at first, and in every so manieth later,
-where there are no models."""
+_LOOSE_SEARCHED_FIRST, _LOOSE_SEARCHED_EVERY = 5, 20
+"""Number of first graphs searched for parameters outside modules, and the interval of later
+searches, if there are no models."""
 
 _MOST_LOOSE = 1_000
 
 
 class ByHand:
-    """Writes the steps of a script that has neither made nor called an optimizer.
+    """Writes the manual steps of a script that has neither made nor called an optimizer.
 
-    And those of an optimizer whose step is compiled, which are noticed like that too.
+    It also writes those of an optimizer with a compiled step, which are found in the same way.
 
-    Such a step is noticed when the next backward begins, or gradients are zeroed. They may be gone
-    by then, so they are measured where a backward or a clip has left them.
+    Such a step is found when the next backward starts, or gradients are zeroed. The gradients may
+    be gone by then, so they are measured right after a backward or a clip.
 
     Args:
-        scene: What is known of the script.
-        writer: Takes each step.
-        keeping: Which of them are to be kept, of which these cannot be.
-        ended: Is called after each step that was written.
+        training: State of the training.
+        writer: Receives each step.
+        gradient_storage: Which gradients are to be stored. Those of manual steps cannot be.
+        ended: Called after each step that was written.
     """
 
     def __init__(
@@ -52,31 +52,31 @@ class ByHand:
         training: TrainingState,
         writer: StepWriter,
         *,
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         ended: Callable[[], None],
     ) -> None:
         self._training, self._writer, self._ended = training, writer, ended
-        self._is_to_keep = keeping.mode != "none"
+        self._is_to_keep = gradient_storage.mode != "none"
         self._measured: list[Measured] = []
         self._graphs = 0
         self._has_written = False
         self._location: Location | None = None
-        """Of the statement that changes the weights."""
+        """Location of the statement that changes the weights."""
 
     @property
     def is_on(self) -> bool:
-        """Whether the script has no optimizer, as far as is known, or one that is never seen."""
+        """Whether the script has no known optimizer, or one whose steps are invisible."""
         return self._is_compiled or not self._training.optimizers.known
 
     @property
     def _is_compiled(self) -> bool:
         return self._training.gradient_state.steps_are_unseen
 
-    def look_for_loose(self, root: Node, frame: FrameType) -> None:
-        """Take in the leaves of a graph that are in no model, if the script has none at all."""
+    def find_loose(self, root: Node, frame: FrameType) -> None:
+        """Add the leaves of a graph that are in no model, if the script has no model."""
         training = self._training
         self._graphs += 1
-        is_due = self._graphs <= _LOOSE_LOOKED_FOR or self._graphs % _LOOSE_LOOKED_FOR_EVERY == 0
+        is_due = self._graphs <= _LOOSE_SEARCHED_FIRST or self._graphs % _LOOSE_SEARCHED_EVERY == 0
         if not is_due or not self.is_on or training.models.modules:
             return
         frames = training.locations.users(frame)
@@ -85,7 +85,7 @@ class ByHand:
             if is_new and len(training.gradient_state.entries) < _MOST_LOOSE:
                 name = name_of(leaf, frames)
                 known = {entry.name for entry in training.gradient_state.entries}
-                # What a variable is given anew in every step is no parameter that is trained.
+                # A variable that gets a new value in every step is not a trained parameter.
                 if (
                     name
                     and name not in known
@@ -94,18 +94,18 @@ class ByHand:
                     entry.name = name
 
     def measure(self) -> None:
-        """Measure what a step would have to work with now."""
+        """Measure the gradients that a step would use now."""
         self._measured = self._unspent() if self.is_on else []
 
     def left(self) -> list[Measured]:
-        """Return what backward has left to a script that ends without any step."""
+        """Return the gradients that backward left to a script that ends without any step."""
         if self._writer.steps:
             return []
         found = self._measured or self._unspent()
         return found and [*found, *self._without_gradient({id(one.entry) for one in found})]
 
     def _without_gradient(self, seen: set[int]) -> list[Measured]:
-        """Return the parameters that have none, beside those whose gradients were seen."""
+        """Return the parameters without a gradient, besides those whose gradients were measured."""
         entries = [
             entry for entry in self._training.gradient_state.entries if id(entry) not in seen
         ]
@@ -127,7 +127,7 @@ class ByHand:
         if len(gradients) != len(found):
             found, gradients = [], []
         with DisableTorchFunction(), torch.no_grad():
-            # Apart: how a norm is rounded depends on what is measured along with it.
+            # Separate, because the rounding of a norm depends on what is measured together with it.
             weights, values = norms([p for _, p in found]), norms(gradients)
         return [
             Measured(entry, weight, gradient, parameter.numel(), parameter.requires_grad)
@@ -136,9 +136,9 @@ class ByHand:
         ]
 
     def changed(self) -> list[Entry]:
-        """Return the parameters whose values are others than when they were measured.
+        """Return the parameters whose values differ from those at the measurement.
 
-        `p.data -= lr * p.grad` leaves no trace in the version.
+        `p.data -= lr * p.grad` does not change the version.
         """
         if not self.is_on or not any(one.entry.state == UNSPENT for one in self._measured):
             return []
@@ -155,10 +155,10 @@ class ByHand:
         ]
 
     def finish(self) -> None:
-        """Take in the last step, which no backward follows.
+        """Record the last step, which no backward follows.
 
-        Where the parameters are gone, as with the function that has trained them, it is taken for
-        made if others were.
+        If the parameters are gone, for example with the function that trained them, the step counts
+        as made if earlier ones were.
         """
         self._training.sync_weights()
         gone = [
@@ -170,7 +170,7 @@ class ByHand:
             self.note(gone, None)
 
     def note(self, entries: list[Entry], frame: FrameType | None) -> None:
-        """Take in that the script has changed parameters whose gradients no step had used."""
+        """Record that the script changed parameters whose gradients no step had used."""
         numbers: dict[str, Number] = {"manual": 1.0, "parameters": float(len(entries))}
         moved = set(map(id, entries))
         measured = [one for one in self._measured if id(one.entry) in moved]
@@ -199,16 +199,16 @@ class ByHand:
         self._ended()
 
     def _compiled_optimizer(self, moved: set[int]) -> Known | None:
-        """Return the one optimizer that has all parameters which a compiled step has changed."""
+        """Return the only optimizer that has all parameters changed by a compiled step."""
         optimizers = self._training.optimizers.known if self._is_compiled else []
         alive = [one for one in optimizers if one.optimizer() is not None]
         owners = [one for one in alive if moved <= set(map(id, one.entries))]
         return owners[0] if len(owners) == 1 else None
 
     def _note_of(self, one: Known, numbers: dict[str, Number]) -> str:
-        """Note a step of an optimizer that compiled code has made; return its description.
+        """Record a step of an optimizer made by compiled code; return its description.
 
-        It is noticed late, like one by hand: what came between is no sign of a wrong order.
+        Like a manual step it is found late, so events in between do not indicate a wrong order.
         """
         optimizer = one.optimizer()
         none = len(one.entries) - numbers["with_gradient"]
@@ -221,7 +221,7 @@ class ByHand:
 
     def _note_by_hand(self, numbers: dict[str, Number], frame: FrameType | None) -> str:
         if self._location is None:
-            self._location = _place_of_update(self._training.locations.users(frame))
+            self._location = _location_of_update(self._training.locations.users(frame))
         self._training.event_log.note("step", self._location, numbers)
         return COMPILED if self._is_compiled else OPTIMIZER
 
@@ -230,8 +230,8 @@ def _differ(norm: float, other: float) -> bool:
     return norm != other and not (math.isnan(norm) and math.isnan(other))
 
 
-def _place_of_update(frames: list[FrameType]) -> Location:
-    """Return the statement that makes the steps, nowhere if several may be it."""
+def _location_of_update(frames: list[FrameType]) -> Location:
+    """Return the statement that makes the steps, `NOWHERE` if several are possible."""
     for file in dict.fromkeys(frame.f_code.co_filename for frame in frames):
         found = [Line(code, n) for n in _updates(file) if (code := code_at(file, n)) is not None]
         if len({line.code.co_firstlineno for line in found}) > 1:

@@ -1,4 +1,4 @@
-"""What keeps a tensor from one step to the next, with its history."""
+"""A reference that keeps a tensor and its history from one step to the next."""
 
 import inspect
 import sys
@@ -13,28 +13,28 @@ from torch.autograd.graph import Node
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.edges import tensors
-from gradscope.capture.training.detach_analysis import Upkeep
+from gradscope.capture.training.detach_analysis import DetachAnalysis
 from gradscope.recording.evidence.failures import Carried
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Holder:
+class _Reference:
     attribute: str
     owner: nn.Module | None
     is_older: bool
 
     @property
     def name(self) -> str:
-        """As a finding calls it."""
+        """Name in findings."""
         if self.owner is None:
             return self.attribute
         return f"{type(self.owner).__name__}.{self.attribute}"
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The names of the owner's class and of those that it inherits from."""
+        """Names of the owner's class and of its bases."""
         kinds = () if self.owner is None else type(self.owner).__mro__
         return frozenset(kind.__name__ for kind in kinds)
 
@@ -42,25 +42,25 @@ class _Holder:
 def carried_over(
     named: NamedModel, graph: Collection[Node], first_number: int, ran: Iterable[Line | None]
 ) -> Carried | None:
-    """Return what holds a part of a graph from before the forward, None where nothing is found.
+    """Return what holds part of a graph from before the forward, None if nothing is found.
 
     Args:
         named: The model's modules.
         graph: The nodes that backward went through.
-        first_number: What the first node of the forward got.
+        first_number: Sequence number of the forward's first node.
         ran: The lines of the forwards.
     """
     lines = {(line.code.co_filename, line.number) for line in ran if line is not None}
     files = {file for file, _ in lines}
     old = _OldNodes(graph, first_number)
     found = [
-        _Holder(attribute=name, owner=owner, is_older=is_older)
+        _Reference(attribute=name, owner=owner, is_older=is_older)
         for name, owner, value in (*_attributes(named.modules), *_globals(files))
         if (is_older := old.is_in(value)) is not None
     ]
-    files |= {file for holder in found for file in _source_of(holder.owner)}
-    upkeep = Upkeep(files, lines)
-    read = [one for one in found if upkeep.reads(one.attribute, one.kinds)]
+    files |= {file for reference in found for file in _source_of(reference.owner)}
+    analysis = DetachAnalysis(files, lines)
+    read = [one for one in found if analysis.reads(one.attribute, one.kinds)]
     if not read:
         return None
     first = min(read, key=lambda one: not one.is_older)
@@ -69,7 +69,7 @@ def carried_over(
         attribute=first.attribute if first.owner is None else f"self.{first.attribute}",
         is_replaced=not first.is_older,
         is_tended=any(
-            _is_out_of_sight(one.owner) or upkeep.is_tended(one.attribute, one.kinds)
+            _is_out_of_sight(one.owner) or analysis.is_tended(one.attribute, one.kinds)
             for one in read
         ),
     )
@@ -90,13 +90,13 @@ def _globals(files: Collection[str]) -> Iterator[tuple[str, None, object]]:
 
 
 class _OldNodes:
-    """The nodes of a graph that were made before the forward."""
+    """The nodes of a graph that are older than the forward."""
 
     def __init__(self, graph: Collection[Node], first_number: int) -> None:
         self._graph, self._first = graph, first_number
 
     def is_in(self, value: object) -> bool | None:
-        """Return whether a value's own tensors are that old, None where it leads to no old node."""
+        """Return whether a value's own tensors are that old, None if it leads to no old node."""
         try:
             inside = list(value) if isinstance(value, deque | set) else value
             nodes = [node for tensor in tensors(inside) if (node := _node(tensor)) is not None]
@@ -127,7 +127,7 @@ def _node(tensor: Tensor) -> Node | None:
 
 
 def _source_of(owner: nn.Module | None) -> list[str]:
-    """Return the files of a module's class and of those that it inherits from."""
+    """Return the source files of a module's class and of its bases."""
     files = []
     for kind in type(owner).__mro__ if owner is not None else ():
         try:
@@ -139,7 +139,7 @@ def _source_of(owner: nn.Module | None) -> list[str]:
 
 
 def _is_out_of_sight(owner: nn.Module | None) -> bool:
-    """Return whether a module's class, or what may use it, cannot be read."""
+    """Return whether the source of a module's class, or of its possible users, is unreadable."""
     files = _source_of(owner)
     return owner is not None and (
         not files or any(not Path(f).is_file() or any(p in f for p in _INSTALLED) for f in files)

@@ -1,4 +1,4 @@
-"""Where a script clips gradients, which parameters together, and what that does to them."""
+"""Records where a script clips gradients, the parameters of each clip, and its effect."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from gradscope.capture.training.state import TrainingState
 def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, object]:
     """Return the norm of all gradients before and after, and the cosine between the two.
 
-    They stay on the gradients' device. Empty where some gradient cannot be measured.
+    The results stay on the gradients' device. Empty if some gradient cannot be measured.
     """
     gradients = [one.grad for one in parameters if one.grad is not None]
     if not gradients or not all(map(is_plain_float, gradients)):
@@ -39,8 +39,8 @@ def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, objec
 
 
 def _sums(gradient: Tensor, limit: float) -> Tensor:
-    """Return the squares of elements before and after, and the products of the two, summed up."""
-    # Not every accelerator knows float64.
+    """Return the sums of squares before and after, and of the products of both."""
+    # Not every accelerator supports float64.
     wide = torch.float64 if gradient.device.type in ("cpu", "cuda") else torch.float32
     sizes = gradient.abs()
     kept = sizes.clamp(max=limit)
@@ -55,7 +55,7 @@ def _sums(gradient: Tensor, limit: float) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Clip:
-    """A call that clips, before it does."""
+    """A clip call before it runs."""
 
     kind: str
     function: str
@@ -66,23 +66,23 @@ class _Clip:
 
 
 Given = Tensor | Iterable[Tensor]
-"""What a clip function is given."""
+"""Argument of a clip function."""
 
 
 class Clips:
-    """Watches torch's functions that clip gradients.
+    """Observes torch's functions that clip gradients.
 
-    `clip_grad_norm_` itself stays as it is: everything it does is done by the two functions that it
-    calls, which are wrapped. So its warnings name the script's line, as they do without gradscope.
+    `clip_grad_norm_` itself is not wrapped, but the two functions that it calls. Its warnings then
+    name the script's line, as without gradscope.
     """
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._norm_type = 2.0
-        """Of the total norm that was computed last."""
+        """Norm type of the total norm computed last."""
 
     def install(self, patches: Patches) -> None:
-        """Watch from now on."""
+        """Start observing."""
         utils = torch.nn.utils
         patches.wrap(clip_grad, "_get_total_norm", self._wrap_norm)
         patches.put(utils, "get_total_norm", clip_grad._get_total_norm)
@@ -111,6 +111,7 @@ class Clips:
         ) -> Any:  # noqa: ANN401
             if is_traced() or not guard.active:
                 return original(parameters, max_norm, total_norm, *args, **kwargs)
+            # An iterator, such as `model.parameters()`, can be read only once.
             if not isinstance(parameters, Tensor):
                 parameters = list(parameters)
             if self._repeats_clip("clip-norm", total_norm, sys._getframe(1)):
@@ -186,7 +187,7 @@ class Clips:
     ) -> _Clip:
         training = self._training
         location = training.locations.of(frame)
-        training.sync(frame)  # what the script has done to gradients itself is no clip's doing
+        training.sync(frame)  # changes that the script made itself are not the clip's effect
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         found = map(training.gradient_state.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]

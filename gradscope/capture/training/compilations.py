@@ -1,4 +1,4 @@
-"""When the script gives something to torch's compiler."""
+"""Detects when the script compiles something."""
 
 import sys
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from gradscope.capture.training.patches import Function, Patches
 
 
 class Compilations:
-    """Tells of everything that is to be compiled, whoever has asked for it.
+    """Reports everything that is about to be compiled, however it was requested.
 
-    `torch.compile` is one way among many: `torch._dynamo.explain`, `torch.export`, ...
+    `torch.compile` is one way of many: `torch._dynamo.explain`, `torch.export`, ...
 
     Args:
         begin: Called before something is compiled.
@@ -22,7 +22,7 @@ class Compilations:
         self._listens = False
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         if may_run_compiled():
             self._begin()
         self.listen()

@@ -1,4 +1,4 @@
-"""Whether code deals with what is kept between steps: may a training loop let go of it?"""
+"""Analyzes whether a training loop may detach or reset what is kept between steps."""
 
 import ast
 import linecache
@@ -15,24 +15,24 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mention:
-    """A place in the source that names what is kept."""
+    """A location in the source that names the kept value."""
 
     node: ast.AST
     parent: ast.AST
     statement: ast.stmt | None = None
     function: _Function | None = None
-    """The innermost that it lies in."""
+    """Innermost function around it."""
     kinds: tuple[str, ...] = ()
-    """The classes that it lies in."""
+    """Classes around it."""
 
     @property
     def is_made(self) -> bool:
-        """Whether it is a store or, of a global, its first value."""
+        """Whether it stores the value, or is the first value of a global."""
         return isinstance(getattr(self.node, "ctx", None), ast.Store)
 
     @property
     def lets_go(self) -> bool:
-        """Whether it may drop what is kept, or detach it."""
+        """Whether it may drop the value, or detach it."""
         if isinstance(self.parent, ast.Attribute) and self.parent.attr in _LETS_GO:
             return True
         if isinstance(getattr(self.node, "ctx", None), ast.Del):
@@ -41,11 +41,11 @@ class _Mention:
         return self.is_made and isinstance(value, ast.expr) and any(map(_drops, ast.walk(value)))
 
 
-class Upkeep:
-    """The source in which a training loop may be: that of what ran, and what lies beside it.
+class DetachAnalysis:
+    """The source that may contain the training loop: files that ran, and files beside them.
 
     Args:
-        files: Those of the code that ran, and of the model.
+        files: Files of the code that ran, and of the model.
         ran: File and number of the lines of the forwards.
     """
 
@@ -53,11 +53,11 @@ class Upkeep:
         self._files, self._ran = files, ran
 
     def reads(self, name: str, kinds: frozenset[str]) -> bool:
-        """Return whether code that ran makes use of what is called so.
+        """Return whether code that ran uses this name.
 
         Args:
-            name: Of an attribute or a global.
-            kinds: The classes of what has the attribute; none for a global.
+            name: Name of an attribute or a global.
+            kinds: Classes of the attribute's owner; none for a global.
         """
         return any(
             isinstance(getattr(mention.node, "ctx", None), ast.Load)
@@ -67,14 +67,14 @@ class Upkeep:
         )
 
     def is_tended(self, name: str, kinds: frozenset[str]) -> bool:
-        """Return whether code that did not run deals with it, or some that did may let go of it.
+        """Return whether other code handles it, or code that ran may drop or detach it.
 
         Args:
-            name: Of an attribute or a global.
-            kinds: The classes of what has the attribute; none for a global.
+            name: Name of an attribute or a global.
+            kinds: Classes of the attribute's owner; none for a global.
         """
         if len(self._texts) > _MOST_FILES:
-            return True  # nobody can tell
+            return True  # unknown
         return any(
             mention.lets_go if self._has_run(file, mention) else _deals_with_it(mention, kinds)
             for file, text in self._texts.items()
@@ -85,7 +85,7 @@ class Upkeep:
 
     @cached_property
     def _texts(self) -> dict[str, str]:
-        """The source by file; of somewhat more than the most files, if there are that many."""
+        """Source by file; slightly more than the maximum if there are that many files."""
         texts = {file: "".join(linecache.getlines(file)) for file in self._files}
         for path in _neighbours(self._files):
             if len(texts) > _MOST_FILES:
@@ -95,7 +95,7 @@ class Upkeep:
         return texts
 
     def _may_use(self, text: str) -> bool:
-        """Return whether a file names one of those that the model comes from."""
+        """Return whether a file names one of the model's files."""
         return any(Path(file).stem in text for file in self._files)
 
     def _mentions(self, file: str, name: str, *, is_global: bool) -> Iterator[_Mention]:
@@ -126,7 +126,7 @@ class Upkeep:
 
 
 def _within(outer: _Mention) -> Iterator[_Mention]:
-    """Yield every node of a tree, with what it lies in."""
+    """Yield every node of a tree, with its enclosing function and classes."""
     waiting = [outer]
     while waiting:
         location = waiting.pop()
@@ -145,7 +145,7 @@ def _within(outer: _Mention) -> Iterator[_Mention]:
 
 
 def _deals_with_it(mention: _Mention, kinds: frozenset[str]) -> bool:
-    """Return whether a place outside the forward is none that only makes what is kept."""
+    """Return whether a mention outside the forward does more than create the value."""
     node = mention.node
     if _is_own(node):
         own = not kinds.isdisjoint(mention.kinds)
@@ -170,7 +170,7 @@ def _is_own(node: ast.AST) -> bool:
 
 
 def _is_given(mention: _Mention, name: str) -> bool:
-    """Return whether it is the name of an attribute, as `setattr` is given it."""
+    """Return whether it is an attribute name passed as a string, as to `setattr`."""
     node, call = mention.node, mention.parent
     return (
         isinstance(node, ast.Constant)

@@ -1,4 +1,4 @@
-"""What happened since the last step, and the recording to which it goes."""
+"""The events since the last step, and the recording that receives them."""
 
 import linecache
 import time
@@ -16,12 +16,12 @@ from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.recording.records import EventRecord, Site
 
 Number = float | Tensor
-"""A tensor where reading it at once would make the script wait for a device."""
+"""A tensor if reading it at once would synchronize with a device."""
 
 
 @dataclass(slots=True)
 class Event:
-    """Something that happened; becomes a record with its step."""
+    """An event; it becomes a record together with its step."""
 
     kind: str
     seconds: float
@@ -32,24 +32,24 @@ class Event:
 
 
 class Sites:
-    """The lines of the recording, each once."""
+    """The lines of the recording, each stored once."""
 
     def __init__(self) -> None:
         self._indices: dict[tuple[int, int], int] = {}
-        """By `id` of the code, whose own hash takes long, and line."""
+        """By `id` of the code, whose own hash is slow, and line."""
         self._codes: list[CodeType] = []
         self._new: list[Site] = []
         self._taken = 0
 
     def index(self, line: Line | None) -> int | None:
-        """Return the place of a line among the recording's."""
+        """Return the index of a line in the recording."""
         if line is None:
             return None
         key = (id(line.code), line.number)
         index = self._indices.setdefault(key, len(self._indices))
         if index == self._taken + len(self._new):
             self._new.append(_site(line))
-            self._codes.append(line.code)  # as long as it lives, so does its `id`
+            self._codes.append(line.code)  # its `id` is valid as long as it lives
         return index
 
     def take(self) -> tuple[Site, ...]:
@@ -67,10 +67,10 @@ class EventLog:
         self.events: list[Event] = []
         self.sites = Sites()
         self.observer: Callable[[Event], None] | None = None
-        """Is given each event."""
+        """Called with each event."""
 
     def seconds_at(self, moment: float) -> float:
-        """Return the seconds from the beginning to a moment of `time.perf_counter`."""
+        """Return the seconds from the start to a moment of `time.perf_counter`."""
         return moment - self._began
 
     def note(
@@ -82,7 +82,7 @@ class EventLog:
         optimizer: int | None = None,
         subject: str = "",
     ) -> Event:
-        """Note that something happens now."""
+        """Record an event that happens now."""
         seconds = time.perf_counter() - self._began
         event = Event(kind, seconds, location, numbers, optimizer, subject)
         self.events.append(event)
@@ -91,7 +91,7 @@ class EventLog:
         return event
 
     def take(self, step: int) -> tuple[EventRecord, ...]:
-        """Return the events as records of a step, and begin with the next."""
+        """Return the events as records of a step, and start with the next one."""
         events, self.events = self.events, []
         _read_back(events)
         lines = _lines(events)
@@ -111,7 +111,7 @@ class EventLog:
 
 
 def number(value: object) -> Number | None:
-    """Return a value as a number of an event, None where it is none."""
+    """Return a value as a number of an event, None if it is not a number."""
     if isinstance(value, Tensor):
         one = whole(value)
         if one is None or one.numel() != 1 or one.is_complex():
@@ -127,7 +127,7 @@ def known(**numbers: object) -> dict[str, Number]:
 
 
 def _read_back(events: list[Event]) -> None:
-    """Read all numbers that are on a device, at once."""
+    """Read all numbers on a device back at once."""
     waiting = [
         (event, name, value)
         for event in events
@@ -145,7 +145,7 @@ def _read_back(events: list[Event]) -> None:
 
 
 def _lines(events: list[Event]) -> list[Line | None]:
-    """Return the line of each event: the user's, or a trainer's where the loop is the trainer's."""
+    """Return the line of each event: the user's, or a trainer's if the trainer runs the loop."""
     users = {
         user and (id(user.code), user.number)
         for event in events

@@ -1,4 +1,4 @@
-"""What was there before the watching began: models and optimizers that the script gives to it."""
+"""Finds what existed before recording started: models and optimizers that the script passes."""
 
 import ast
 import gc
@@ -17,25 +17,25 @@ from gradscope.capture.training.locations import NOWHERE, Location, Locations, s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A model and an optimizer, and what the script calls them."""
+    """A model and an optimizer, and the script's names for them."""
 
     model: nn.Module | None = None
     model_name: str | None = None
     optimizer: Optimizer | None = None
     optimizer_name: str | None = None
     made_at: Location = NOWHERE
-    """The line that made the optimizer."""
+    """Line that made the optimizer."""
 
 
 def given_by(
     model: nn.Module | None, optimizer: Optimizer | None, frame: FrameType | None
 ) -> Given:
-    """Return what a call is given, named as in the call.
+    """Return the arguments of a call, with their names in the call.
 
     Args:
         model: Its first argument, or that of this name.
         optimizer: Its second argument, or that of this name.
-        frame: Of the caller, while it makes the call.
+        frame: The frame of the caller during the call.
     """
     location = Locations().of(frame)
     call = location.call()
@@ -54,7 +54,7 @@ def compiled_models() -> list[nn.Module]:
     frames = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return []
-    # By type: to ask some objects for their class runs code of theirs.
+    # By type: reading `__class__` of some objects runs their code.
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
     wrapper: type[nn.Module] = frames.OptimizedModule
     return [
@@ -65,7 +65,7 @@ def compiled_models() -> list[nn.Module]:
 
 
 def _argument(call: ast.Call | None, position: int, keyword: str) -> str | None:
-    """Return how a call names what it gives, None where it does not."""
+    """Return the name of an argument in the call, None if it has none."""
     if call is None:
         return None
     by_keyword = (one.value for one in call.keywords if one.arg == keyword)
@@ -76,7 +76,7 @@ def _argument(call: ast.Call | None, position: int, keyword: str) -> str | None:
 
 
 def _global_name(value: object, frame: FrameType | None) -> str | None:
-    """Return the global variable that holds an object, where no source tells its name."""
+    """Return the global variable that holds an object, if no source shows its name."""
     if value is None or frame is None:
         return None
     names = (name for name, held in list(frame.f_globals.items()) if held is value)
@@ -84,7 +84,7 @@ def _global_name(value: object, frame: FrameType | None) -> str | None:
 
 
 def _making(optimizer: Optimizer | None, name: str | None, code: CodeType | None) -> Location:
-    """Return the one line of a file that makes such an optimizer and gives it the name."""
+    """Return the only line of a file that makes such an optimizer with this name."""
     if optimizer is None or name is None or code is None:
         return NOWHERE
     lines = list(_lines_of(type(optimizer).__name__, name, code.co_filename))
@@ -98,7 +98,7 @@ def _lines_of(class_name: str, name: str, file: str) -> Iterator[int]:
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
-        return  # a notebook's cell with magics, say
+        return  # for example, a notebook's cell with magics
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=[target], value=ast.Call(func=made)):

@@ -1,7 +1,7 @@
-"""What every parameter's gradient is: none, waiting for a step, or used by one already.
+"""Tracks the state of every parameter's gradient: empty, unspent, or spent by a step.
 
-Nothing is hooked for it: a gradient's identity and version tell whether it was replaced or written
-to since it was last looked at, which costs half a microsecond a parameter.
+It uses no hooks. The identity and version of a gradient show whether it was replaced or written to
+since the last check, which takes half a microsecond per parameter.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from gradscope.capture.arithmetic import to_host
 from gradscope.capture.reading import NotReadable, elements, is_plain_float
 
 EMPTY, UNSPENT, SPENT = range(3)
-"""No gradient, or one that was zeroed; one that no step has used; one that a step has used."""
+"""No gradient, or a zeroed one; one that no step has used; one that a step has used."""
 
 _NONE = id(None)
 _GONE = -1
-"""In place of the version of a parameter that is no more."""
+"""In place of the version of a freed parameter."""
 
 
 @dataclass(slots=True)
@@ -29,21 +29,21 @@ class Entry:
 
     parameter: ref[Tensor]
     index: int | None = None
-    """Its place among the recording's parameters, once it has one."""
+    """Index among the recording's parameters, once it has one."""
     state: int = EMPTY
     passes: int = 0
-    """Backward passes that its gradient is made of."""
+    """Number of backward passes accumulated in its gradient."""
     clipped: bool = False
-    """Whether it was clipped since the step before."""
+    """Whether it was clipped since the previous step."""
     is_touched: bool = False
-    """Whether the parameter changed, other than by an optimizer's step, since the gradient came."""
+    """Whether the parameter changed since the gradient arrived, not by an optimizer's step."""
     is_scaled: bool = False
     """Whether its gradient is still multiplied by the scale of a gradient scaler."""
     is_written: bool = False
-    """Whether the script has written to the gradient itself, as to divide it."""
+    """Whether the script itself has written to the gradient, for example to divide it."""
     in_optimizer: bool = False
     name: str = ""
-    """What the script calls it, where it is part of no model."""
+    """The script's name for it, if it is not part of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +58,30 @@ class States:
 
 @dataclass(slots=True, kw_only=True)
 class Outside:
-    """What was done to gradients and parameters without a call that is watched."""
+    """Changes to gradients and parameters outside of observed calls."""
 
     removed: int = 0
-    """Gradients that are None now."""
+    """Number of gradients that are None now."""
     zeroed: int = 0
-    """Gradients that are filled with zeros now."""
+    """Number of gradients that are filled with zeros now."""
     unspent: int = 0
-    """How many of these no step had used."""
+    """Number of these that no step had used."""
     by_hand: list[Entry] = field(default_factory=list)
-    """Parameters with an unspent gradient, in no optimizer, that were changed."""
+    """Changed parameters with an unspent gradient and in no optimizer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Arrival:
-    """What one backward did to the gradients."""
+    """Effect of one backward on the gradients."""
 
     reached: list[Entry] = field(default_factory=list)
     stale: int = 0
-    """How many of them held a gradient that a step had used already."""
+    """Number of parameters that already held a gradient used by a step."""
     added: int = 0
-    """How many of them held one that no step had used yet."""
+    """Number of parameters that already held a gradient not used by a step."""
 
     def add(self, entry: Entry) -> None:
-        """Take in that the backward has come to a parameter."""
+        """Record that the backward reached a parameter."""
         self.reached.append(entry)
         self.stale += entry.state == SPENT
         self.added += entry.state == UNSPENT
@@ -90,7 +90,7 @@ class Arrival:
 
 
 class GradientState:
-    """The parameters that are known, and the state of their gradients."""
+    """The known parameters, and the state of their gradients."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -102,14 +102,14 @@ class GradientState:
         self._weights: list[int] = []
         self._dead = False
         self._early = Arrival()
-        """What the backward that runs has left by now where a step was to use it at once."""
+        """Gradients of the running backward that a step uses before it ends."""
         self.steps_are_unseen = False
-        """Whether optimizers may step in compiled code, which calls nobody; none was seen to."""
+        """Whether compiled code may contain optimizer steps, which are invisible."""
         self.may_be_replayed = False
-        """Whether a backward is part of a CUDA graph, whose replays write gradients unseen."""
+        """Whether a backward is part of a CUDA graph, whose replays write gradients invisibly."""
 
     def entry(self, parameter: Tensor) -> Entry | None:
-        """Return a parameter's entry, None where it is not known."""
+        """Return a parameter's entry, None if it is unknown."""
         location = self._locations.get(id(parameter))
         if location is None:
             return None
@@ -117,8 +117,9 @@ class GradientState:
         return entry if entry.parameter() is parameter else None
 
     def add(self, parameter: Tensor) -> Entry | None:
-        """Return a parameter's entry, made now if it is new; None for what gets no gradient."""
+        """Return a parameter's entry, added if it is new; None for tensors without gradients."""
         entry = self.entry(parameter)
+        # Only leaves accumulate into `.grad`; inference tensors never get a gradient.
         if entry is not None or not parameter.is_leaf or parameter.is_inference():
             return entry
         reference = ref(parameter, self._note_death)
@@ -138,7 +139,7 @@ class GradientState:
         self._dead = True
 
     def _bury(self) -> None:
-        """Forget the parameters that are gone."""
+        """Remove the entries of freed parameters."""
         self._dead = False
         kept = [
             position for position, entry in enumerate(self.entries) if entry.parameter() is not None
@@ -152,8 +153,8 @@ class GradientState:
             id(entry.parameter()): position for position, entry in enumerate(self.entries)
         }
 
-    def _look(self) -> list[int]:
-        """Look at all gradients; return the places of those that are not as they were."""
+    def _changed(self) -> list[int]:
+        """Check all gradients; return the indices of those that changed."""
         if self._dead:
             self._bury()
         parameters = [reference() for reference in self._references]
@@ -170,27 +171,27 @@ class GradientState:
         self._ids, self._versions = ids, versions
         return changed
 
-    def _look_at_weights(self) -> list[int]:
+    def _weight_versions(self) -> list[int]:
         """Return the versions of all parameters."""
         parameters = [reference() for reference in self._references]
         return [_GONE if one is None else one._version for one in parameters]
 
     def holds(self, state: int) -> bool:
-        """Return whether any gradient is in a state, as far as is known."""
+        """Return whether any gradient is known to be in a state."""
         return any(entry.state == state for entry in self.entries)
 
     def sync(self, changed: Iterable[Entry] = ()) -> Outside:
-        """Take in what was done since the last look without a call that is watched.
+        """Record changes made since the last check outside of observed calls.
 
         Args:
-            changed: Parameters that were, without a trace in their version.
+            changed: Parameters that changed without a change of their version.
         """
         if self._dead:
             self._bury()
-        # Before gradients are looked at: they may have been zeroed after the weights were changed.
+        # First: they may have been zeroed after the weights were changed.
         outside = Outside(by_hand=self.note_touched(changed))
         before, written = self._ids, []
-        for location in self._look():
+        for location in self._changed():
             entry = self.entries[location]
             if self._ids[location] == _NONE:
                 if entry.state != EMPTY:
@@ -205,13 +206,13 @@ class GradientState:
         return outside
 
     def _take_in_written(self, written: list[tuple[Entry, bool]], outside: Outside) -> None:
-        """Take in gradients that were written to, or another tensor in place of each."""
+        """Record gradients that were written to or replaced."""
         zeros = _are_zero([entry for entry, _ in written])
         for (entry, is_another), is_zero in zip(written, zeros, strict=True):
             if is_zero:
                 outside.zeroed += entry.state != EMPTY
                 self._empty(entry, outside)
-            elif is_another or entry.state == EMPTY:  # assigned, as `p.grad = …`
+            elif is_another or entry.state == EMPTY:  # assigned: `p.grad = …`
                 entry.state, entry.passes = UNSPENT, 0
             else:
                 entry.is_written = True
@@ -221,20 +222,20 @@ class GradientState:
         _clear(entry)
 
     def note_touched(self, changed: Iterable[Entry] = ()) -> list[Entry]:
-        """Take in that parameters were changed since their gradient came, by no optimizer's step.
+        """Record parameters that changed since their gradient arrived, not by an optimizer's step.
 
         Args:
-            changed: Some that were, without a trace in their version.
+            changed: Some that changed without a change of their version.
 
         Returns:
-            Those of them that are in no optimizer: so the script has made a step by hand. Where
-            the steps of optimizers are not seen, all of them.
+            Those in no optimizer, which mean that the script made a manual step. If optimizer steps
+                are invisible, all of them.
         """
         if not self.holds(UNSPENT):
             return []
         known = set(map(id, changed))
         by_hand = []
-        versions = self._look_at_weights()
+        versions = self._weight_versions()
         for entry, now, before in zip(self.entries, versions, self._weights, strict=True):
             if now == _GONE or entry.state != UNSPENT:
                 continue
@@ -247,10 +248,10 @@ class GradientState:
         return by_hand
 
     def clear_false_stale(self) -> int:
-        """Empty gradients that a step has used and that are zeros now; return how many.
+        """Mark spent gradients that are all zeros as empty; return how many there were.
 
-        `p.grad.data.zero_()` leaves no trace in the version. A few among others that are not
-        zeros were so when the step used them: none is counted then.
+        `p.grad.data.zero_()` does not change the version. If only some gradients are zeros, they
+        were so when the step used them: none is counted then.
         """
         spent = [entry for entry in self.entries if entry.state == SPENT]
         found = [e for e, is_zero in zip(spent, _are_zero(spent), strict=True) if is_zero]
@@ -259,24 +260,24 @@ class GradientState:
         return len(found) if 2 * len(found) >= len(spent) else 0
 
     def arrived(self) -> Arrival:
-        """Take in what a backward has left."""
+        """Record the gradients that a backward left."""
         arrival, self._early = self._early, Arrival()
-        for location in self._look():
+        for location in self._changed():
             if self._ids[location] == _NONE:
                 _clear(self.entries[location])
             else:
                 arrival.add(self.entries[location])
-        self._weights = self._look_at_weights()
+        self._weights = self._weight_versions()
         return arrival
 
     def came_early(self, entries: Iterable[Entry]) -> None:
-        """Take in what a backward that still runs has left in some gradients."""
+        """Record some gradients of a backward that still runs."""
         for entry, is_changed in [(one, self.settle([one])) for one in entries]:
             if is_changed and (p := entry.parameter()) is not None and p.grad is not None:
                 self._early.add(entry)
 
     def settle(self, entries: Iterable[Entry]) -> bool:
-        """Take in that some gradients were written to; return whether any was."""
+        """Record that some gradients were written to; return whether any was."""
         is_changed = False
         for entry in entries:
             parameter = entry.parameter()
@@ -289,9 +290,9 @@ class GradientState:
         return is_changed
 
     def zeroed(self, only: Iterable[Entry] | None = None) -> None:
-        """Take in what a call that zeroes gradients has left, of all or of some."""
+        """Record the gradients left by a call that zeroes all or some of them."""
         if only is None:
-            for location in self._look():
+            for location in self._changed():
                 _clear(self.entries[location])
             return
         for entry in only:
@@ -299,7 +300,7 @@ class GradientState:
                 _clear(entry)
 
     def spend(self, entries: Iterable[Entry]) -> None:
-        """Take in that a step has used some gradients."""
+        """Record that a step used some gradients."""
         for entry in entries:
             if entry.state == UNSPENT:
                 entry.state = UNSPENT if self.may_be_replayed else SPENT
@@ -316,29 +317,29 @@ class GradientState:
         )
 
     def restore(self, known: States) -> None:
-        """Put the states to those of a moment when the same calls had been made.
+        """Restore the states of a moment after the same calls.
 
-        Gradients and weights are taken to be as those calls have left them.
+        Gradients and weights are assumed to be as those calls left them.
         """
         rows = zip(known.entries, known.states, known.passes, known.flags, strict=True)
         for entry, state, passes, flags in rows:
             entry.state, entry.passes = state, passes
             entry.clipped, entry.is_touched, entry.is_scaled, entry.is_written = flags
-        self._look()
-        self._weights = self._look_at_weights()
+        self._changed()
+        self._weights = self._weight_versions()
         for entry, gradient in zip(self.entries, self._ids, strict=True):
             if gradient == _NONE:
                 _clear(entry)
 
     def accept(self) -> None:
-        """Take in that gradients were written to by a call that is watched."""
-        for location in self._look():
+        """Accept that an observed call wrote to gradients."""
+        for location in self._changed():
             if self._ids[location] == _NONE:
                 _clear(self.entries[location])
 
 
 def _version(gradient: Tensor | None) -> int:
-    """Return how often a gradient was written to, -1 where nobody counts."""
+    """Return how often a gradient was written to, -1 if it does not count versions."""
     return -1 if gradient is None or gradient.is_inference() else gradient._version
 
 
@@ -348,7 +349,7 @@ def _clear(entry: Entry) -> None:
 
 
 def _are_zero(entries: list[Entry]) -> list[bool]:
-    """Return of which entries the gradient holds nothing but zeros."""
+    """Return which entries have a gradient of zeros only."""
     gradients = [None if (p := entry.parameter()) is None else p.grad for entry in entries]
     with DisableTorchFunction(), torch.no_grad():
         found = [gradient is not None and _is_zero(gradient) for gradient in gradients]
@@ -358,7 +359,7 @@ def _are_zero(entries: list[Entry]) -> list[bool]:
 
 
 def _is_zero(gradient: Tensor) -> bool | Tensor:
-    """Return the answer, or on an accelerator the tensor that has it."""
+    """Return the answer, or on an accelerator the tensor that contains it."""
     try:
         part = gradient if is_plain_float(gradient) else elements(gradient).values
     except NotReadable:
@@ -366,5 +367,5 @@ def _is_zero(gradient: Tensor) -> bool | Tensor:
     if not part.is_cpu:
         return torch.any(part).logical_not()
     if part.dim() and bool(torch.any(part[:1])):
-        return False  # which is so of most, and saves looking at the rest
+        return False  # true of most gradients, and saves reading the rest
     return not bool(torch.any(part))

@@ -1,4 +1,4 @@
-"""What the graph of a loss tells: how it was reduced and divided, its size and its age."""
+"""Reads facts from the graph of a loss: reduction and division, size and age."""
 
 from collections import deque
 from collections.abc import Container
@@ -9,7 +9,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.teardown import let_go
+from gradscope.capture.step.teardown import release
 
 _PASSED_ON = frozenset(
     {
@@ -25,40 +25,40 @@ _PASSED_ON = frozenset(
         "ViewBackward0",
     }
 )
-"""Operations that a loss may go through as it is."""
+"""Operations that leave a loss unchanged."""
 
 _LONGEST_CHAIN = 32
-"""Operations between the root and the reduction."""
+"""Maximum number of operations between the root and the reduction."""
 
 NODES = 20_000
-"""A walk ends after so many."""
+"""Maximum number of nodes in a walk."""
 
 _BRANCHES = frozenset({"AddBackward0", "SubBackward0"})
 
 _MEAN, _SUM = 1, 2
-"""As torch numbers reductions."""
+"""torch's numbers of the reductions."""
 
 
 @dataclass(slots=True)
 class Scaling:
-    """What was done to a loss between its reduction and the root of its graph."""
+    """Operations on a loss between its reduction and the root of its graph."""
 
     divided: float = 1.0
-    """The product of what it was divided by; the scale of a gradient scaler is left out."""
+    """Product of its divisors, without the scale of a gradient scaler."""
     is_scaled: bool = False
     is_mean: bool | None = None
-    """Whether it is a mean, a sum, or neither as far as can be told."""
+    """Whether it is a mean or a sum; None if unknown."""
     tokens: Tensor | None = None
-    """How many targets a mean was taken over, where the loss ignores some; None if unknown."""
+    """Number of targets in a mean, if the loss ignores some; None if unknown."""
 
 
 def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
-    """Follow a loss from its root to where it was reduced.
+    """Follow a loss from its root to its reduction.
 
     Args:
-        root: Where backward begins.
-        scaled: The creation numbers of nodes that gradient scalers have made.
-        readable: Whether what nodes have saved can be read without running anyone's code.
+        root: Node where backward starts.
+        scaled: Sequence numbers of nodes that gradient scalers made.
+        readable: Whether saved tensors can be read without running anyone's code.
     """
     found = Scaling()
     node: Node | None = root
@@ -95,7 +95,7 @@ def _tokens(node: Node, name: str) -> Tensor | None:
         if node._saved_weight is not None:  # type: ignore[attr-defined]
             return None  # weighted by class, they are no count
         total: Tensor = node._saved_total_weight  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):  # freed by a backward before this one
+    except (AttributeError, RuntimeError):  # freed by an earlier backward
         return None
     return total
 
@@ -119,11 +119,12 @@ def _next(
 
 
 def _constant(node: Node) -> float | None:
-    """Return the number by which a node multiplies or divides; None where that is none."""
+    """Return the number by which a node multiplies or divides; None if there is none."""
+    # A product saves a factor only if the other one needs a gradient.
     for name in ("_saved_other", "_saved_self"):
         try:
             saved = getattr(node, name, None)
-        except RuntimeError:  # freed by a backward before this one
+        except RuntimeError:  # freed by an earlier backward
             return None
         if isinstance(saved, Tensor) and saved.is_cpu and not saved.requires_grad:
             one = whole(saved)
@@ -134,7 +135,7 @@ def _constant(node: Node) -> float | None:
 
 
 def _follow_terms(node: Node, found: Scaling, scaled: Container[int], *, readable: bool) -> None:
-    """Take what holds for every term of a sum."""
+    """Add what holds for every term of a sum."""
     terms = [
         scaling(following, scaled, readable=readable)
         for following, _ in node.next_functions
@@ -151,19 +152,19 @@ def _follow_terms(node: Node, found: Scaling, scaled: Container[int], *, readabl
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a graph is, and how far it reaches back."""
+    """Size of a graph, and how far back it reaches."""
 
     nodes: int
     crossed: frozenset[int]
-    """Creation numbers of operations before a moment: those which later ones make use of."""
+    """Sequence numbers of the operations before a moment that later ones use."""
 
 
 def extent(root: Node, moment: int | None) -> Extent:
     """Walk a graph, up to its first `NODES` nodes.
 
     Args:
-        root: Where to begin.
-        moment: autograd's number then; None if there is nothing before.
+        root: Node to start from.
+        moment: Sequence number at the moment; None if there is nothing before.
     """
     seen, waiting = {root}, [root]
     limit = -1 if moment is None else moment
@@ -182,17 +183,17 @@ def extent(root: Node, moment: int | None) -> Extent:
     nodes = list(seen)
     seen.clear()
     waiting.clear()
-    let_go(nodes)
+    release(nodes)
     return Extent(count, frozenset(crossed))
 
 
 def contains(root: Node, numbers: Container[int], least: int) -> bool:
-    """Return whether a graph holds one of some operations.
+    """Return whether a graph contains one of some operations.
 
     Args:
-        root: Where to begin.
-        numbers: Their creation numbers.
-        least: The smallest of these: what is older is not looked at.
+        root: Node to start from.
+        numbers: Sequence numbers of the operations.
+        least: The smallest of these. Older nodes are not visited.
     """
     seen, waiting = {root}, deque([root])
     while waiting and len(seen) < NODES:
@@ -211,7 +212,7 @@ def contains(root: Node, numbers: Container[int], least: int) -> bool:
 
 
 def leaves(root: Node) -> list[Tensor]:
-    """Return the tensors that get a gradient by a graph, as far as it is walked."""
+    """Return the tensors that get a gradient from a graph, as far as it is walked."""
     seen, waiting = {root}, [root]
     found: list[Tensor] = []
     while waiting and len(seen) < NODES:
@@ -225,5 +226,5 @@ def leaves(root: Node) -> list[Tensor]:
                 waiting.append(following)
     nodes = list(seen)
     seen.clear()
-    let_go(nodes)
+    release(nodes)
     return found

@@ -1,4 +1,4 @@
-"""Keeps a fault of gradscope's own from reaching the script."""
+"""Keeps faults of gradscope's own code away from the script."""
 
 import os
 import signal
@@ -19,9 +19,9 @@ from gradscope.errors import GradscopeError
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Return whether a handler of a signal has raised an exception, as for a time limit.
+    """Return whether a signal handler raised the exception, for example for a time limit.
 
-    It may run in the middle of anything, and means the script.
+    It can interrupt any code, and is meant for the script.
     """
     codes = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
     return any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
@@ -43,27 +43,27 @@ _NO_MODES = nullcontext()
 
 
 class Guard:
-    """Runs gradscope's part of a watched call, one thread at a time.
+    """Runs gradscope's part of an observed call, one thread at a time.
 
-    Modes and subclasses of the script's own do not get to see what it does with tensors.
+    Modes and tensor subclasses of the script do not see its tensor operations.
 
     Args:
-        fail: Is given an exception of gradscope's; watching has ended by then.
+        fail: Called with an exception of gradscope's, after recording has ended.
     """
 
     def __init__(self, fail: Callable[[Exception], None]) -> None:
         self._fail = fail
         self._lock = threading.RLock()
         self._changing: dict[int, int] = {}
-        """By thread: how many calls it runs, one within the other, that change gradients."""
+        """By thread: number of nested calls that change gradients."""
         self._depth = 0
-        """Parts that run, one within the other."""
+        """Number of nested parts that run."""
         self.spend: Callable[[float], None] = lambda _: None
-        """Is given the seconds that each part took."""
+        """Called with the seconds that each part took."""
         self._due: list[Callable[[], None]] = []
         self.active = True
-        """False once watching has ended, and in processes that were forked off."""
-        os.register_at_fork(after_in_child=self._let_go)
+        """False once recording has ended, and in forked processes."""
+        os.register_at_fork(after_in_child=self._release)
 
     @unfollowed
     def run(
@@ -72,7 +72,7 @@ class Guard:
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> Result | None:
-        """Return what a part returns, None where watching has ended."""
+        """Return the result of a part, None if recording has ended."""
         with self._lock:
             self._depth += 1
             began = perf_counter()
@@ -95,7 +95,7 @@ class Guard:
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> None:
-        """Run a part that looks at no tensor, in the thread that makes the steps."""
+        """Run a part that reads no tensor, in the thread that makes the steps."""
         if not self.active:
             return
         try:
@@ -107,14 +107,14 @@ class Guard:
                 raise
 
     def later(self, callback: Callable[[], None]) -> None:
-        """Call something, within a part, as soon as the part has ended: it may raise."""
+        """Call a function as soon as the current part has ended: it may raise."""
         self._due.append(callback)
 
     def _do(self, callback: Callable[[], None]) -> None:
         try:
             callback()
         except BaseException:
-            self.leave_change()  # the call that the part came before is not made
+            self.leave_change()  # the call that follows the part is not made
             raise
 
     def _run(
@@ -127,7 +127,9 @@ class Guard:
             return None
         try:
             if self._is_busy_elsewhere() and not self._is_within_backward():
-                raise GradscopeError("several threads train at once, which cannot be followed")
+                raise GradscopeError(
+                    "several threads train at the same time, which is not supported"
+                )
             with DisableTorchFunction(), without_dispatch_modes():
                 return part(*args, **kwargs)
         except Exception as error:
@@ -143,21 +145,21 @@ class Guard:
         *args: Parameters.args,
         **kwargs: Parameters.kwargs,
     ) -> Result | None:
-        """Do the same for a part that other threads may do without, as to see an evaluation."""
+        """Run a part that other threads may skip, for example to observe an evaluation."""
         with self._lock:
             return None if self._is_busy_elsewhere() else self.run(part, *args, **kwargs)
 
     def enter_change(self) -> None:
-        """Note, within a part, that this thread is about to run backward, or to zero.
+        """Record, within a part, that this thread is about to run backward or to zero gradients.
 
-        While it does, nobody else may look at a gradient: torch puts it in its place, and takes it
-        from there, under no lock of Python's, and to read it meanwhile would crash.
+        Meanwhile no other thread may read a gradient. torch sets and removes it without holding a
+        Python lock, so a concurrent read could crash.
         """
         thread = threading.get_ident()
         self._changing[thread] = self._changing.get(thread, 0) + 1
 
     def leave_change(self) -> None:
-        """Note that this is over, with or without an exception."""
+        """Record that this is over, with or without an exception."""
         thread = threading.get_ident()
         left = self._changing.pop(thread, 1) - 1
         if left:
@@ -168,14 +170,15 @@ class Guard:
         return any(thread != own for thread in tuple(self._changing))
 
     def _is_within_backward(self) -> bool:
-        """Return whether this is a thread of autograd's, which runs the hooks of a backward."""
+        """Return whether this is an autograd thread, which runs the hooks of a backward."""
+        # autograd runs hooks of device nodes in a thread of its own per device.
         return torch._C._current_graph_task_id() != -1 and len(self._changing) == 1
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self.active = False
         self._lock = threading.RLock()  # another thread may have held it
 
 
 def without_dispatch_modes() -> AbstractContextManager[object]:
-    """Keep what the block does from modes of the script's own."""
+    """Hide the block from the script's own dispatch modes."""
     return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else _NO_MODES

@@ -1,4 +1,4 @@
-"""What carries a tensor with its history from one step into the next, and where it is stored."""
+"""Finds what carries a tensor with its history from one step to the next."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,63 +13,63 @@ from gradscope.capture.training.history_assignments import (
     store_of_attribute,
     store_of_variable,
 )
-from gradscope.capture.training.history_references import Holder, holders
+from gradscope.capture.training.history_references import HistoryReference, references
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
 
-_MOST_LOOKS = 6
-"""At a line whose graph reaches back, without finding anything."""
+_MOST_SEARCHES = 6
+"""Maximum number of searches without a result at a line whose graph reaches back."""
 
-_LOOKS_AHEAD = 5
-"""At a line whose graph does not reach back, as the next one may; each takes some milliseconds."""
+_ADVANCE_SEARCHES = 5
+"""Maximum number of advance searches at a line whose graph does not reach back, but whose next one
+may. Each takes some milliseconds."""
 
 _Key = tuple[int, str]
 
 
 class History:
-    """Finds what holds the parts of a graph that an earlier step has made.
+    """Finds references to the parts of a graph that an earlier step made.
 
-    What a step carries over is still where it was put when the next step's backward begins; or
-    it was there when the backward before began, and another tensor has taken its place.
+    A tensor carried over by a step is still where it was stored when the next backward starts; or
+    it was there at the previous backward, and another tensor has replaced it.
 
-    Once what it looks for is found at a line, it looks there no more.
+    After a result at a line, no further search is made there.
     """
 
     def __init__(self, event_log: EventLog, locations: Locations) -> None:
         self._event_log, self._locations = event_log, locations
         self._before: dict[Line | None, dict[_Key, frozenset[int]]] = {}
-        """By line: what was held when its backward before began."""
+        """By line: references found when its previous backward started."""
         self._looks: Counter[Line | None] = Counter()
-        self._looks_ahead: Counter[Line | None] = Counter()
+        self._advance_searches: Counter[Line | None] = Counter()
         self._found: set[Line | None] = set()
         self.is_waiting = False
-        """Whether the next graph is to be looked at because of this one."""
+        """Whether this graph requires a search at the next one."""
 
-    def look(
+    def search(
         self,
         line: Line | None,
         frame: FrameType,
         crossed: frozenset[int],
         modules: list[nn.Module],
     ) -> None:
-        """Look for what holds a graph's operations of earlier steps, and note it.
+        """Search for references to operations of earlier steps, and record them.
 
         Args:
-            line: Of the backward.
-            frame: Where it is being called.
-            crossed: The creation numbers of the operations of earlier steps that those of this one
-                make use of.
-            modules: Of the script's models.
+            line: Line of the backward.
+            frame: Frame of its call.
+            crossed: Sequence numbers of the operations of earlier steps that this step uses.
+            modules: Modules of the script's models.
         """
         self.is_waiting = False
-        if line in self._found or self._looks[line] == _MOST_LOOKS:
+        if line in self._found or self._looks[line] == _MOST_SEARCHES:
             return
         if not crossed:
-            self._looks_ahead[line] += 1
-            if self._looks_ahead[line] > _LOOKS_AHEAD:
+            self._advance_searches[line] += 1
+            if self._advance_searches[line] > _ADVANCE_SEARCHES:
                 return
         frames = self._locations.users(frame)
         try:
-            now = list(holders(frames, modules))
+            now = list(references(frames, modules))
         except Exception:  # noqa: BLE001 - objects of a script's may do anything
             return
         if crossed:
@@ -84,19 +84,19 @@ class History:
     def _carriers(
         self,
         line: Line | None,
-        now: list[Holder],
+        now: list[HistoryReference],
         crossed: frozenset[int],
         frames: list[FrameType],
-    ) -> Iterator[tuple[Holder, Store | None]]:
+    ) -> Iterator[tuple[HistoryReference, Store | None]]:
         held = self._before.get(line, {})
         for one in now:
             before = held.get(one.key, frozenset())
             if not crossed.isdisjoint(one.numbers | before):
                 yield one, _store_of(one, frames)
 
-    def _note(self, holder: Holder, store: Store | None) -> None:
+    def _note(self, reference: HistoryReference, store: Store | None) -> None:
         if store is None:
-            self._event_log.note("carried", NOWHERE, {}, subject=holder.name)
+            self._event_log.note("carried", NOWHERE, {}, subject=reference.name)
             return
         self._event_log.note(
             "carried",
@@ -110,7 +110,11 @@ class History:
         )
 
 
-def _store_of(holder: Holder, frames: list[FrameType]) -> Store | None:
-    if holder.frame is not None:
-        return store_of_variable(holder.name, holder.frame)
-    return None if holder.kind is None else store_of_attribute(holder.name, holder.kind, frames)
+def _store_of(reference: HistoryReference, frames: list[FrameType]) -> Store | None:
+    if reference.frame is not None:
+        return store_of_variable(reference.name, reference.frame)
+    return (
+        None
+        if reference.kind is None
+        else store_of_attribute(reference.name, reference.kind, frames)
+    )

@@ -1,4 +1,4 @@
-"""Which statement puts a tensor where the next step finds it, as the source tells."""
+"""Finds the statement that stores a tensor for the next step, from the source."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -14,36 +14,36 @@ _Loop = ast.For | ast.AsyncFor | ast.While
 _Scope = ast.Module | _Function
 
 _COLLECTS = frozenset({"add", "append", "appendleft", "extend", "insert", "setdefault", "update"})
-"""Methods that put something into a container."""
+"""Methods that add something to a container."""
 
 _DROPS = ("detach", "item", "no_grad", "tolist", "zeros")
-"""In names: what comes from these has no history, or is a beginning."""
+"""Parts of names: results of such calls have no history, or are initial values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """A statement that puts something into a variable or an attribute."""
+    """A statement that assigns something to a variable or an attribute."""
 
     line: Line
     target: str
-    """As it is written: `total_loss`, `self.hidden`."""
+    """Target as written: `total_loss`, `self.hidden`."""
     is_repeated: bool
-    """Whether it runs in every step, as far as the source tells."""
+    """Whether it runs in every step, as far as the source shows."""
     is_sum: bool
-    """Whether it adds to what is there."""
+    """Whether it adds to the previous value."""
     collects: bool
-    """Whether it puts something into a container."""
+    """Whether it adds something to a container."""
     reads: bool
-    """Whether it makes use of what is there."""
+    """Whether it reads the previous value."""
 
     @property
     def rank(self) -> tuple[bool, bool]:
-        """Tells which of several is the likelier: the higher."""
+        """Sort key of the likelihood: higher is likelier."""
         return self.is_repeated, self.reads
 
 
 def store_of_variable(name: str, frame: FrameType) -> Store | None:
-    """Return the statement that a step has stored a variable of a running function by."""
+    """Return the statement by which a step assigned a variable of a running function."""
     code = frame.f_code
     scope = _scope_of(code)
     if scope is None:
@@ -63,12 +63,12 @@ def store_of_variable(name: str, frame: FrameType) -> Store | None:
 
 
 def store_of_attribute(name: str, kind: type, frames: Iterable[FrameType]) -> Store | None:
-    """Return the statement that a step has stored an attribute by.
+    """Return the statement by which a step assigned an attribute.
 
     Args:
-        name: Of the attribute.
-        kind: The class of what has it.
-        frames: Of the user's code that runs.
+        name: Name of the attribute.
+        kind: Class of its owner.
+        frames: Running frames of the user's code.
     """
     classes = [one for one in kind.__mro__ if one.__module__ != "builtins"]
     files = dict.fromkeys(_file_of(one) for one in classes)
@@ -91,7 +91,7 @@ def store_of_attribute(name: str, kind: type, frames: Iterable[FrameType]) -> St
 
 
 def _by_functions(name: str, file: str) -> Iterator[Store]:
-    """Yield where functions store a variable that is not theirs."""
+    """Yield the assignments of functions to a variable that is not local to them."""
     for scope in ast.walk(tree_of(file)):
         if isinstance(scope, _Function) and _is_outer(name, scope):
             yield from _in_function(name, scope, file, is_attribute=False)
@@ -149,7 +149,7 @@ def _is_list(value: object) -> bool:
 
 
 def _targets(statement: ast.stmt, name: str, *, is_attribute: bool) -> Iterator[ast.expr]:
-    """Yield what a statement stores something with a history into, if it is called so."""
+    """Yield the targets of this name to which a statement assigns something with a history."""
     match statement:
         case ast.Assign(targets=targets, value=value) if _may_carry(value):
             locations = [one for target in targets for one in _parts(target)]
@@ -180,7 +180,7 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _whole(target: ast.expr) -> ast.expr:
-    """Return what a subscript is of."""
+    """Return the object of a subscript."""
     while isinstance(target, ast.Subscript):
         target = target.value
     return target
@@ -200,9 +200,9 @@ def _is_self(location: ast.expr) -> bool:
 
 
 def _own(scope: _Scope) -> Iterator[ast.stmt]:
-    """Yield the statements of a function or a module, those in its functions and classes left out.
+    """Yield the statements of a function or a module, except those of nested functions and classes.
 
-    In their order.
+    They come in source order.
     """
     waiting: list[ast.AST] = list(reversed(scope.body))
     while waiting:
@@ -226,6 +226,6 @@ def _scope_of(code: CodeType) -> _Scope | None:
 
 
 def _file_of(kind: type) -> str | None:
-    """Return the file of a class, from its methods: a class itself does not tell."""
+    """Return the file of a class, from its methods: the class itself does not store it."""
     codes = (getattr(one, "__code__", None) for one in vars(kind).values())
     return next((code.co_filename for code in codes if isinstance(code, CodeType)), None)

@@ -1,4 +1,4 @@
-"""What of a script's holds tensors with a history: variables, attributes, and what lies in them."""
+"""Finds references of a script to tensors with a history: variables, attributes, containers."""
 
 import sys
 from argparse import Namespace
@@ -17,9 +17,9 @@ from gradscope.capture.step.edges import edges
 from gradscope.capture.training.locations import is_installed
 
 _MOST_ITEMS = 2_000
-"""That are looked at in one variable, and what lies in it."""
+"""Maximum number of items visited in one variable, nested ones included."""
 _MOST_OBJECTS = 300
-"""Whose attributes are looked at."""
+"""Maximum number of objects whose attributes are visited."""
 _MOST_MODULES = 2_000
 
 _SEQUENCES = (list, tuple)
@@ -28,35 +28,37 @@ _NAMESPACES = (SimpleNamespace, Namespace)
 _SHOWS_LOCALS = frozenset({"locals", "vars", "eval", "exec"})
 
 _OWN = frozenset({"_parameters", "_buffers", "_modules"})
-"""Attributes of every module, of which the buffers are looked at by name."""
+"""Attributes of every module; buffers are visited by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """A variable or an attribute, and the operations that made the tensors it holds."""
+class HistoryReference:
+    """A variable or an attribute, and the operations that made its tensors."""
 
     name: str
     scope: int
-    """`id` of the code whose variable it is, of the namespace, or of the object."""
+    """`id` of the variable's code or namespace, or of the attribute's owner."""
     numbers: frozenset[int]
-    """Creation numbers of the operations."""
+    """Sequence numbers of the operations."""
     frame: FrameType | None = None
-    """Of a variable; not to be kept."""
+    """Frame of a variable. It must not be kept."""
     kind: type | None = None
-    """The class of what has the attribute."""
+    """Class of the attribute's owner."""
 
     @property
     def key(self) -> tuple[int, str]:
-        """The same in the next step."""
+        """Key that is equal in the next step."""
         return self.scope, self.name
 
 
-def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterator[Holder]:
-    """Yield what holds tensors that have a history.
+def references(
+    frames: Iterable[FrameType], modules: Iterable[nn.Module]
+) -> Iterator[HistoryReference]:
+    """Yield the references to tensors with a history.
 
     Args:
-        frames: Of the user's code that runs, innermost first.
-        modules: Of its models.
+        frames: Running frames of the user's code, innermost first.
+        modules: Modules of its models.
     """
     objects = _Objects()
     seen = set[int]()
@@ -70,15 +72,15 @@ def holders(frames: Iterable[FrameType], modules: Iterable[nn.Module]) -> Iterat
                 yield from _holder(name, scope, value, frame=of)
     for module in islice(modules, _MOST_MODULES):
         objects.add(module)
-    yield from objects.holders()
+    yield from objects.references()
 
 
 def name_of(wanted: object, frames: Iterable[FrameType]) -> str | None:
-    """Return what the user's code calls a tensor: `w`, `params[0]`, `w` of `self.w`; None if not.
+    """Return the name of a tensor in the user's code: `w`, `params[0]`, `w` for `self.w`, or None.
 
     Args:
-        wanted: The tensor, or what else is to be named.
-        frames: Of the user's code that runs, innermost first.
+        wanted: The tensor or other object to name.
+        frames: Running frames of the user's code, innermost first.
     """
     for frame in frames:
         for variables in (_locals(frame), _globals(frame)[2]):
@@ -101,7 +103,7 @@ def _name_among(wanted: object, names: dict[str, object]) -> str | None:
 
 
 def _numbered(value: object) -> Iterable[tuple[object, object]]:
-    """Return what is in a list or a dictionary first, by place or key."""
+    """Return the first items of a list or a dictionary, by index or key."""
     if type(value) is dict:
         return islice(value.items(), _MOST_ITEMS)
     if type(value) in _SEQUENCES:
@@ -110,17 +112,17 @@ def _numbered(value: object) -> Iterable[tuple[object, object]]:
 
 
 def _locals(frame: FrameType) -> dict[str, object]:
-    """Return the variables of a function that runs; none of a module, whose are global."""
+    """Return the local variables of a running function; none for a module, whose are global."""
     code = frame.f_code
     if not code.co_flags & CO_OPTIMIZED:
         return {}
     if sys.version_info >= (3, 13):
         return dict(frame.f_locals)
     if sys.gettrace() is not None or not _SHOWS_LOCALS.isdisjoint(code.co_names):
-        return {}  # the script may have the dictionary that this would fill
+        return {}  # the script may hold the dictionary that this would fill
     shared = frame.f_locals
     variables = dict(shared)
-    shared.clear()  # the frame keeps it, and with it what the script lets go of
+    shared.clear()  # the frame would keep it, and all that the script releases
     return variables
 
 
@@ -137,8 +139,8 @@ class _Objects:
         self._others = 0
 
     def add(self, value: object) -> None:
-        """Take in an object, if it is one whose attributes the script may use as variables."""
-        # By type: to ask some objects for their class runs code of theirs.
+        """Add an object if the script may use its attributes like variables."""
+        # By type: reading `__class__` of some objects runs their code.
         is_module = issubclass(type(value), nn.Module)
         if id(value) in self._seen or not (is_module or _is_of_users_class(value)):
             return
@@ -147,8 +149,8 @@ class _Objects:
             self._seen.add(id(value))
             self._waiting.append(value)
 
-    def holders(self) -> Iterator[Holder]:
-        """Yield their attributes, and those of what they hold themselves."""
+    def references(self) -> Iterator[HistoryReference]:
+        """Yield their attributes, and those of the objects that they hold."""
         while self._waiting:
             owner = self._waiting.popleft()
             attributes = _named(_attributes(owner))
@@ -162,13 +164,13 @@ class _Objects:
 
 def _named(variables: dict[str, object]) -> dict[str, object]:
     """Return the variables that a script may have named itself."""
-    # Keys may be anything where a script has written to such a dictionary.
+    # Keys may be of any type if the script has written to such a dictionary.
     items = list(variables.items())
     return {k: value for k, value in items if isinstance(k, str) and not k.startswith("__")}
 
 
 def _attributes(value: object) -> dict[str, object]:
-    """Return an object's own attributes, and none that a class computes."""
+    """Return an object's own attributes, without computed ones."""
     found: object = object.__getattribute__(value, "__dict__")
     return found if isinstance(found, dict) else {}
 
@@ -177,7 +179,7 @@ def _is_of_users_class(value: object) -> bool:
     kind = type(value)
     if kind in _NAMESPACES:
         return True
-    # Past a metaclass of the script's, which may do anything when it is asked.
+    # Past the script's metaclass, whose `__getattribute__` may run any code.
     module = type.__getattribute__(kind, "__module__")
     if module == "builtins" or not type.__getattribute__(kind, "__dictoffset__"):
         return False
@@ -192,10 +194,10 @@ def _holder(
     *,
     frame: FrameType | None = None,
     kind: type | None = None,
-) -> Iterator[Holder]:
+) -> Iterator[HistoryReference]:
     numbers = frozenset(_numbers(value))
     if numbers:
-        yield Holder(name=name, scope=scope, numbers=numbers, frame=frame, kind=kind)
+        yield HistoryReference(name=name, scope=scope, numbers=numbers, frame=frame, kind=kind)
 
 
 def _numbers(value: object) -> Iterator[int]:
@@ -207,7 +209,7 @@ def _numbers(value: object) -> Iterator[int]:
 
 
 def _tensors(value: object) -> list[Tensor]:
-    """Return the tensors in a value, in containers too; of many items the last ones."""
+    """Return the tensors in a value, also in containers; of many items the last ones."""
     found: list[Tensor] = []
     waiting, left, seen = [value], _MOST_ITEMS, set[int]()
     while waiting and left:
@@ -222,7 +224,7 @@ def _tensors(value: object) -> list[Tensor]:
 
 
 def _items(value: object) -> Iterable[object]:
-    """Return what is in a container, without a call of methods that the script may have written."""
+    """Return the items of a container without calling methods that the script may have written."""
     kind = type(value)
     if issubclass(kind, dict):
         return islice(reversed(dict.values(value)), _MOST_ITEMS)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Where in the script something happens: its line, and the call that stands there."""
+"""Locations in the script: a line, and the call on it."""
 
 import ast
 import functools
@@ -14,35 +14,35 @@ from gradscope.capture.source.statements import parsed
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = ("site-packages", "dist-packages")
 
-# Whose code a file holds. Plain numbers: these are compared for every frame.
+# Owner of a file's code. Plain numbers: they are compared for every frame.
 _PASSED_OVER, _LIBRARYS, _USERS = range(3)
 
 
 class Location(NamedTuple):
-    """Where something happened, seen from within torch."""
+    """Location of an event, as seen from within torch."""
 
     user: Line | None
-    """The innermost line of code that is not installed."""
+    """Innermost line of code that is not installed."""
     inner: Line | None
-    """The innermost line outside torch and Python's own library: the same, or a trainer's."""
+    """Innermost line outside torch and the standard library: the user's or a trainer's."""
     code: CodeType | None
-    """Of the inner line."""
+    """Code of the inner line."""
     instruction: int
-    """Of the inner line, as `f_lasti`."""
+    """Instruction on the inner line, as `f_lasti`."""
     users_instruction: int = 0
-    """Of the user's line."""
+    """Instruction on the user's line."""
 
     def expression(self) -> ast.expr | None:
-        """Return what is being evaluated on the inner line, as it is written."""
+        """Return the expression that is being evaluated on the inner line."""
         return None if self.code is None else _expression_at(self.code, self.instruction)
 
     def call(self) -> ast.Call | None:
-        """Return the call that is being made on the inner line, as it is written."""
+        """Return the call that is being made on the inner line."""
         expression = self.expression()
         return expression if isinstance(expression, ast.Call) else None
 
     def users_call(self) -> ast.Call | None:
-        """Return the call that is being made on the user's line, as it is written."""
+        """Return the call that is being made on the user's line."""
         if self.user is None:
             return None
         expression = _expression_at(self.user.code, self.users_instruction)
@@ -64,7 +64,7 @@ class Locations:
         self._kinds: dict[str, int] = {}
 
     def of(self, frame: FrameType | None) -> Location:
-        """Return where a frame was called from."""
+        """Return the location from which a frame was called."""
         inner: FrameType | None = None
         while frame is not None:
             kind = self._kind(frame.f_code)
@@ -85,7 +85,7 @@ class Locations:
         return frames
 
     def is_passed_over(self, code: CodeType) -> bool:
-        """Return whether code is torch's, gradscope's or Python's own."""
+        """Return whether code belongs to torch, gradscope or the standard library."""
         return self._kind(code) == _PASSED_OVER
 
     def _kind(self, code: CodeType) -> int:
@@ -104,7 +104,7 @@ def _location(user: FrameType | None, inner: FrameType) -> Location:
 
 
 def is_installed(file: str) -> bool:
-    """Return whether a file's code is torch's, gradscope's, or installed with something else."""
+    """Return whether a file belongs to torch, gradscope or another installed package."""
     return _kind_of(file) != _USERS
 
 
@@ -117,7 +117,7 @@ def _kind_of(file: str) -> int:
 
 
 _expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}
-"""By `id` of the code, which is kept, and instruction: the hash of code takes long."""
+"""By `id` of the code, which is kept alive, and instruction: hashing code is slow."""
 
 
 def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
@@ -129,7 +129,7 @@ def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
 
 
 def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
-    """Return what an instruction evaluates, read from the source."""
+    """Return the expression of an instruction, read from the source."""
     position = next(islice(code.co_positions(), instruction // 2, None), None)
     if position is None:
         return None
@@ -147,9 +147,9 @@ def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
 
 
 def stem(expression: ast.expr) -> str | None:
-    """Return how an expression names an object: `model`, `opt` for `self.opt`, `nets["g"]`.
+    """Return the name in an expression: `model`, `opt` for `self.opt`, `nets["g"]`.
 
-    None where it stands for another object each time, as `nets[i]`, and for `self` itself.
+    None if it means another object each time, as `nets[i]`, and for `self` itself.
     """
     match expression:
         case ast.Name(id=name):
@@ -166,7 +166,7 @@ def stem(expression: ast.expr) -> str | None:
 
 
 def receiver(call: ast.Call | None) -> str | None:
-    """Return the name of the object whose method a call calls."""
+    """Return the name of the object whose method is called."""
     if call is None or not isinstance(call.func, ast.Attribute):
         return None
     return stem(call.func.value)
@@ -174,7 +174,7 @@ def receiver(call: ast.Call | None) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _statement_at(file: str, line: int) -> ast.stmt | None:
-    """Return the innermost statement that stands on a line."""
+    """Return the innermost statement on a line."""
     tree = parsed("".join(linecache.getlines(file)))
     if tree is None:
         return None

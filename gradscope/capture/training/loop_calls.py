@@ -1,4 +1,4 @@
-"""Where a script begins an epoch, and where it steps its learning-rate schedulers."""
+"""Records where a script starts an epoch, and where it steps its learning-rate schedulers."""
 
 import ast
 import sys
@@ -19,19 +19,19 @@ from gradscope.capture.training.state import TrainingState
 
 
 class Loaders:
-    """Watches the iterators of data loaders: an epoch, or an evaluation, begins."""
+    """Observes the iterators of data loaders: they start an epoch, or an evaluation."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
 
     def install(self, patches: Patches) -> None:
-        """Watch from now on."""
+        """Start observing."""
         patches.wrap(DataLoader, "__iter__", self._wrap)
 
     def _wrap(self, original: Function) -> Function:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
             training, frame = self._training, sys._getframe(1)
-            # Where another thread makes the steps, it need not know.
+            # If another thread makes the steps, it does not need this event.
             if not (
                 is_traced()
                 or training.pace.is_elsewhere()
@@ -46,7 +46,7 @@ class Loaders:
         location = self._training.locations.of(frame)
         expression = location.expression()
         if isinstance(expression, ast.Call) and expression.args:
-            expression = expression.args[0]  # as in `enumerate(loader)`
+            expression = expression.args[0]  # for example `enumerate(loader)`
         name = None if expression is None else stem(expression)
         self._training.event_log.note(
             "epoch", location, known(batches=_length(loader)), subject=name or ""
@@ -54,7 +54,7 @@ class Loaders:
 
 
 def _length(loader: DataLoader[Any]) -> int | None:
-    # Of an iterable data set a loader remembers that it was asked, and warns later.
+    # A loader of an iterable data set remembers calls of `len`, and warns later.
     if loader._dataset_kind != _DatasetKind.Map:
         return None
     try:
@@ -64,19 +64,19 @@ def _length(loader: DataLoader[Any]) -> int | None:
 
 
 _INNER = "_update_lr" if hasattr(LRScheduler, "_update_lr") else "step"
-"""What `LRScheduler.step` calls once it has warned: so its warnings name the script's line."""
+"""Called by `LRScheduler.step` after its warnings, which thus name the script's line."""
 
 
 class Schedulers:
-    """Watches every scheduler of torch's, and those that are made of them."""
+    """Observes every scheduler of torch, and its subclasses."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
         self._depth = 0
-        """Some schedulers step others."""
+        """Number of nested calls: some schedulers step others."""
 
     def install(self, patches: Patches) -> None:
-        """Watch from now on."""
+        """Start observing."""
         patches.wrap(LRScheduler, _INNER, self._wrap)
         for kind in _with_steps_of_their_own():
             patches.wrap(kind, "step", self._wrap)

@@ -1,4 +1,4 @@
-"""The modules and parameters of a run in its recording, and the models that own them."""
+"""The modules and parameters of a run, and the models that own them, as records."""
 
 import gc
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,9 +19,9 @@ def models_of(parameters: Mapping[int, Tensor]) -> Iterator[tuple[nn.Module, Ten
     """Yield the outermost modules that hold some of the parameters, each with one of these.
 
     Args:
-        parameters: By `id`.
+        parameters: Parameters by `id`.
     """
-    # By type: to ask some objects for their class runs code of theirs.
+    # By type: reading `__class__` of some objects runs their code.
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
     inner = {id(child) for one in modules for child in _children(one)}
     for module in modules:
@@ -50,34 +50,34 @@ _NO_MODULE = ModuleRecord(
     in_model=True,
     training=True,
 )
-"""Owns the parameters of a script without modules."""
+"""Name of the owner of parameters in a script without modules."""
 
 _WRAPPERS = ("module.",)
-"""What the names of parameters begin with under a wrapper for data-parallel training."""
+"""Name prefixes that wrappers for data-parallel training add."""
 
 
 class ModelRecords:
-    """Gives each module and parameter a place, the first time that it is met."""
+    """Gives each module and parameter an index when it is first met."""
 
     def __init__(self, gradient_state: GradientState, sites: Sites) -> None:
         self._gradient_state, self._sites = gradient_state, sites
         self.definitions = Definitions()
-        """The lines that made modules and parameters, as far as they are watched."""
+        """Lines that made modules and parameters, as far as they were observed."""
         self._recorded: dict[int, tuple[ref[nn.Module], int]] = {}
-        """By `id`: the place of a module."""
+        """By `id`: the index of a module."""
         self._modules = self._parameters = 0
-        """How many have a place."""
+        """Number of modules and parameters with an index."""
         self._new_modules: list[ModuleRecord] = []
         self._new_parameters: list[ParameterRecord] = []
 
     def take_new(self) -> tuple[tuple[ModuleRecord, ...], tuple[ParameterRecord, ...]]:
-        """Return the modules and parameters that were taken in since the last call."""
+        """Return the modules and parameters added since the last call."""
         modules, parameters = tuple(self._new_modules), tuple(self._new_parameters)
         self._new_modules, self._new_parameters = [], []
         return modules, parameters
 
     def add(self, name: str, module: nn.Module) -> bool:
-        """Take in a model; return False where a lazy parameter of it has no shape yet."""
+        """Add a model; return False if a lazy parameter of it has no shape yet."""
         try:
             named = name_model(module, None)
         except GradscopeError:
@@ -119,7 +119,7 @@ class ModelRecords:
         return True
 
     def add_loose(self) -> None:
-        """Take in the parameters that are in no model."""
+        """Add the parameters that are in no model."""
         for entry in self._gradient_state.entries:
             parameter = entry.parameter()
             if entry.index is None and parameter is not None:

@@ -1,4 +1,4 @@
-"""The models of a script: what is called from outside of any other module."""
+"""The models of a script: modules called from outside any other module."""
 
 import sys
 import threading
@@ -28,16 +28,16 @@ from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
 
 _MODULE_FILE = nn.modules.module.__file__
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
-"""Every call of a model is seen before so many backwards, and before every so manieth later; else
-the first alone."""
+"""All calls are observed before this many first backwards, and before every Nth later; otherwise
+only the first one."""
 
 _MOST_SEARCHES = 5
-"""Searches among all objects of Python for the modules of parameters; each takes a tenth of a
-second."""
+"""Maximum number of searches through all Python objects for the modules of parameters. Each takes a
+tenth of a second."""
 
 
 _MOST_BARE = 8
-"""Modules without parameters that are taken for models where a script has no others."""
+"""Maximum number of modules without parameters that count as models, if a script has no others."""
 
 _FROZEN, _TRAINABLE, _HELD = range(3)
 """No parameter of a model requires grad; some do; an optimizer holds some of these."""
@@ -45,16 +45,16 @@ _FROZEN, _TRAINABLE, _HELD = range(3)
 
 @dataclass(slots=True)
 class Root:
-    """A module that was called from outside of any other."""
+    """A module that was called from outside any other."""
 
     module: ref[nn.Module]
     name: str
-    """As the script calls it."""
+    """The script's name for it."""
     mode_dependent: list[ref[nn.Module]] = field(default_factory=list)
     is_recorded: bool = False
     rank: int = _FROZEN
     ranked: int | None = None
-    """How many backwards there were when its rank was found."""
+    """Number of backwards at the time its rank was computed."""
 
 
 @dataclass(slots=True)
@@ -64,13 +64,13 @@ class Forwards:
     rows: int | None = None
     batch: str = ""
     preference: tuple[int, bool] = (-1, False)
-    """Of the model of the rows: its rank, and whether it was in training mode."""
+    """Rank of the model whose batch is shown, and whether it was in training mode."""
     modes: dict[str, Mode | None] = field(default_factory=dict)
-    """By model, None where its last call was in training mode."""
+    """By model; None if its last call was in training mode."""
 
 
 class Models:
-    """The models that the script has called, their names, and how they were called."""
+    """The models that the script called, their names, and their modes."""
 
     def __init__(
         self, guard: Guard, gradient_state: GradientState, locations: Locations, sites: Sites
@@ -82,51 +82,51 @@ class Models:
         """By `id`: every module that is a model or part of one."""
         self._roots: dict[int, Root] = {}
         self._bare: dict[int, ref[nn.Module]] = {}
-        """By `id`: modules without parameters that no model has: losses, transforms of samples."""
+        """By `id`: modules without parameters outside any model: losses, transforms."""
         self._first_bare: list[tuple[ref[nn.Module], str]] = []
-        """The first of them, with their names, as long as there are no models."""
+        """The first of them with their names, as long as there are no models."""
         self._top = _TRAINABLE
-        """The highest rank of any model."""
+        """Highest rank of any model."""
         self._handle: RemovableHandle | None = None
         self._is_over = False
         self._searches = 0
         self._passes = 0
-        """How many backwards there were."""
+        """Number of backwards."""
         self._forwards = Forwards()
         self.in_threads = False
-        """Whether modules ran in several threads, each of which numbers its nodes itself."""
+        """Whether modules ran in several threads. Each thread numbers its nodes separately."""
         self._thread: int | None = None
 
     def start(self) -> None:
-        """Begin to see calls."""
+        """Start observing calls."""
         self._is_over = False
         self.resume()
 
     def stop(self) -> None:
-        """See no more calls."""
+        """Stop observing calls."""
         self._is_over = True
         self.pause()
 
     def pause(self) -> None:
-        """See no calls before the next backward: each costs every module a microsecond."""
+        """Stop observing until the next backward: each module call costs a microsecond."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
 
     def resume(self) -> None:
-        """See calls again."""
+        """Resume observing calls."""
         if self._handle is None and not self._is_over:
             self._handle = register_module_forward_pre_hook(self._enter)
 
     def take_forwards(self) -> Forwards:
-        """Return the calls since the last backward, which this one uses."""
+        """Return the calls since the last backward, for the one that uses them."""
         forwards, self._forwards = self._forwards, Forwards()
         self._passes += 1
         self.resume()
         return forwards
 
     def see_compiled(self, compiled: object, frame: FrameType) -> None:
-        """Take in a model that is compiled."""
+        """Add a model that is compiled."""
         module = getattr(compiled, "__self__", compiled)
         if isinstance(module, nn.Module) and id(module) not in self._known:
             call = self._locations.of(frame).call()
@@ -134,12 +134,12 @@ class Models:
             self._add_root(module, self._unique(name or type(module).__name__))
 
     def add(self, module: nn.Module, name: str | None) -> None:
-        """Take in a model before its first call, called by a name or by its class."""
+        """Add a model before its first call, named by the script or by its class."""
         self._add_root(module, self._unique(name or type(_plain(module)).__name__))
 
     @property
     def described(self) -> str:
-        """The classes of the models."""
+        """Class names of the models."""
         modules = (root.module() for root in self._roots.values())
         return ", ".join(
             dict.fromkeys(type(_plain(one)).__name__ for one in modules if one is not None)
@@ -190,7 +190,7 @@ class Models:
         if _is_bare(outer):
             return _outer_module(frame, self._bare)
         del self._bare[id(outer)]  # it has made its layers since
-        callers = self._locations.users(frame)[::-1]  # to itself it is but `self`
+        callers = self._locations.users(frame)[::-1]  # inside the model, its name is only `self`
         name = name_of(outer, callers)
         self._add_root(outer, self._unique(name or type(outer).__name__))
         return outer
@@ -201,7 +201,7 @@ class Models:
         self.in_threads |= thread != self._thread
 
     def _is_part_of(self, module: nn.Module, outer: nn.Module) -> bool:
-        """Take in the modules that a model has got since; return whether this is one of them."""
+        """Add modules that a model got since; return whether this is one of them."""
         if id(outer) in self._roots:
             self._add_modules(self._roots[id(outer)], outer)
         return id(module) in self._known
@@ -229,7 +229,7 @@ class Models:
         calling = _calling(frame)
         if call is not None and calling is not None and calling.f_code is location.code:
             name = stem(call.func)
-        else:  # it is handed to a function of torch, as in `functional_call(net, weights, x)`
+        else:  # passed to a function of torch, as in `functional_call(net, weights, x)`
             name = name_of(module, self._locations.users(frame))
         return self._unique(name or type(_plain(module)).__name__)
 
@@ -255,7 +255,7 @@ class Models:
             self.pause()
 
     def _rank(self, root: Root, module: nn.Module) -> int:
-        """Return how far a model is one that is trained."""
+        """Return a model's rank: how clearly it is being trained."""
         passes = self._passes
         is_due = passes < _ALL_SEEN or passes % _ALL_SEEN_EVERY == 0
         if root.ranked is None or (is_due and root.ranked != passes):
@@ -278,16 +278,16 @@ class Models:
         return Mode(root.name, location, dropout, len(in_eval) - dropout)
 
     def roots(self) -> list[tuple[str, nn.Module]]:
-        """Return the models that are alive, with their names."""
+        """Return the living models with their names."""
         found = [(root.name, root.module()) for root in list(self._roots.values())]
         return [(name, module) for name, module in found if module is not None]
 
     def take_in(self, owner_name: Callable[[Tensor], str | None]) -> None:
-        """Give modules and parameters that are new their names and places in the recording.
+        """Assign names and indices in the recording to new modules and parameters.
 
         Args:
-            owner_name: Gives the name of the model that a parameter belongs to, where only its
-                optimizer tells.
+            owner_name: Returns the name of the model of a parameter, if only its optimizer is
+                known.
         """
         has_new = any(entry.index is None for entry in self._gradient_state.entries)
         if has_new:
@@ -301,7 +301,7 @@ class Models:
         self.records.add_loose()
 
     def _take_bare(self) -> None:
-        """Take modules without parameters for models, as there are no others."""
+        """Treat modules without parameters as models, because there are no others."""
         found, self._first_bare = self._first_bare, []
         for reference, name in found:
             module = reference()
@@ -309,7 +309,7 @@ class Models:
                 self._add_root(module, self._unique(name))
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
-        """Find the models of new parameters that no call has led to, as `model.forward(x)`."""
+        """Find the models of new parameters that no call led to, as with `model.forward(x)`."""
         new = [entry.parameter() for entry in self._gradient_state.entries if entry.index is None]
         roots = [one for root in self._roots.values() if (one := root.module()) is not None]
         owned = {id(parameter) for root in roots for parameter in parameters_of(root)}
@@ -324,7 +324,7 @@ class Models:
 
 
 class _Forget:
-    """Forgets a module that is gone."""
+    """Removes a module that was freed."""
 
     def __init__(self, key: int, *tables: MutableMapping[int, Any]) -> None:
         self._key, self._tables = key, tables
@@ -344,11 +344,11 @@ def _is_bare(module: nn.Module) -> bool:
 
 
 def _outer_module(frame: FrameType, ignored: Container[int] = ()) -> nn.Module | None:
-    """Return the outermost module whose forward is running, other than the one being called.
+    """Return the outermost module whose forward is running, except the one being called.
 
     Args:
-        frame: In which it is called.
-        ignored: Modules, by `id`, that do not count.
+        frame: Frame of the call.
+        ignored: Modules to ignore, by `id`.
     """
     outer, step = None, _calling(frame)
     while step is not None:

@@ -1,4 +1,4 @@
-"""Where a script puts modules into eval mode."""
+"""Records where a script sets modules to eval mode."""
 
 import sys
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from gradscope.capture.training.patches import Function, Patches
 
 @dataclass(slots=True)
 class Mode:
-    """A model was called in eval mode while gradients were on."""
+    """A model was called in eval mode while gradients were enabled."""
 
     name: str
     location: Location
-    """The line that put it into eval mode; of the call where that was not seen."""
+    """Line that set it to eval mode, or line of the call if that was not observed."""
     dropout: int
     batchnorm: int
 
 
 class EvalModes:
-    """Watches `eval()` of modules, which calls `train(False)` of each module below."""
+    """Observes `Module.eval()`, which calls `train(False)` of each submodule."""
 
     def __init__(self, guard: Guard, locations: Locations) -> None:
         self._guard, self._locations = guard, locations
@@ -36,11 +36,11 @@ class EvalModes:
         self._outermost: Location | None = None
 
     def install(self, patches: Patches) -> None:
-        """Watch from now on."""
+        """Start observing."""
         patches.wrap(nn.Module, "train", self._wrap)
 
     def line_of(self, module: nn.Module) -> Location | None:
-        """Return the line that last put a module into eval mode, None where that was not seen."""
+        """Return the line that last set a module to eval mode, None if that was not observed."""
         known = self._lines.get(id(module))
         return known[1] if known is not None and known[0]() is module else None
 
@@ -68,12 +68,12 @@ class EvalModes:
 
     def _forget(self, key: int) -> None:
         known = self._lines.get(key)
-        if known is not None and known[0]() is None:  # not another module in its place
+        if known is not None and known[0]() is None:  # not another module at the same address
             del self._lines[key]
 
 
 def depends_on_mode(module: nn.Module) -> bool:
-    """Return whether a module does something else in training than in eval mode."""
+    """Return whether a module behaves differently in training and eval mode."""
     if isinstance(module, _DropoutNd):
         return module.p > 0
     if isinstance(module, _BatchNorm):

@@ -1,7 +1,7 @@
-"""Steps that run, and those that are one step of the script although several optimizers make it.
+"""Running steps, and steps of several optimizers that are one step of the script.
 
-An optimizer may let others step, as `ZeroRedundancyOptimizer` and wrappers do; hooks may let one
-step for each parameter while a backward runs.
+An optimizer may step others, as `ZeroRedundancyOptimizer` and wrappers do. Hooks may make one step
+per parameter while a backward runs.
 """
 
 import math
@@ -17,17 +17,17 @@ from gradscope.capture.training.locations import Location
 from gradscope.capture.training.optimizers import Known
 from gradscope.capture.training.rounding import Rounded, Sample
 from gradscope.capture.training.step_writer import Measured
-from gradscope.capture.training.stored_gradients import KeptEntry
+from gradscope.capture.training.stored_gradients import StoredEntry
 
 Copy = tuple[Entry, Tensor]
-"""A parameter, and its elements before a step."""
+"""A parameter and its elements before a step."""
 
 _COUNTS = ("parameters", "with_gradient", "fresh", "stale", "none", "clipped", "written")
 
 
 @dataclass(slots=True)
 class OpenStep:
-    """A step that runs."""
+    """A running step."""
 
     known: Known
     location: Location
@@ -35,40 +35,40 @@ class OpenStep:
     numbers: dict[str, Number]
     measured: list[Measured] | None
     before: list[Copy]
-    """Copies of the parameters, as far as updates are measured."""
+    """Copies of the parameters, if updates are measured."""
     samples: list[Sample] = field(default_factory=list)
     rounded: list[Rounded] = field(default_factory=list)
-    kept: list[KeptEntry] = field(default_factory=list)
+    kept: list[StoredEntry] = field(default_factory=list)
     parts: list["OpenStep"] = field(default_factory=list)
-    """Steps of other optimizers that it has made so far, but for those that move nothing."""
+    """Steps of other optimizers within it so far, except those that change nothing."""
     others: list[Known] = field(default_factory=list)
-    """The optimizers that have stepped within it, whether they have moved anything or not."""
+    """Optimizers that have stepped within it, whether they changed something or not."""
     description: str = ""
     """The optimizer's class and learning rates."""
     frame: int = 0
-    """The `id` of the frame that it runs in."""
+    """`id` of the frame that it runs in."""
     code: CodeType | None = None
-    """Of that frame."""
+    """Code of that frame."""
 
 
 def is_left(step: OpenStep, frame: FrameType) -> bool:
-    """Return whether an exception has left a step, as it is none of those that call a frame."""
+    """Return whether a step ended by an exception: it is not among the callers of a frame."""
     return not calls(step.frame, step.code, frame)
 
 
 def calls(caller: int, code: CodeType | None, frame: FrameType) -> bool:
-    """Return whether a frame (by `id`, and code) is one of those that call another."""
+    """Return whether a frame (by `id`, and code) is among the callers of another."""
     outer = frame.f_back
-    # An `id` alone may be that of a frame which is gone.
+    # The `id` alone may be that of a freed frame.
     while outer is not None and (id(outer) != caller or outer.f_code is not code):
         outer = outer.f_back
     return outer is not None
 
 
 def parts_of(step: OpenStep) -> list[OpenStep]:
-    """Return the steps of which an optimizer's step consists: its own, and what it lets step.
+    """Return the steps that an optimizer's step consists of: its own, and nested ones.
 
-    An optimizer that shares its parameters with those that it lets step does nothing by itself.
+    An optimizer that shares its parameters with nested ones does nothing by itself.
     """
     if not step.parts:
         return [step]
@@ -76,12 +76,12 @@ def parts_of(step: OpenStep) -> list[OpenStep]:
     is_wrapper = not moved.isdisjoint(map(id, step.known.entries))
     if is_wrapper or not step.numbers.get("with_gradient"):
         return step.parts
-    # The others may hold float32 copies of its parameters, which no backward reaches.
+    # Nested ones may hold float32 copies of its parameters, which no backward reaches.
     return [step, *(one for one in step.parts if one.numbers.get("backwards"))]
 
 
 def joined(parts: Sequence[OpenStep], leader: Known) -> OpenStep:
-    """Return several steps as one, which counts as an optimizer's."""
+    """Return several steps as one step of one optimizer."""
     parts = list({one.known.index: one for one in parts}.values())
     if len(parts) == 1 and parts[0].known is leader:
         return parts[0]

@@ -30,7 +30,7 @@ _ADAPTIVE = (
 
 @dataclass(slots=True)
 class Known:
-    """An optimizer that was seen."""
+    """An optimizer that was observed."""
 
     optimizer: ref[Optimizer]
     index: int
@@ -42,13 +42,13 @@ class Known:
     ids: list[int] = field(default_factory=list)
     replaced: int | None = None
     joined: int | None = None
-    """The place of the optimizer whose steps its own are part of."""
+    """Index of the optimizer whose steps include its own."""
     parts: list["Known"] = field(default_factory=list)
-    """Those whose steps are part of its own."""
+    """Optimizers whose steps are part of its own."""
     weights: dict[int, float | None] = field(default_factory=dict)
-    """By `id` of the entry: the norm of the parameter, as it was measured last."""
+    """By `id` of the entry: norm of the parameter at its last measurement."""
     is_changed: bool = True
-    """Whether the recording does not have it as it is."""
+    """Whether it differs from its record."""
 
     @property
     def all_entries(self) -> list[Entry]:
@@ -56,7 +56,7 @@ class Known:
         return [*self.entries, *(entry for part in self.parts for entry in part.entries)]
 
     def record(self, site: int | None) -> TrainedOptimizer:
-        """Return it as the recording keeps it."""
+        """Return its record."""
         self.is_changed = False
         indices = dict.fromkeys(entry.index for entry in self.all_entries)
         return TrainedOptimizer(
@@ -71,7 +71,7 @@ class Known:
 
 
 class Optimizers:
-    """Every optimizer that was made or stepped, in the order in which they were first seen."""
+    """All optimizers, in the order in which they were first observed."""
 
     def __init__(self, gradient_state: GradientState, locations: Locations) -> None:
         self._gradient_state, self._locations = gradient_state, locations
@@ -80,16 +80,16 @@ class Optimizers:
         """By `id`."""
 
     def made(self, optimizer: Optimizer, frame: FrameType) -> None:
-        """Note an optimizer where it is made."""
+        """Record the construction of an optimizer."""
         step: FrameType | None = frame
-        # Where a class of the user's calls this, the line that made the optimizer is further out.
+        # If a user's class calls this, the line that made the optimizer is further out.
         while step is not None and step.f_code.co_name == "__init__" and _is_self(step, optimizer):
             step = step.f_back
         location = self._locations.of(step)
         self.add(optimizer, location, _assigned_name(location))
 
     def of(self, optimizer: Optimizer) -> Known:
-        """Return what is known of an optimizer, with its parameters as they are now."""
+        """Return the entry of an optimizer, with its current parameters."""
         known = self._find(optimizer)
         if known is None:
             return self.add(optimizer, NOWHERE, None)
@@ -97,12 +97,12 @@ class Optimizers:
         return known
 
     def index_of(self, optimizer: Optimizer) -> int:
-        """Return the index of an optimizer that is known, -2 for others."""
+        """Return the index of a known optimizer, -2 for others."""
         index = self._indices.get(id(optimizer), -2)
         return index if index >= 0 and self.known[index].optimizer() is optimizer else -2
 
     def leader_of(self, index: int) -> int:
-        """Return the index of the optimizer as whose step another's counts: its own, mostly."""
+        """Return the index of the optimizer that an optimizer's steps count for, usually itself."""
         leader = self.known[index].joined if index >= 0 else None
         return index if leader is None else leader
 
@@ -111,11 +111,11 @@ class Optimizers:
         return any(one.joined == index for one in self.known)
 
     def joined(self, parts: Sequence[Known], others: Sequence[Known]) -> Known:
-        """Return the one that stands for several optimizers which make a step together.
+        """Return the entry that stands for several optimizers that step together.
 
         Args:
-            parts: Those that move parameters.
-            others: Those that step with them, and move nothing else.
+            parts: Optimizers that change parameters.
+            others: Optimizers that step with them, and change nothing else.
         """
         leader = next((self.known[p.joined] for p in parts if p.joined is not None), parts[0])
         leader = next((one for one in parts if one.parts), leader)
@@ -129,13 +129,13 @@ class Optimizers:
         index = self._indices.get(id(optimizer))
         if index is not None and self.known[index].optimizer() is optimizer:
             return self.known[index]
-        # A trainer's wrapper, which has the groups of the optimizer that it lets step.
+        # A trainer's wrapper, which has the groups of the optimizer that it steps.
         groups = optimizer.param_groups
         others = ((known, known.optimizer()) for known in reversed(self.known))
         return next((known for known, one in others if one and one.param_groups is groups), None)
 
     def owner_name(self, parameter: Tensor) -> str | None:
-        """Return `model` for a parameter of an optimizer made of `model.parameters()`."""
+        """Return `model` for a parameter of an optimizer made from `model.parameters()`."""
         key = id(parameter)
         known = next((one for one in self.known if key in one.ids), None)
         call = None if known is None else known.location.call()
@@ -147,21 +147,21 @@ class Optimizers:
         return None
 
     def name_by_step(self, known: Known, location: Location) -> None:
-        """Take an optimizer's name from a call of its step, where its making did not tell it."""
+        """Name an optimizer by a call of its step, if its construction gave no name."""
         call = location.users_call() if known.name == known.class_name else None
         if call is None:
             return
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if location.user != location.inner and "step" not in ast.unparse(call.func):
-            return  # as `trainer.fit(model)`, which makes all the steps
+            return  # for example `trainer.fit(model)`, which makes all the steps
         names = [stem(one) for one in ([owner] if owner else []) + call.args[:1]]
-        # As in `scaler.step(optimizer)` the last one is it.
+        # In `scaler.step(optimizer)`, it is the last one.
         name = next((name for name in reversed(names) if name), None)
         if name is not None:
             known.name, known.is_changed = name, True
 
     def add(self, optimizer: Optimizer, location: Location, name: str | None) -> Known:
-        """Note an optimizer that was made at a place, and is called by a name."""
+        """Add an optimizer with its name and the location of its construction."""
         class_name = type(optimizer).__name__
         known = Known(
             ref(optimizer),
@@ -198,7 +198,7 @@ def parameters_of(optimizer: Optimizer) -> Iterable[Tensor]:
 
 
 def learning_rate(optimizer: Optimizer) -> object:
-    """Return the learning rate of the first group, None where there is none."""
+    """Return the learning rate of the first group, None if there is none."""
     return optimizer.param_groups[0].get("lr") if optimizer.param_groups else None
 
 
@@ -223,7 +223,7 @@ def _is_self(frame: FrameType, optimizer: Optimizer) -> bool:
 
 
 def _assigned_name(location: Location) -> str | None:
-    """Return the variable that a statement on the place's line assigns to."""
+    """Return the variable to which the statement at a location assigns."""
     statement = location.statement()
     match statement:
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):

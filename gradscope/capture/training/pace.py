@@ -1,4 +1,4 @@
-"""Decides how much of each step is recorded, within what watching may cost."""
+"""Decides how much of each step is recorded, within the cost budget."""
 
 import math
 import time
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 _FORCED = 5
-"""After trouble, the norms of this many steps are measured."""
+"""Number of steps whose norms are measured after a problem."""
 
 _TOGETHER = 0.1
 """Seconds for which repeated steps are held before they are written."""
@@ -38,19 +38,19 @@ _MOST_SOURCES = 65_536
 _FIRST_LAYERS = 4
 
 _SMALL, _LARGEST = 64, 4_096
-"""Elements of a gradient that is looked at in each step: it has as few as the first, if any of the
-first layers' gradients has; else it has at most as many as the second."""
+"""Number of elements of the gradient checked in each step. It has at most the first number if one
+of the first layers' gradients has, otherwise at most the second."""
 
 
 class Pace:
     """Decides how much of each step is recorded.
 
-    Its calls are compared alone, or recorded in full, and then gradients are measured or not.
+    Its calls are either only compared, or recorded in full with or without gradients.
 
     Args:
-        budget: What watching may cost.
+        budget: The cost budget.
         every: Measure every Nth step; None for as many as the budget allows.
-        write: Takes steps that repeat others.
+        write: Receives steps that repeat others.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Pace:
         self.budget = budget
         self.patterns = StepPatterns(gradient_state, event_log, locations)
         self.steps = 0
-        """Number of steps by now, of every kind."""
+        """Number of steps so far, of every kind."""
         self.counts: dict[WindowKind, int] = {}
         self.measures = True
         """Whether the gradients of the running step are measured."""
@@ -78,17 +78,17 @@ class Pace:
         self._flushed = time.perf_counter()
         self._first = 0
         self._sources: dict[int, int] = {}
-        """Places in the block that is held, by the step that is repeated."""
+        """By repeated step: index in the block that is held."""
         self._choices, self._losses, self._rates = array("H"), array("d"), array("d")
         self._sentinels: dict[int, ref[Tensor]] = {}
-        """By optimizer: a parameter whose gradient tells whether all are finite."""
+        """By optimizer: a parameter whose gradient shows whether all are finite."""
         self._moving: _Moving | None = None
         self._free = 0
-        """Number of steps before which nothing is to be decided, if they repeat others."""
+        """Number of coming steps without decisions, if they repeat others."""
         self._passed: list[int | None] = []
-        """Those of them that are over: the index of the optimizer that has stepped."""
+        """For each of them that is over: index of the optimizer that stepped."""
         self.take_passed: Callable[[Sequence[int | None]], None]
-        """Takes in steps that have repeated others: which optimizers have made them."""
+        """Receives steps that repeated others, as indices of their optimizers."""
 
     @property
     def repeats_steps(self) -> bool:
@@ -100,7 +100,7 @@ class Pace:
         return self.patterns.position is not None
 
     def is_elsewhere(self) -> bool:
-        """Return whether another thread than this one makes a step that repeats another."""
+        """Return whether a thread other than this one makes a step that repeats another."""
         return self.is_repeating() and not self.patterns.is_here()
 
     def force(self) -> None:
@@ -108,7 +108,7 @@ class Pace:
         self._forced = _FORCED
 
     def noted(self, event: Event) -> None:
-        """Take in an event of a step that is recorded in full."""
+        """Process an event of a step that is recorded in full."""
         if not self.repeats_steps:
             return
         if (
@@ -122,22 +122,22 @@ class Pace:
             self.patterns.noted(event)
 
     def recorded(self, step: int, events: list[Event]) -> None:
-        """Take in a step that was recorded in full."""
+        """Process a step that was recorded in full."""
         if self.repeats_steps:
             self.patterns.recorded(step, events)
 
     def first_step(self, *, is_captured: bool) -> None:
-        """Take in whether the step is captured that begins with the watching."""
+        """Start with the first step."""
         self._kind = _kind(is_captured, self.measures)
 
     def next_step(self, *, is_captured: bool, may_repeat: bool, within_call: bool) -> bool:
-        """Take in that a step is over and the next begins; return whether it may repeat another.
+        """Finish a step and start the next; return whether it may repeat another.
 
         Args:
             is_captured: Whether the next step is captured.
-            may_repeat: False where anything speaks against it.
-            within_call: Whether it begins with a call that is being recorded in full, of which it
-                is seen only afterwards whether it repeats another.
+            may_repeat: False if the next step must be recorded in full.
+            within_call: Whether it starts within a call that is recorded in full. Whether it
+                repeats another is then known only afterwards.
         """
         kind = self._kind
         self.counts[kind] = self.counts.get(kind, 0) + 1
@@ -160,23 +160,23 @@ class Pace:
         return self.steps < FIRST or self._forced > 0 or self.budget.affords_norms()
 
     def catch_up(self, resumed: Callable[[], None]) -> None:
-        """Prepare for a step that is recorded in full, where those before were compared alone."""
+        """Prepare for a step that is recorded in full after steps that were only compared."""
         if self.patterns.catch_up():
             resumed()
 
     def unfold(self) -> None:
-        """Record the running step in full from here on."""
+        """Record the rest of the running step in full."""
         self.settle()
         self.patterns.unfold()
         self._kind = _kind(is_captured=False, measures=self.measures)
 
     def repeats_backward(self, detail: int, outputs: object, frame: FrameType) -> bool:
-        """Return whether a backward is what the running step is expected to do, from a finite loss.
+        """Return whether a backward is what the step is expected to do, from a finite loss.
 
         Args:
-            detail: Whether it keeps its graph, and makes one.
-            outputs: Where it starts.
-            frame: Of its caller.
+            detail: Whether it keeps its graph, and creates one.
+            outputs: Tensors to start from.
+            frame: Frame of its caller.
         """
         here = self.patterns.position
         position = self.patterns.repeats("backward", detail, frame)
@@ -190,7 +190,7 @@ class Pace:
         return True
 
     def unscale_loss(self, scale: Callable[[], Number]) -> None:
-        """Divide the last loss by the scale of a gradient scaler, where one has multiplied it."""
+        """Divide the last loss by the scale of a gradient scaler, if it was scaled."""
         position, losses = self.patterns.position, self.patterns.losses
         if position is None or not position.has_loss or math.isnan(losses[-1]):
             return
@@ -200,12 +200,12 @@ class Pace:
     def repeats_step(
         self, index: int, frame: FrameType, is_joined: Callable[[int], bool]
     ) -> Position | None:
-        """Return the end of the sequence where an optimizer's step is what is expected.
+        """Return the end of the sequence if an optimizer's step is what is expected.
 
         Args:
-            index: Of the optimizer, or of that with which it steps.
-            frame: Of its caller.
-            is_joined: Says whether several step together: the one that counts is called elsewhere.
+            index: Index of the optimizer, or of the one that it steps with.
+            frame: Frame of its caller.
+            is_joined: Whether several step together: the one that counts is called elsewhere.
         """
         here = self.patterns.position
         position = self.patterns.repeats("step", index, frame)
@@ -214,14 +214,14 @@ class Pace:
         if position is not None and position.step is not None and self._is_finite(index):
             return position
         self.patterns.position = here
-        # Where a gradient is not finite, all are measured.
+        # If a gradient is not finite, all are measured.
         self.measures |= position is not None
         return None
 
     def watch_gradient(self, index: int, measured: Iterable[Measured]) -> None:
-        """Choose the gradient that is looked at in each step of an optimizer that repeats another.
+        """Choose the gradient to check in each repeated step of an optimizer.
 
-        What is not finite in a backward goes on to the first layers, which come first.
+        Non-finite values in a backward propagate to the first layers, so these are preferred.
         """
         if not self.repeats_steps:
             return
@@ -241,14 +241,14 @@ class Pace:
             self._sentinels[index] = found
 
     def watch_weight(self, parameter: Tensor) -> None:
-        """Look at a parameter to tell when the script itself has changed its weights."""
+        """Check a parameter in order to detect manual changes of the weights."""
         before, now = self._moving, _Moving(ref(parameter), parameter._version, _total(parameter))
         same = before is not None and before.parameter() is parameter
         now.is_silent = same and before is not None and before.version == now.version
         self._moving = now
 
     def has_moved(self) -> bool:
-        """Return whether the script has changed its weights since this was last asked."""
+        """Return whether the script has changed its weights since the last call."""
         moving = self._moving
         parameter = None if moving is None else moving.parameter()
         if moving is None or parameter is None:
@@ -265,7 +265,7 @@ class Pace:
             return True
         parameter = reference()
         gradient = None if parameter is None else parameter.grad
-        if _len_torch_dispatch_stack():  # which would see it
+        if _len_torch_dispatch_stack():  # the script would see it
             return True
         with DisableTorchFunction():
             if gradient is not None and not gradient.requires_grad:
@@ -275,13 +275,13 @@ class Pace:
             return _is_readable(gradient) and math.isfinite(gradient.sum().item())
 
     def goes_on(self, end: Position, optimizer: int | None, rate: object) -> bool:
-        """Take in that the running step has repeated another to its end, and go on to the next.
+        """Accept that the running step repeated another to its end, and start the next.
 
-        Return False, with nothing done, where there is anything to decide before that.
+        Return False, without an effect, if a decision is due before that.
 
         Args:
-            end: Where the step has ended.
-            optimizer: Index of the one that has stepped; None for a step by hand.
+            end: Position of the step's end.
+            optimizer: Index of the optimizer that stepped; None for a manual step.
             rate: Learning rate.
         """
         passed = self._passed
@@ -297,12 +297,12 @@ class Pace:
         return True
 
     def rest(self, steps: int) -> None:
-        """Decide nothing for a number of steps, as long as they repeat others."""
+        """Skip decisions for a number of steps, as long as they repeat others."""
         is_free = self._every is None and not self._forced and self.steps >= FIRST
         self._free = min(steps, self.budget.together - 1) if is_free else 0
 
     def settle(self) -> None:
-        """Take in the steps before which nothing was decided."""
+        """Process the steps without decisions."""
         self._free = 0
         if not self._passed:
             return
@@ -313,7 +313,7 @@ class Pace:
         self.take_passed(passed)
 
     def repeated(self, end: Position, rate: object) -> None:
-        """Take in that the running step has repeated another to its end."""
+        """Process a step that repeated another to its end."""
         if end.step is None:
             return
         patterns = self.patterns
@@ -349,7 +349,7 @@ class Pace:
         self._flushed = now
 
     def cost(self) -> WatchCost:
-        """Return what watching has cost, and how much of it was recorded."""
+        """Return the cost of recording, and how much was recorded."""
         self.settle()
         count = self.counts.get
         return WatchCost(
@@ -370,19 +370,19 @@ class _Moving:
     parameter: ref[Tensor]
     version: int
     total: float
-    """The sum of its elements."""
+    """Sum of its elements."""
     is_silent: bool = False
-    """Whether its version does not tell, as with `p.data -= …`."""
+    """Whether its version does not change, as with `p.data -= …`."""
 
 
 def _total(parameter: Tensor) -> float:
-    """Return the sum of a parameter's elements, 0 where these cannot be read."""
+    """Return the sum of a parameter's elements, 0 if they are unreadable."""
     with DisableTorchFunction(), torch.no_grad():
         return float(parameter.sum()) if is_plain(parameter) else 0.0
 
 
 def _is_readable(gradient: object) -> "TypeIs[Tensor]":
-    """Return whether a gradient in main memory can be summed up without a trace."""
+    """Return whether a gradient in main memory can be summed without side effects."""
     if type(gradient) is not Tensor or not gradient.is_cpu or gradient.requires_grad:
         return False
     return is_plain(gradient)
@@ -401,7 +401,7 @@ def is_broken(number: object) -> bool:
 
 
 def _loss(outputs: object) -> float | None:
-    """Return a loss in main memory, NaN where it lies elsewhere; None where it is not finite."""
+    """Return a loss in main memory, NaN if it lies elsewhere; None if it is not finite."""
     loss = outputs[0] if isinstance(outputs, tuple | list) and len(outputs) == 1 else None
     value = _read(loss)
     if value is None:
@@ -411,7 +411,7 @@ def _loss(outputs: object) -> float | None:
 
 
 def _read(number: object) -> float | None:
-    """Return the one number of a tensor in main memory; None where the script would notice."""
+    """Return the only number of a tensor in main memory; None if the script would notice."""
     if type(number) is not Tensor or _len_torch_dispatch_stack():
         return None
     with DisableTorchFunction():

@@ -1,4 +1,4 @@
-"""Replaces functions of torch while a script is watched, and puts them back."""
+"""Replaces functions of torch during recording, and restores them."""
 
 import functools
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class _Replaced(NamedTuple):
 
 
 class Patches:
-    """The functions that are replaced, each by one that looks like it.
+    """The replaced functions. Each replacement looks like its original.
 
     `inspect.signature`, pickling by name, `isinstance`, warnings and torch's compiler see no
     difference.
@@ -30,8 +30,8 @@ class Patches:
     def wrap(self, owner: object, name: str, make: Callable[[Function], Function]) -> None:
         """Replace a function, or a method of a class, by what `make` returns for it.
 
-        A method's replacement has to ask `is_traced` before anything else, and then hand on alone:
-        the compiler can follow another function in place of a function, but not of a method.
+        A method's replacement must first check `is_traced`, and then only call the original: the
+        compiler can substitute a function by another one, but not a method.
         """
         original = vars(owner)[name]
         ours = functools.wraps(original)(uncounted(make(original)))
@@ -48,7 +48,7 @@ class Patches:
         setattr(owner, name, function)
 
     def restore(self) -> None:
-        """Put everything back; what somebody else has wrapped since stays as it is."""
+        """Restore everything. Functions that other code has wrapped since are left alone."""
         while self._replaced:
             replaced = self._replaced.pop()
             if vars(replaced.owner).get(replaced.name) is replaced.ours:

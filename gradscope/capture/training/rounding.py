@@ -1,4 +1,4 @@
-"""What rounding leaves of a step on weights in half precision."""
+"""Measures how much of a step on half-precision weights rounding removes."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from gradscope.capture.training.gradient_state import Entry
 
 _HALVES = (torch.bfloat16, torch.float16)
 _SAMPLED = 8192
-"""Elements of one parameter that are looked at, evenly spread: a share needs no more."""
+"""Number of evenly spread elements sampled per parameter. They suffice for a share."""
 
 
 class Sample(NamedTuple):
@@ -23,17 +23,17 @@ class Sample(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """What a step did to a sample."""
+    """Effect of a step on a sample."""
 
     entry: Entry
     moving: int
     """Elements whose gradient is finite and not zero."""
     unchanged: int
-    """Of these: those that the step left as they were."""
+    """Elements among these that the step left unchanged."""
 
 
 def samples_of(entries: Iterable[Entry]) -> list[Sample]:
-    """Return samples of the parameters in half precision."""
+    """Return samples of the half-precision parameters."""
     with DisableTorchFunction(), torch.no_grad():
         return [
             Sample(entry, elements.clone())
@@ -45,7 +45,7 @@ def samples_of(entries: Iterable[Entry]) -> list[Sample]:
 
 
 def rounded(samples: Sequence[Sample]) -> list[Rounded]:
-    """Count what a step has left as it was; the gradients are still those that it used."""
+    """Count the elements that a step left unchanged; the gradients are still those it used."""
     counted = [(one, counts) for one in samples if (counts := _counts(one)) is not None]
     if not counted:
         return []
@@ -73,7 +73,7 @@ def _counts(sample: Sample) -> Tensor | None:
 
 
 def _sampled(tensor: Tensor) -> Tensor | None:
-    """Return some elements, None where they cannot be read or do not lie in order."""
+    """Return some elements, None if they are unreadable or not contiguous."""
     try:
         part = stored(tensor)
     except NotReadable:

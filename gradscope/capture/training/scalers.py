@@ -1,4 +1,4 @@
-"""Gradient scalers: what they scale, unscale and skip."""
+"""Records the work of gradient scalers: scaling, unscaling and skipped steps."""
 
 import sys
 from types import FrameType
@@ -19,15 +19,15 @@ from gradscope.capture.training.steps import Steps
 
 
 class Scalers:
-    """Watches every gradient scaler."""
+    """Observes every gradient scaler."""
 
     def __init__(self, training: TrainingState, backwards: Backwards, steps: Steps) -> None:
         self._training, self._backwards, self._steps = training, backwards, steps
         self._stepping = 0
-        """How many calls of `GradScaler.step` are open, which unscale by themselves."""
+        """Number of open calls of `GradScaler.step`, which unscale by themselves."""
 
     def install(self, patches: Patches) -> None:
-        """Watch from now on."""
+        """Start observing."""
         patches.wrap(GradScaler, "scale", self._wrap_scale)
         patches.wrap(GradScaler, "unscale_", self._wrap_unscale)
         patches.wrap(GradScaler, "step", self._wrap_step)
@@ -99,8 +99,9 @@ class Scalers:
                 result = original(scaler, optimizer, *args, **kwargs)
             finally:
                 self._stepping -= 1
+            # GradScaler calls `optimizer.step` only if all gradients are finite.
             if id(optimizer) not in self._steps.stepped:
-                training.record_in_full()  # a step that is skipped is no repetition
+                training.record_in_full()  # a skipped step is no repetition
             if not training.repeats("scaler-step", optimizer, frame):
                 training.guard.run(self._after_step, scaler, optimizer, frame)
             return result
@@ -113,7 +114,7 @@ class Scalers:
         infinite = _found_infinite(scaler, optimizer)
         skipped: Number = float(id(optimizer) not in self._steps.stepped)
         if not skipped and infinite is not None:
-            skipped = infinite  # a fused optimizer looks for itself whether to skip
+            skipped = infinite  # a fused optimizer decides itself whether to skip
         training.gradient_state.accept()
         training.gradient_state.spend(one.entries)
         numbers = known(skipped=skipped, found_inf=infinite)
@@ -144,6 +145,7 @@ class Scalers:
 
 def _found_infinite(scaler: GradScaler, optimizer: Optimizer) -> Number | None:
     """Return whether gradients were not finite: 0, or more for every device that found any."""
+    # `GradScaler.update` clears these states, so they are read right after the step.
     states = scaler._per_optimizer_states
     found: dict[Any, Tensor] = states[id(optimizer)]["found_inf_per_device"] if states else {}
     return next((number(value) for value in found.values()), None)

@@ -6,7 +6,7 @@ from gradscope.capture.training.gradient_state import Entry
 from gradscope.recording.evidence.clipping import ClipScope
 
 _MOST = 1_000_000
-"""Members of all sets; a script that clips another set every time has no use for their list."""
+"""Maximum number of members of all sets. A script that clips a new set every time needs none."""
 
 
 class Scopes:
@@ -19,7 +19,7 @@ class Scopes:
         self._taken = self._members = 0
 
     def location(self, entries: Iterable[Entry]) -> int | None:
-        """Return a set's place among the recording's; None for an empty one or one too many."""
+        """Return a set's index in the recording; None for an empty set or beyond the maximum."""
         held = tuple(entries)
         key = tuple(map(id, held))
         if key in self._locations or not key or self._members + len(key) > _MOST:

@@ -1,4 +1,4 @@
-"""What the parts of a watch share: what is known of the script by now, and where it is noted."""
+"""State shared by the parts of a recorded training, and the log of its events."""
 
 import threading
 from collections.abc import Callable
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from gradscope.capture.training.steps import Steps
 
 OUTSIDE = "outside"
-"""The subject of gradients that were zeroed by no call that is watched."""
+"""Subject of gradients that were zeroed outside of observed calls."""
 
 
 class _OfThread(threading.local):
-    """What every thread has of its own."""
+    """State of each thread."""
 
     def __init__(self) -> None:
         self.stepping: list[set[int]] = []
 
 
 class TrainingState:
-    """What is known of the script by now."""
+    """State of the training so far."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -46,33 +46,33 @@ class TrainingState:
         self.scopes = Scopes()
         self._own = _OfThread()
         self.batch = ""
-        """The first input of the first model, in words."""
+        """Description of the first input of the first model."""
         self.by_hand: ByHand | None = None
-        """Writes the steps that the script makes without an optimizer."""
+        """Writes the manual steps of a script without an optimizer."""
         self.steps: Steps
         """Writes the steps of optimizers."""
         self.captures: StepCaptures | None = None
-        """Sees some backward passes closely; None where nobody does."""
+        """Captures some backward passes in detail; None if captures are off."""
         self.pace: Pace
         """Decides how much of each step is recorded."""
         self.step_repeated: Callable[[Position, int | None, object], None]
-        """Takes in that the running step has repeated another to its end: with the optimizer's
-        index, None where the script changes its weights itself, and its learning rate."""
+        """Called when the running step has repeated another to its end, with the optimizer's index
+        (None for a manual step) and its learning rate."""
         self.resumed: Callable[[], None]
-        """Prepares to record in full, after steps that were compared alone."""
+        """Called before full recording resumes after steps that were only compared."""
 
     @property
     def stepping(self) -> list[set[int]]:
-        """Of each optimizer whose step this thread runs, outermost first.
+        """For each optimizer whose step this thread runs, outermost first.
 
-        The entries (by `id`) to which a backward came meanwhile.
+        The entries (by `id`) that a backward reached meanwhile.
         """
         return self._own.stepping
 
     def repeats(self, kind: str, optimizer: Optimizer | None, frame: FrameType) -> bool:
         """Return whether a call is what the running step is expected to do.
 
-        Else the step is recorded in full from here on.
+        Otherwise the rest of the step is recorded in full.
         """
         patterns = self.pace.patterns
         if patterns.position is None:
@@ -88,13 +88,13 @@ class TrainingState:
         return False
 
     def end_step_by_hand(self) -> None:
-        """Take in, before a call, that the script has changed its weights since the last one."""
+        """Record, before a call, that the script has changed its weights since the last call."""
         position = self.pace.patterns.position
         if position is not None and position.by_hand is not None and self.pace.has_moved():
             self.step_repeated(position.by_hand, None, None)
 
     def record_in_full(self) -> None:
-        """Record the running step in full from here on."""
+        """Record the rest of the running step in full."""
         if self.pace.is_repeating():
             self.guard.run(self._unfold)
 
@@ -107,23 +107,23 @@ class TrainingState:
                     self.captures.backward_repeated(event.location, event.subject, order)
 
     def take_in(self) -> None:
-        """Give models and parameters that are new their names and places in the recording."""
+        """Assign names and indices in the recording to new models and parameters."""
         self.models.take_in(self.optimizers.owner_name)
 
     @property
-    def has_look(self) -> bool:
-        """Whether a look waits to be written."""
+    def has_captured_step(self) -> bool:
+        """Whether a captured step waits to be written."""
         return self.captures is not None and self.captures.has_found
 
     def sync(self, frame: FrameType | None = None) -> None:
-        """Take in, and note, what was done to gradients without a call that is watched."""
+        """Record changes of gradients made outside of observed calls."""
         outside = self.gradient_state.sync(() if self.by_hand is None else self.by_hand.changed())
         self._note_by_hand(outside.by_hand, frame)
         if outside.removed or outside.zeroed:
             self._note_zeroed(outside)
 
     def sync_weights(self, frame: FrameType | None = None) -> None:
-        """Take in, and note, steps that were made by hand."""
+        """Record manual steps."""
         changed = () if self.by_hand is None else self.by_hand.changed()
         self._note_by_hand(self.gradient_state.note_touched(changed), frame)
 
@@ -132,7 +132,7 @@ class TrainingState:
             self.by_hand.note(entries, frame)
 
     def sync_before_backward(self, frame: FrameType) -> None:
-        """Do the same before a backward, where gradients may wait for it."""
+        """Do both before a backward, if gradients may be waiting for a step."""
         if self.gradient_state.holds(UNSPENT) or self.gradient_state.holds(SPENT):
             self.sync(frame)
             zeroed = self.gradient_state.clear_false_stale()
@@ -148,7 +148,7 @@ class TrainingState:
         self.event_log.note("zero", NOWHERE, numbers, subject=OUTSIDE)
 
     def take_forwards(self) -> Forwards:
-        """Return the calls of models since the last backward, and note those in eval mode."""
+        """Return the calls of models since the last backward, and record those in eval mode."""
         forwards = self.models.take_forwards()
         self.batch = self.batch or forwards.batch
         for mode in forwards.modes.values():
@@ -162,7 +162,7 @@ class TrainingState:
         return forwards
 
     def came_while_stepping(self, entries: list[Entry]) -> None:
-        """Take in that a backward ran within a step, as by a closure, which uses its gradients."""
+        """Record a backward within a step, for example by a closure, which uses its gradients."""
         if self.stepping:
             self.stepping[-1].update(map(id, entries))
             self.gradient_state.spend(entries)

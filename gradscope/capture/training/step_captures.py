@@ -1,4 +1,4 @@
-"""What a watch of a training asks of those who look at some of its backward passes closely."""
+"""Interface between a recorded training and the detailed captures of its steps."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,122 +15,121 @@ from gradscope.recording.records import CapturedStep
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a backward starts."""
+    """The start of a backward."""
 
     root: Tensor
     location: Location
-    """Where it is called."""
+    """Location of its call."""
     subject: str
-    """What it starts from, as it is written there."""
+    """Tensor that it starts from, as written there."""
     scale: Number | None
-    """By what a gradient scaler has multiplied the root; None where none has."""
+    """Scale of a gradient scaler on the root; None if it is not scaled."""
     loss: Number | None
-    """The number at the root, without that scale; None where it is none."""
+    """Value of the root without that scale; None if it is no number."""
 
 
 class StepCaptures(Protocol):
-    """Looks at the backward passes of some steps, chosen by itself."""
+    """Captures the backward passes of some steps, which it chooses itself."""
 
     reason: str | None
-    """Why nothing is looked at any more; None while something may be."""
+    """Why no more steps are captured; None while some may be."""
 
     @property
     def has_found(self) -> bool:
-        """Whether there is a look that nobody has taken."""
+        """Whether there is a captured step that was not taken."""
 
     @property
     def is_open(self) -> bool:
         """Whether the running step is being captured."""
 
     def start(self) -> None:
-        """Begin: the first step may be looked at."""
+        """Start: the first step may be captured."""
 
     def stop(self) -> None:
-        """End, and leave nothing behind."""
+        """Stop, and remove every hook."""
 
     def before_backward(self, start: Start, *, readable: bool) -> None:
-        """Prepare to see the backward that is about to run.
+        """Prepare to capture the backward that is about to run.
 
         Args:
-            start: How it starts.
-            readable: False where hooks of anyone's may stand between its graph and what that has
-                saved.
+            start: The start of the backward.
+            readable: False if hooks may transform the saved tensors of its graph.
         """
 
     def before_several(self, roots: Iterable[Tensor], location: Location) -> None:
-        """Take in the graphs of several losses whose backward is one, and is not looked at."""
+        """Record the graphs of several losses with one backward, which is not captured."""
 
     def backward_repeated(self, location: Location, subject: str, order: int) -> None:
-        """Take in a backward of which nothing was recorded when it began.
+        """Record a backward of which nothing was recorded when it started.
 
         Args:
-            location: Where it was called.
-            subject: What it started from, as it is written there.
-            order: The place of its event among those of the step.
+            location: Location of its call.
+            subject: Tensor that it started from, as written there.
+            order: Index of its event in the step.
         """
 
     def after_backward(self, order: int) -> None:
-        """Take in what it left; its event has a place among those of the step."""
+        """Capture the gradients that it left; `order` is the index of its event in the step."""
 
     def failed_backward(self) -> None:
-        """Let go of it: it raised an exception."""
+        """Discard a backward that raised an exception."""
 
     def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
-        """Take in that gradients are not finite, before an optimizer uses them.
+        """Record non-finite gradients before an optimizer uses them.
 
         Args:
-            broken: The parameters whose gradients are not.
-            finite: Those whose gradients are.
+            broken: Parameters with non-finite gradients.
+            finite: Parameters with finite gradients.
         """
 
     def optimizer_made(self, index: int) -> None:
-        """Take in an optimizer, by its place among those that are known."""
+        """Add an optimizer, by its index."""
 
     def steps_with(self, index: int) -> None:
-        """Take in that an optimizer makes no steps of its own: they are part of another's."""
+        """Record that an optimizer's steps are part of another's."""
 
     def step_begins(self) -> None:
-        """Take in that an optimizer is about to step, and runs nothing of the script's own."""
+        """Record that an optimizer is about to step, without running the script's code."""
 
     def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
-        """Take in that an optimizer has made a step.
+        """Record that an optimizer has stepped.
 
         Args:
-            index: Its place among those that are known.
-            parameters: That it has changed; read only while something is looked at.
-            location: Where its step was called.
+            index: Index of the optimizer.
+            parameters: Parameters that it changed; read only during a capture.
+            location: Location of the call of its step.
         """
 
     def stepped_by_hand(self) -> None:
-        """Take in that the script itself has changed its weights."""
+        """Record that the script itself has changed its weights."""
 
     def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
-        """Take in steps that have repeated others.
+        """Record steps that repeated others.
 
         Args:
-            optimizers: By step: the index of the one that has made it; None for a step by hand.
+            optimizers: By step: index of the optimizer that made it; None for a manual step.
         """
 
     def open_if_due(self) -> None:
-        """Look at the next step if it is time for it."""
+        """Capture the next step if a capture is due."""
 
     def rests(self) -> int:
-        """Return before how many of the next steps no look is due, but for the budget's sake."""
+        """Return the number of next steps in which no capture is due, except by the budget."""
 
     def step_skipped(self) -> None:
-        """Take in that a gradient scaler has left a step out."""
+        """Record that a gradient scaler skipped a step."""
 
     def trouble(self) -> None:
-        """Take in that something is to be seen: look at the next steps."""
+        """Capture the next steps because of a problem."""
 
     def give_up(self, reason: str) -> None:
-        """Look at nothing more."""
+        """Stop capturing steps."""
 
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the script, with its traceback."""
+        """Record the exception that ended the script, with its traceback."""
 
     def take(self, step: int) -> tuple[CapturedStep, ...]:
-        """Return the looks since the last call, as those of a step."""
+        """Return the captured steps since the last call, as those of a step."""
 
 
 MakeCaptures = Callable[[TrainingState, Header], StepCaptures]

@@ -1,9 +1,9 @@
-"""Recognises steps that do what an earlier step did, call by call, at the cost of a comparison.
+"""Recognizes repeated steps call by call, at the cost of a comparison.
 
-A training does the same in nearly every step: zero, backward, step. Of each sequence of such calls
-that was recorded in full, it is known how it goes on; a step that goes along one of them to its end
-needs no events of its own. Once a call is another than expected, the step is recorded in full from
-there on: what it did before is known from the sequence, and so is what state gradients are in.
+A training does the same in nearly every step: zero, backward, step. Each sequence of calls that was
+recorded in full is known. A step that follows one of them to its end needs no events of its own.
+After the first unexpected call, the step is recorded in full: its earlier events and the state of
+gradients are known from the sequence.
 """
 
 import math
@@ -22,7 +22,7 @@ from gradscope.capture.training.locations import Locations
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 
 _MOST_NODES = 2_000
-"""Of all sequences: a script that does something else in every step is recorded in full."""
+"""Maximum size of all sequences. A script without repetitions is recorded in full."""
 
 _MOST_CODES = 10_000
 
@@ -41,41 +41,41 @@ _CALLS = frozenset(
         "zero",
     }
 )
-"""Kinds of events that are calls of the script's; others come along with one."""
+"""Kinds of events that are calls of the script; others accompany one."""
 
 _BEFORE_ALL, _AFTER_ODD = -1, -2
-"""In place of a sequence: before the first step, and after one that may not be repeated."""
+"""In place of a sequence: before the first step, and after a step that must not be repeated."""
 
 _Key = tuple[str, int, int, int]
-"""Kind, code (`id`) and instruction of the call, and what tells calls there apart."""
+"""Kind, code (`id`) and instruction of the call, and a detail that separates calls there."""
 
 
 @dataclass(slots=True, eq=False)
 class Position:
-    """A place in a sequence of calls: what came before it, and what may come next."""
+    """A position in a sequence of calls: the calls before it, and the possible next ones."""
 
     events: tuple[Event, ...] = ()
-    """Of the call that leads here, and what came along with it."""
+    """Events of the call before this position."""
     before: "Position | None" = None
     key: _Key | None = None
-    """Of the call that leads here."""
+    """Key of the call before this position."""
     next: dict[_Key, "Position"] = field(default_factory=dict)
     states: States | None = None
-    """Of the gradients."""
+    """States of the gradients."""
     has_loss: bool = False
-    """Whether the call is a backward from a number that can be read."""
+    """Whether the call is a backward from a readable number."""
     number: int = 0
-    """autograd's number when the call was last made."""
+    """Sequence number at the last such call."""
     step: int | None = None
-    """The step recorded last whose sequence ends here; None where none does."""
+    """The last recorded step whose sequence ends here; None if none does."""
     pattern: int = -1
-    """Of a sequence's end: which one it is."""
+    """At a sequence's end: its index."""
     by_hand: "Position | None" = None
-    """The end of the sequence, where the script itself changes its weights after this call."""
+    """End of the sequence, if the script changes its weights itself after this call."""
 
 
 class StepPatterns:
-    """The sequences of calls that are known, and where in them the running step is."""
+    """The known sequences of calls, and the running step's position."""
 
     def __init__(
         self, gradient_state: GradientState, event_log: EventLog, locations: Locations
@@ -86,43 +86,43 @@ class StepPatterns:
             locations,
         )
         self._roots: dict[int, Position] = {_BEFORE_ALL: Position()}
-        """By the sequence of the step before, which decides in what state gradients are."""
+        """By the sequence of the previous step, which determines the states of gradients."""
         self._patterns: dict[tuple[_Key, ...], int] = {}
         self._end: Position | None = None
-        """Where the last step has ended."""
+        """Position at which the last step ended."""
         self._last = _BEFORE_ALL
-        """The sequence of the last step."""
+        """Sequence of the last step."""
         self._thread = threading.get_ident()
         self._passed: dict[int, tuple[CodeType, bool]] = {}
-        """By `id` of code: whether a call that it makes is its caller's."""
+        """By `id` of code: whether its calls count as its caller's."""
         self._codes: dict[int, CodeType] = {}
-        """Those of keys, which as long as they are held keep their `id`."""
+        """Codes of keys, kept alive so that their `id` stays valid."""
         self._nodes = 0
         self._snapshots: list[States] = []
-        """Of the step that is recorded in full: the states after each of its events."""
+        """States after each event of the step that is recorded in full."""
         self._by_hooks: set[int] = set()
-        """Those of its events that happened while a backward ran."""
+        """Its events that happened during a backward."""
         self._is_odd = False
-        """Whether the step that is recorded did something that may not be repeated unseen."""
+        """Whether the recorded step did something that must not be repeated unrecorded."""
         self._is_synced = True
-        """Whether the states of gradients are known as they are now."""
+        """Whether the known states of gradients are current."""
         self.last_number = 0
-        """autograd's number at the last backward in a step that repeated another."""
+        """Sequence number at the last backward in a step that repeated another."""
         self._backwards: list[Position] = []
         self._is_again = False
-        """Whether the last call that was compared is one more of those before it."""
+        """Whether the last compared call repeats the ones before it."""
         self.position: Position | None = None
-        """Where the running step is; None while it is recorded in full."""
+        """Position of the running step; None while it is recorded in full."""
         self.losses: list[float] = []
-        """Of the running step."""
+        """Losses of the running step."""
 
     def repeats(self, kind: str, detail: int, frame: FrameType | None) -> Position | None:
-        """Return where the step is after a call; None where it is to be recorded in full.
+        """Return the position after a call; None if the step is to be recorded in full.
 
         Args:
-            kind: Of the event.
-            detail: What tells calls of the kind apart: the optimizer, say.
-            frame: Of the caller.
+            kind: Kind of the event.
+            detail: Separates calls of the kind, for example by optimizer.
+            frame: Frame of the caller.
         """
         here = self.position
         if here is None or threading.get_ident() != self._thread:
@@ -137,9 +137,9 @@ class StepPatterns:
         return following
 
     def is_grad_again(self, detail: int, frame: FrameType) -> bool:
-        """Return whether no other calls came since one of `autograd.grad` at the same place.
+        """Return whether the last calls were all of `autograd.grad` at the same location.
 
-        Such calls in a row, as of `gradcheck`, are one event a place, however many they are.
+        A series of such calls, as in `gradcheck`, is one event per location.
         """
         events = self._event_log.events
         if not events or events[-1].kind != "grad":
@@ -160,10 +160,10 @@ class StepPatterns:
         return kind, 0, 0, detail
 
     def end_by(self, optimizer: int | None = None) -> Position | None:
-        """Return the end of the sequence where an optimizer steps next, wherever that is called.
+        """Return the end of the sequence if an optimizer steps next, wherever it is called.
 
         Args:
-            optimizer: Its index; None for any.
+            optimizer: Index of the optimizer; None for any.
         """
         here = self.position
         for key, following in () if here is None else here.next.items():
@@ -177,13 +177,13 @@ class StepPatterns:
         return threading.get_ident() == self._thread
 
     def _learn(self, code: CodeType) -> tuple[CodeType, bool]:
-        if len(self._passed) == _MOST_CODES:  # a script may make new code in every step
+        if len(self._passed) == _MOST_CODES:  # a script may create new code in every step
             self._passed.clear()
         known = self._passed[id(code)] = (code, self._locations.is_passed_over(code))
         return known
 
     def forget_last(self) -> None:
-        """Take back the last call, which has raised an exception."""
+        """Take back the last call, which raised an exception."""
         here = self.position
         if here is not None and not self._is_again:
             self.position = here.before
@@ -191,7 +191,7 @@ class StepPatterns:
                 self.losses.pop()
 
     def begin(self, *, may_repeat: bool) -> bool:
-        """Begin a step; return whether it may repeat one that is known."""
+        """Start a step; return whether it may repeat a known one."""
         root = self._roots.get(self._last)
         self._thread = threading.get_ident()
         if self._snapshots:
@@ -203,7 +203,7 @@ class StepPatterns:
         return self.position is not None
 
     def join(self, events: list[Event]) -> bool:
-        """Go on as a step that repeats another, if one began with these calls; return whether."""
+        """Continue as a repetition of a known step that starts with these calls; return whether."""
         here = self._roots.get(self._last)
         for event in events:
             if event.kind in _CALLS and not _is_unseen(event) and here is not None:
@@ -215,20 +215,20 @@ class StepPatterns:
         return True
 
     def noted(self, event: Event) -> None:
-        """Take in an event of a step that is recorded in full."""
-        if torch._C._current_graph_task_id() != -1:  # by a hook: it comes along with the backward
+        """Add an event of a step that is recorded in full."""
+        if torch._C._current_graph_task_id() != -1:  # by a hook: it accompanies the backward
             self._by_hooks.add(len(self._snapshots))
-        if event.kind.endswith("-error"):  # which no call tells that may come again without it
+        if event.kind.endswith("-error"):  # no call shows whether it happens again
             self.spoil()
         if len(self._snapshots) < _MOST_NODES:
             self._snapshots.append(self._gradient_state.states())
 
     def spoil(self) -> None:
-        """Take in that the step does something that may not be repeated unseen."""
+        """Mark the step as one that must not be repeated unrecorded."""
         self._is_odd = True
 
     def recorded(self, step: int, events: list[Event]) -> None:
-        """Take in a step that was recorded in full, by its events."""
+        """Add the sequence of a step that was recorded in full."""
         self._is_synced = True
         if self._is_odd or len(events) != len(self._snapshots) or self._nodes > _MOST_NODES:
             self._last = _AFTER_ODD
@@ -273,9 +273,9 @@ class StepPatterns:
         return following
 
     def go_on(self, end: Position) -> bool:
-        """Begin the step after one that has gone along a sequence to its end, if it may repeat any.
+        """Start the next step after a complete sequence, if it may repeat any.
 
-        Return False, with nothing done, where it may not.
+        Return False, without an effect, if it may not.
         """
         root = self._roots.get(end.pattern)
         if root is None or not root.next:
@@ -285,13 +285,13 @@ class StepPatterns:
         return True
 
     def ended(self, end: Position) -> None:
-        """Take in that the running step has gone along a sequence to its end."""
+        """Finish a step that followed a sequence to its end."""
         self._last, self._end, self._is_synced = end.pattern, end, False
 
     def catch_up(self) -> bool:
-        """Give gradients the states that repeated steps have left; return whether there were any.
+        """Set gradients to the states left by repeated steps; return whether there were any.
 
-        For a step that is recorded in full from its beginning.
+        It precedes a step that is recorded in full from its start.
         """
         if self._is_synced:
             return False
@@ -301,9 +301,9 @@ class StepPatterns:
         return True
 
     def unfold(self) -> None:
-        """Record the running step in full from here on.
+        """Record the rest of the running step in full.
 
-        The events of its calls so far are noted, and gradients get the states that they left.
+        The events of its calls so far are recorded, and gradients get the resulting states.
         """
         here, self.position = self.position, None
         if here is None:
@@ -335,13 +335,13 @@ class StepPatterns:
             self._snapshots[-1] = position.states
 
     def numbers(self) -> Iterator[tuple[Event, int]]:
-        """Yield the backward calls that are known, with autograd's number at the last of each."""
+        """Yield the known backward calls, with the sequence number at the last of each."""
         for position in self._backwards:
             yield position.events[-1], position.number
 
 
 def _follows_grad(here: Position | None, key: _Key) -> bool:
-    """Return whether a call of `autograd.grad` is among those that lead to a position in a row."""
+    """Return whether a call of `autograd.grad` is in the series that leads to a position."""
     while here is not None and here.key is not None and here.key[0] == "grad":
         if here.key == key:
             return True
@@ -350,7 +350,7 @@ def _follows_grad(here: Position | None, key: _Key) -> bool:
 
 
 def _path(here: Position) -> list[Position]:
-    """Return the calls of a sequence up to a position, in their order."""
+    """Return the calls of a sequence up to a position, in order."""
     path: list[Position] = []
     step: Position | None = here
     while step is not None and step.before is not None:
@@ -366,14 +366,14 @@ def _is_read(position: Position, event: Event) -> bool:
 
 
 def _is_unseen(event: Event) -> bool:
-    """Return whether an event is of something that the script did by no call that is watched."""
+    """Return whether an event happened outside of observed calls."""
     if event.kind == "step":
         return bool(event.numbers.get("manual"))
     return event.kind == "zero" and event.location.code is None and event.optimizer is None
 
 
 def detail_of(event: Event) -> int:
-    """Return what tells calls of an event's kind apart, at the same place."""
+    """Return the detail that separates calls of an event's kind at the same location."""
     if event.kind in ("backward", "grad"):
         numbers = event.numbers
         return 2 * int(bool(numbers.get("retain"))) + int(bool(numbers.get("create")))

@@ -1,4 +1,4 @@
-"""Turns a step that is over into records, and hands them to the recording."""
+"""Converts a finished step to records, and writes them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -9,7 +9,7 @@ from gradscope.capture.step.stored_gradients import UNREADABLE
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.stored_gradients import KeptEntry
+from gradscope.capture.training.stored_gradients import StoredEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer
@@ -22,17 +22,17 @@ from gradscope.recording.records import (
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
-from gradscope.recording.stored_gradient import KeptGradient
+from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Cells
 
 
 @dataclass(slots=True)
 class Measured:
-    """The numbers of one parameter in one step."""
+    """The statistics of one parameter in one step."""
 
     entry: Entry
     weight: float | None
-    """None where it cannot be read."""
+    """None if it is unreadable."""
     gradient: float | None
     numel: int
     requires_grad: bool
@@ -41,15 +41,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A step that is over."""
+    """A finished step."""
 
     optimizer: str | None
-    """None at the end, for what led to no step."""
+    """None at the end, for events that led to no step."""
     measured: list[Measured]
     location: int = 0
-    """The optimizer's, among those that are known."""
+    """Index of the optimizer."""
     rounded: tuple[Rounded, ...] = ()
-    kept: Sequence[KeptEntry] = ()
+    kept: Sequence[StoredEntry] = ()
 
 
 class StepWriter:
@@ -58,19 +58,19 @@ class StepWriter:
     def __init__(self, training: TrainingState, recorder: RunRecorder) -> None:
         self._training, self._recorder = training, recorder
         self.steps = 0
-        """How many were written."""
+        """Number of steps written."""
         self._skipped: list[Skipped] = []
         self._told: set[Skipped] = set()
 
     def skip(self, what: str, reason: str) -> None:
-        """Note what cannot be seen, once."""
+        """Record once what cannot be observed."""
         note = Skipped(what=what, reason=reason)
         if note not in self._told:
             self._told.add(note)
             self._skipped.append(note)
 
     def write(self, finished: Finished) -> None:
-        """Write a step with everything that has happened since the one before."""
+        """Write a step with all events since the previous one."""
         self._training.pace.flush()
         self._training.take_in()
         modules, parameters = self._training.models.records.take_new()
@@ -106,15 +106,15 @@ class StepWriter:
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,
                 captured_steps=() if captures is None else captures.take(self.steps),
-                kept_gradients=kept,
+                stored_gradients=kept,
             )
         )
         self.steps += 1
         if is_new:
             self._describe()
 
-    def _kept(self, finished: Finished) -> tuple[KeptGradient, ...]:
-        """Return the records of what was kept, in the order of the parameters."""
+    def _kept(self, finished: Finished) -> tuple[StoredGradient, ...]:
+        """Return the records of the stored gradients, in the order of the parameters."""
         known = [(entry.index, one) for entry, one in finished.kept if entry.index is not None]
         if unreadable := sum(one is None for _, one in known):
             self.skip(f"the elements of {counted(unreadable, 'gradient')}", UNREADABLE)
@@ -122,19 +122,19 @@ class StepWriter:
         return tuple(sorted(found, key=lambda one: one.parameter))
 
     def finish(self, ending: RunEnding | None, left: list[Measured]) -> None:
-        """Write what led to no step, and close the recording.
+        """Write the events that led to no step, and close the recording.
 
         Args:
-            ending: How the run ended.
-            left: What backward has left, where there never was a step.
+            ending: The end of the run.
+            left: Gradients that backward left, if there was no step.
         """
-        if self._training.event_log.events or self._skipped or self._training.has_look:
+        if self._training.event_log.events or self._skipped or self._training.has_captured_step:
             self.write(Finished(None, left))
         self._training.pace.flush()
         self._recorder.close(ending, self._training.pace.cost())
 
     def abandon(self, reason: str) -> None:
-        """Close the recording as one of a run that went on."""
+        """Close the recording of a run that continues."""
         with suppress(GradscopeError):  # the disk may be full
             self._training.pace.flush()
         self._recorder.abandon(RunEnding(kind="lost", message=reason), self._training.pace.cost())

@@ -1,4 +1,4 @@
-"""The steps of optimizers: what each had to work with, written to the recording at its end."""
+"""Records the steps of optimizers, with the gradients that each used."""
 
 import math
 import sys
@@ -39,16 +39,16 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.troubles import Troubles
 from gradscope.phrasing import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
-"""Weights and updates are measured in so many measured steps of an optimizer at first, and in every
-so manieth later."""
+"""Weights and updates are measured in this many measured steps of an optimizer at first, and later
+in every Nth."""
 
 _COPIED = 50_000_000
-"""Elements: an optimizer with more of them is too large to copy for the measure of an update."""
+"""Number of elements above which an optimizer is too large to copy for measuring updates."""
 
 
 _SUBTRACTED = CALCULABLE | {torch.complex64, torch.complex128}
@@ -56,17 +56,17 @@ _SUBTRACTED = CALCULABLE | {torch.complex64, torch.complex128}
 
 @dataclass(slots=True)
 class _RepeatedStep:
-    """A step that runs, and repeats another."""
+    """A running step that repeats another."""
 
     optimizer: ref[Optimizer]
     end: Position
     index: int
     frame: int
-    """The `id` of the frame that it runs in."""
+    """`id` of the frame that it runs in."""
     code: CodeType
 
     def is_around(self, frame: FrameType) -> bool:
-        """Return whether it calls a frame."""
+        """Return whether it is a caller of a frame."""
         return calls(self.frame, self.code, frame)
 
 
@@ -78,13 +78,13 @@ class _OfThread(threading.local):
 
 
 class Steps:
-    """Watches the steps of every optimizer.
+    """Observes the steps of every optimizer.
 
     Args:
-        scene: What is known of the script.
-        writer: Takes each step that is over.
-        keeping: Which gradients are kept.
-        ended: Is called after each step that was written.
+        training: State of the training.
+        writer: Receives each finished step.
+        gradient_storage: Which gradients are stored.
+        ended: Called after each step that was written.
     """
 
     def __init__(
@@ -92,25 +92,25 @@ class Steps:
         training: TrainingState,
         writer: StepWriter,
         *,
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         ended: Callable[[], None],
     ) -> None:
         self._training, self._writer, self._ended = training, writer, ended
-        self._keeping = keeping
+        self._gradient_storage = gradient_storage
         self._own = _OfThread()
         self._within: list[OpenStep] | None = None
-        """The steps that hooks have made within the backward that runs; None where none runs."""
+        """Steps made by hooks within the running backward; None if none runs."""
         self._handles: list[RemovableHandle] = []
         self._troubles = Troubles()
         self._made: dict[int, int] = {}
-        """By optimizer: how many steps it has made."""
+        """By optimizer: number of its steps."""
         self._measured: dict[int, int] = {}
-        """By optimizer: in how many of them its gradients were measured."""
+        """By optimizer: number of its steps with measured gradients."""
         self._repeated: _RepeatedStep | None = None
         self.in_repeated_backward: int | None = None
-        """Steps by hooks of a backward that repeats another; None where none runs."""
+        """Number of steps by hooks of a backward that repeats another; None if none runs."""
         self.stepped: set[int] = set()
-        """The optimizers (by `id`) that have stepped since somebody last asked."""
+        """Optimizers (by `id`) that have stepped since the last reset."""
 
     @property
     def has_seen(self) -> bool:
@@ -118,14 +118,14 @@ class Steps:
         return bool(self._made)
 
     def start(self) -> None:
-        """Begin to see steps."""
+        """Start observing steps."""
         self._handles = [
             register_optimizer_step_pre_hook(self._enter),
             register_optimizer_step_post_hook(self._leave),
         ]
 
     def stop(self) -> None:
-        """See no more steps."""
+        """Stop observing steps."""
         while self._handles:
             self._handles.pop().remove()
 
@@ -139,7 +139,7 @@ class Steps:
             self._training.guard.run(self._before, optimizer, has_closure, frame)
 
     def _is_repetition(self, optimizer: Optimizer, has_closure: bool, frame: FrameType) -> bool:
-        """Return whether a step, or the one that lets it step, repeats another."""
+        """Return whether a step, or the one that calls it, repeats another."""
         if self.in_repeated_backward is not None:
             self.in_repeated_backward += 1
             return True
@@ -147,7 +147,7 @@ class Steps:
         if repeated is not None and repeated.optimizer() is not optimizer:
             if repeated.is_around(frame):
                 return True
-            repeated = self._repeated = None  # an exception has left it
+            repeated = self._repeated = None  # ended by an exception
         is_repeating = self._training.pace.patterns.position is not None
         return is_repeating and self._repeats(optimizer, has_closure, frame)
 
@@ -184,7 +184,7 @@ class Steps:
         training = self._training
         location = training.locations.of(frame)
         one = training.optimizers.of(optimizer)
-        if self.is_within_backward:  # which still writes the other gradients
+        if self.is_within_backward:  # it still writes the other gradients
             training.gradient_state.came_early(one.entries)
         else:
             training.sync(frame)
@@ -198,7 +198,9 @@ class Steps:
         )
         training.stepping.append(set())
         if not has_closure:
-            self._look(self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT})
+            self._record_gradients(
+                self._own.open[-1], {id(e) for e in one.entries if e.state == UNSPENT}
+            )
             if training.captures is not None:
                 training.captures.step_begins()
         if self._is_due(one) and training.pace.measures:
@@ -206,7 +208,7 @@ class Steps:
             self._own.open[-1].before = _copies(one)
 
     def _forget_left(self, frame: FrameType) -> None:
-        """Forget the steps that an exception has left, but for what they have let step."""
+        """Discard the steps ended by exceptions, but not their finished nested steps."""
         open_steps = self._own.open
         while open_steps and is_left(open_steps[-1], frame):
             left = open_steps.pop()
@@ -214,8 +216,8 @@ class Steps:
             if left.parts:
                 self._end(left.parts)
 
-    def _look(self, step: OpenStep, fresh: set[int]) -> None:
-        """Note what the optimizer has to work with."""
+    def _record_gradients(self, step: OpenStep, fresh: set[int]) -> None:
+        """Record the gradients that the optimizer uses."""
         entries = step.known.entries
         gradients = [(e, _gradient(e)) for e in entries]
         present = [e for e, gradient in gradients if gradient is not None]
@@ -231,8 +233,8 @@ class Steps:
             "written": float(sum(e.is_written for e in of_fresh)),
             "manual": 0.0,
         }
-        if self._keeping.is_due(self._made.get(step.known.index, 0)):
-            step.kept = self._keeping.kept(entries, _own_scale(step.known))
+        if self._gradient_storage.is_due(self._made.get(step.known.index, 0)):
+            step.kept = self._gradient_storage.kept(entries, _own_scale(step.known))
         if self._training.pace.measures:
             step.measured = _measure(
                 step.known,
@@ -241,7 +243,7 @@ class Steps:
             )
             self._skip_unread(present, step.measured)
             found = [one.gradient for one in step.measured if one.gradient is not None]
-            if found or not present:  # else none of them can be read
+            if found or not present:  # otherwise none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
             self._training.pace.watch_gradient(step.known.index, step.measured)
@@ -251,7 +253,7 @@ class Steps:
     @staticmethod
     def _tell_broken(captures: StepCaptures, measured: list[Measured]) -> None:
         if any(one.entry.is_written for one in measured):
-            return  # the script itself may have broken them, after its backward
+            return  # the script itself may have broken them after its backward
         known = [
             (p, math.isfinite(one.gradient))
             for one in measured
@@ -263,7 +265,7 @@ class Steps:
         )
 
     def _skip_unread(self, present: list[Entry], measured: list[Measured]) -> None:
-        """Note why gradients have no norm."""
+        """Record why gradients have no norm."""
         read = {id(one.entry) for one in measured}
         left = [g for e in present if id(e) not in read and (g := _gradient(e)) is not None]
         for reason, count in Counter(map(why_unreadable, left)).items():
@@ -284,52 +286,55 @@ class Steps:
 
     def _add_part(self, outer: OpenStep, step: OpenStep) -> None:
         if any(one.known is step.known for one in outer.parts):
-            # It lets others train: what they have made until now is a step of its own.
+            # It trains others: the steps they made until now are a separate step.
             made, outer.parts = outer.parts, []
             self._end(made)
         outer.parts += parts_of(step)
         outer.others += [step.known, *step.others]
 
     def backward_begins(self, frame: FrameType) -> None:
-        """Take in that a backward is about to run, whose hooks may let optimizers step."""
+        """Prepare for a backward whose hooks may step optimizers."""
         self._forget_left(frame)
         self._within = []
 
     def backward_ended(self) -> None:
-        """Write the steps that its hooks have made, which are one step of the script."""
+        """Write the steps made by its hooks as one step of the script."""
         parts, self._within = self._within, None
         if parts:
             self._end(parts)
 
     @property
     def is_within_backward(self) -> bool:
-        """Whether a hook of the backward that runs calls this."""
+        """Whether a hook of the running backward calls this."""
+        # Hooks of this backward run in a thread with its number; -1 is none.
         return self._within is not None and torch._C._current_graph_task_id() != -1
 
     def _end(self, parts: list[OpenStep], others: Sequence[Known] = ()) -> None:
         """Write the steps of several optimizers as one step of the script.
 
         Args:
-            parts: Those that move what is trained.
-            others: Optimizers that have let these step, or have trained copies of the same.
+            parts: Steps that change trained parameters.
+            others: Optimizers that called these steps, or trained copies of the same parameters.
         """
         optimizers = [one.known for one in parts]
         leader = self._training.optimizers.joined(optimizers, others)
         step = joined(parts, leader)
         self._write(step)
-        self._tell_looks(step, {one.index for one in (*optimizers, *others)})
+        self._report_captures(step, {one.index for one in (*optimizers, *others)})
         self._ended()
 
     def _after(self, optimizer: Optimizer) -> OpenStep | None:
-        """Return the step that is over, None where it was left before by an exception."""
+        """Return the finished step, None if an exception ended it before."""
         training = self._training
         if not self._own.open or self._own.open[-1].known.optimizer() is not optimizer:
-            self._own.open.clear()  # a step before this one was left by an exception
+            self._own.open.clear()  # an exception ended an earlier step
             training.stepping.clear()
             return None
         step, came = self._own.open.pop(), training.stepping.pop()
         if step.has_closure:
-            self._look(step, came or {id(e) for e in step.known.entries if e.state == UNSPENT})
+            self._record_gradients(
+                step, came or {id(e) for e in step.known.entries if e.state == UNSPENT}
+            )
         training.gradient_state.spend(step.known.entries)
         if self.is_within_backward:
             training.gradient_state.settle(step.known.entries)
@@ -342,7 +347,7 @@ class Steps:
         step.numbers |= known(lr=learning_rate(optimizer))
         return step
 
-    def _tell_looks(self, step: OpenStep, concerned: set[int]) -> None:
+    def _report_captures(self, step: OpenStep, concerned: set[int]) -> None:
         captures = self._training.captures
         has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
         if has_trouble:
@@ -383,14 +388,14 @@ def _gradient(entry: Entry) -> Tensor | None:
 
 
 def _own_scale(one: Known) -> float:
-    """Return by what an optimizer divides its gradients itself, as fused ones do for a scaler."""
+    """Return the divisor of an optimizer that unscales itself, as fused ones do."""
     scale = getattr(one.optimizer(), "grad_scale", None)
     known = whole(scale) if isinstance(scale, Tensor) else None
     return 1.0 if known is None else float(known)
 
 
 def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
-    """Measure the gradients and weights of an optimizer's parameters, where they can be read."""
+    """Measure the readable gradients and weights of an optimizer's parameters."""
     entries = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
     gradients = [
         (position, p.grad) for position, (_, p) in enumerate(entries) if p.grad is not None
@@ -415,12 +420,12 @@ def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
         )
         for position, (entry, p) in enumerate(entries)
         if position not in found
-        or found[position] is not None  # else it is there and cannot be read
+        or found[position] is not None  # otherwise it exists and is unreadable
     ]
 
 
 def _copies(one: Known) -> list[Copy]:
-    """Return copies of an optimizer's parameters, as far as these can be read on a CPU."""
+    """Return copies of an optimizer's parameters that are readable on the CPU."""
     parameters = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
     if sum(p.numel() for _, p in parameters) > _COPIED:
         return []

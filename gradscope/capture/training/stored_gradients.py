@@ -1,4 +1,4 @@
-"""Which gradients of a run are kept, beside their norms."""
+"""Selects the gradients of a run that are stored in addition to their norms."""
 
 from dataclasses import dataclass
 
@@ -6,31 +6,31 @@ from gradscope.capture.step.stored_gradients import Kept, keep
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.recording.stored_gradient import KeepMode
 
-KeptEntry = tuple[Entry, Kept | None]
-"""None stands for a gradient whose elements cannot be reached."""
+StoredEntry = tuple[Entry, Kept | None]
+"""None stands for an unreadable gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
-    """How the gradients of some steps are kept, as the optimizer sees them.
+class GradientStorage:
+    """How the gradients of some steps are stored, as the optimizer sees them.
 
-    Counted for each optimizer by itself: where two take turns, every hundredth step of both may be
-    the first one's.
+    Steps are counted per optimizer: if two alternate, every 100th step of both together may always
+    be that of the first.
     """
 
     mode: KeepMode = "none"
     every: int = 100
 
     def is_due(self, made: int) -> bool:
-        """Return whether those of an optimizer's next step are; `made` is how many it has made."""
+        """Return whether the gradients of an optimizer's next step are due, after `made` steps."""
         return self.mode != "none" and made % self.every == 0
 
-    def kept(self, entries: list[Entry], scale: float) -> list[KeptEntry]:
-        """Keep the gradients of an optimizer's parameters.
+    def kept(self, entries: list[Entry], scale: float) -> list[StoredEntry]:
+        """Store the gradients of an optimizer's parameters.
 
         Args:
             entries: The parameters.
-            scale: By which the optimizer divides their gradients itself.
+            scale: Divisor that the optimizer itself applies to their gradients.
         """
         found = [
             (entry, parameter.grad)

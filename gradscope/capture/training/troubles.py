@@ -1,4 +1,4 @@
-"""Says when something has happened in a training that deserves a closer look."""
+"""Detects events in a training that require a detailed capture."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.step_writer import Measured
 
 _SETTLED = 5
-"""Steps after which a parameter has shown what it is used to."""
+"""Number of steps after which a parameter has a usual state."""
 
 
 class Troubles:
@@ -15,24 +15,24 @@ class Troubles:
 
     def __init__(self) -> None:
         self._had: dict[int, tuple[bool, int]] = {}
-        """By `id` of a parameter's entry: whether it had a gradient other than zero, and in how
-        many steps on end that was so."""
+        """By `id` of a parameter's entry: whether it had a non-zero gradient, and for how many
+        consecutive steps."""
         self._steps: dict[int, int] = {}
-        """By optimizer: how many of its steps were compared."""
+        """By optimizer: number of its steps that were compared."""
         self._broken: set[int] = set()
-        """The optimizers whose gradients were not finite in their last step."""
+        """Optimizers with non-finite gradients in their last step."""
 
     def has_new(
         self, optimizer: int, numbers: Mapping[str, Number], measured: Sequence[Measured] | None
     ) -> bool:
-        """Return whether a gradient is not finite, gone, or there for the first time in long.
+        """Return whether a gradient is non-finite, or newly missing, or newly present.
 
-        So parts of a model that die, that are frozen or unfrozen, and that an optimizer gets later.
+        This covers parts of a model that die, are frozen or unfrozen, or join an optimizer later.
 
         Args:
-            optimizer: The place of that which has stepped.
-            numbers: Of its step.
-            measured: Its parameters; None in a step in which nothing was measured.
+            optimizer: Index of the optimizer that stepped.
+            numbers: Statistics of its step.
+            measured: Its parameters; None in a step without measurements.
         """
         if measured is None:
             return False

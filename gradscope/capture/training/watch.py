@@ -1,4 +1,4 @@
-"""Watches a training script from the moment it has imported torch."""
+"""Records a training script from the moment it has imported torch."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ from gradscope.capture.training.step_captures import MakeCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import StepWriter
 from gradscope.capture.training.steps import Steps
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
@@ -38,28 +38,28 @@ from gradscope.recording.run_recorder import RunRecorder
 from gradscope.switch import NO_TENSORS, OFF
 
 _ALWAYS = 1_000_000
-"""Steps for which nothing is due where no step is captured."""
+"""Number of steps for which nothing is due, if captures are off."""
 
 
 class TrainingWatch:
     """Records what a script does with gradients, from `start` to `stop`.
 
     Args:
-        recorder_path: The recording's file, made anew.
-        command: What was run, for the record.
+        recorder_path: File of the recording, created anew.
+        command: The command, for the record.
         every: Measure the gradients of every Nth step; None for as many as the budget allows.
-        budget: The share of the training's own time that watching may take; None for no limit.
-        keeping: Which gradients are kept.
-        max_steps: The recording ends after so many steps; the script goes on.
-        on_step: Is called with the number of steps that were recorded, after each; what it raises
-            comes out of the optimizer's step.
-        name: Of what is watched; by default of the script that runs.
-        given: What was there before, and is known.
-        make_looks: Returns who looks at some backward passes closely; None for nobody.
+        budget: Share of the training's own time that recording may take; None for no limit.
+        gradient_storage: Which gradients are stored.
+        max_steps: Number of steps after which the recording ends; the script continues.
+        on_step: Called with the number of recorded steps after each. Its exceptions come out of the
+            optimizer's step.
+        name: Name of what is recorded; by default that of the running script.
+        given: Models and optimizers that exist already.
+        make_captures: Returns the object that captures some steps in detail; None for no captures.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
-    """The one that watches: there can be no other beside it."""
+    """The active recorder: there can be only one."""
 
     def __init__(  # noqa: PLR0913 - as many things can be chosen
         self,
@@ -68,44 +68,44 @@ class TrainingWatch:
         *,
         every: int | None = None,
         budget: float | None = None,
-        keeping: Keeping | None = None,
+        gradient_storage: GradientStorage | None = None,
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
         given: Given | None = None,
-        make_looks: MakeCaptures | None = None,
+        make_captures: MakeCaptures | None = None,
     ) -> None:
-        self._make_looks = make_looks
+        self._make_captures = make_captures
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or Given()
-        self._keeping = keeping or Keeping()
+        self._gradient_storage = gradient_storage or GradientStorage()
         self._every, self._budget = every, Budget(budget)
         self._max_steps, self._on_step = max_steps, on_step
         self._process = os.getpid()
         self._running: _Running | None = None
         self.steps = 0
-        """How many steps were recorded."""
+        """Number of steps recorded."""
 
     def start(self) -> None:
-        """Begin to watch; torch has been imported by now.
+        """Start recording; torch has been imported by now.
 
         Raises:
-            GradscopeError: Another watch goes on, or the recording cannot be written.
+            GradscopeError: Another watch is active, or the recording cannot be written.
         """
         self.check_alone()
         header = self._header()
         recorder = RunRecorder(self._path, header)
         self._running = _Running(
-            recorder, self._every, self._budget, self._keeping, self._after_step
+            recorder, self._every, self._budget, self._gradient_storage, self._after_step
         )
-        self._running.start(self._given, self._make_looks, header)
+        self._running.start(self._given, self._make_captures, header)
         TrainingWatch._current = self
 
     def stop(self, ending: RunEnding | None = None) -> None:
-        """Finish the recording and leave torch as it was found; once is enough.
+        """Finish the recording and restore torch. Further calls do nothing.
 
         Args:
-            ending: How what is watched has ended, if that is known.
+            ending: The end of the training, if it is known.
         """
         running, self._running = self._running, None
         if running is not None and os.getpid() == self._process:
@@ -113,36 +113,34 @@ class TrainingWatch:
             running.stop(ending)
 
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the training, with its traceback."""
+        """Record the exception that ended the training, with its traceback."""
         if self._running is not None and os.getpid() == self._process:
             self._running.see_end(error)
 
     def flush(self) -> None:
-        """Write what is held of the steps so far."""
+        """Write the steps that are held."""
         if self._running is not None and os.getpid() == self._process:
             self._running.flush()
 
     @classmethod
     def check_alone(cls) -> None:
-        """Make sure that nothing is watched in this process yet.
+        """Check that no training is being recorded in this process.
 
         Raises:
-            GradscopeError: Something is.
+            GradscopeError: One is.
         """
         current = cls._current
         if current is None or current._process != os.getpid():
             return
         if current._command == "watch":
-            raise GradscopeError(
-                "a training is being watched already", help="stop that watch first: watch.stop()"
-            )
+            raise GradscopeError("another watch is active", help="stop it first: watch.stop()")
         raise GradscopeError(
-            "gradscope run watches this training already",
+            "gradscope run already records this training",
             help="run the script with python, or without gradscope.watch()",
         )
 
     def record_nothing(self, path: Path) -> None:
-        """Make a recording in which nothing was seen."""
+        """Write an empty recording."""
         RunRecorder(path, self._header()).close(None)
 
     def _header(self) -> Header:
@@ -151,7 +149,7 @@ class TrainingWatch:
 
     def _after_step(self) -> None:
         self.steps += 1
-        if self._running is None:  # it is being stopped, which has shown a last step
+        if self._running is None:  # it is being stopped, which made it record a last step
             return
         if self.steps == self._max_steps:
             self.stop(RunEnding(kind="limited", message=f"--max-steps {self.steps}"))
@@ -160,14 +158,14 @@ class TrainingWatch:
 
 
 class _Running:
-    """A watch between its start and its stop."""
+    """A recorder between its start and its stop."""
 
     def __init__(
         self,
         recorder: RunRecorder,
         every: int | None,
         budget: Budget,
-        keeping: Keeping,
+        gradient_storage: GradientStorage,
         after_step: Callable[[], None],
     ) -> None:
         self._guard = Guard(self._fail)
@@ -185,25 +183,25 @@ class _Running:
         self._pace.take_passed = self._take_passed
         training.step_repeated, training.resumed = self._step_repeated, self._resumed
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
-        # What is kept is told by the gradients themselves, which nobody looks at in such steps.
-        self._may_repeat = keeping.mode == "none"
+        # Stored gradients come from the gradients themselves, which such steps do not read.
+        self._may_repeat = gradient_storage.mode == "none"
         self._backwards = Backwards(training)
         self._after_step = after_step
         self._steps = training.steps = Steps(
-            training, self._writer, keeping=keeping, ended=self._ended
+            training, self._writer, gradient_storage=gradient_storage, ended=self._ended
         )
         self._by_hand = training.by_hand = ByHand(
-            training, self._writer, keeping=keeping, ended=self._ended_by_hand
+            training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
-    def start(self, given: Given, make_looks: MakeCaptures | None, header: Header) -> None:
-        """Install everything, and take in what was there before."""
-        if make_looks is None:
+    def start(self, given: Given, make_captures: MakeCaptures | None, header: Header) -> None:
+        """Install everything, and record what existed before."""
+        if make_captures is None:
             self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
         else:
-            self._training.captures = make_looks(self._training, header)
+            self._training.captures = make_captures(self._training, header)
             # Before all patches, so that it ends after them.
             self._guard.run(self._training.captures.start)
             self._pace.first_step(is_captured=self._training.captures.is_open)
@@ -231,12 +229,12 @@ class _Running:
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
-        """Take in the exception that has ended the training."""
+        """Record the exception that ended the training."""
         if self._training.captures is not None:
             self._guard.run(self._training.captures.see_end, error)
 
     def stop(self, ending: RunEnding | None) -> None:
-        """Put everything back and finish the recording."""
+        """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._finish, ending)
@@ -254,7 +252,7 @@ class _Running:
             self._training.captures.stop()
 
     def flush(self) -> None:
-        """Write what is held of the steps so far."""
+        """Write the steps that are held."""
         self._guard.run(self._pace.flush)
 
     def _ended(self, *, within_call: bool = False) -> None:
@@ -266,7 +264,7 @@ class _Running:
     def _ended_by_hand(self) -> None:
         if self._training.captures is not None:
             self._training.captures.stepped_by_hand()
-        # What notices such a step is the call that comes after it.
+        # Such a step is detected by the call that follows it.
         self._ended(within_call=True)
 
     def _begin_step(self, *, within_call: bool = False) -> None:
@@ -280,12 +278,12 @@ class _Running:
             self._guard.run(self._pace.catch_up, self._resumed)
 
     def _resumed(self) -> None:
-        """Record in full again."""
+        """Resume full recording."""
         self._training.models.resume()
         self._backwards.catch_up()
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
-        """Take in that the running step has repeated another to its end."""
+        """Process the end of a step that repeated another."""
         if not self._guard.active:
             return
         self._backwards.scaled.clear()
@@ -304,7 +302,7 @@ class _Running:
         self._pace.rest(_ALWAYS if captures is None else captures.rests())
 
     def _take_passed(self, optimizers: Sequence[int | None]) -> None:
-        """Take in steps that have repeated others, by the optimizers that have made them."""
+        """Process steps that repeated others, by the indices of their optimizers."""
         self._writer.steps += len(optimizers)
         if self._training.captures is not None:
             self._training.captures.steps_repeated(optimizers)
@@ -341,14 +339,16 @@ class _Running:
         self._guard.run(self._see_compiling)
 
     def _see_compiling(self) -> None:
-        """Take away what compiled code would contain, or would be compiled again without."""
+        """Remove what compiled code would contain, or would be recompiled without."""
         self._training.models.stop()
         self._writer.skip("rows and modes of models", "torch.compile is used")
         if self._training.captures is not None:
-            self._training.captures.give_up("torch.compile is used, whose code cannot be looked at")
+            self._training.captures.give_up(
+                "torch.compile is used, and compiled code cannot be captured"
+            )
 
     def _see_given(self, given: Given) -> None:
-        """Take in what was there before."""
+        """Record what existed before."""
         if given.model is not None:
             self._training.models.add(given.model, given.model_name)
         if given.optimizer is not None:
@@ -364,7 +364,7 @@ class _Running:
         )
         self._writer.abandon(told)
         print(  # noqa: T201
-            f"gradscope: watching ended: {told}; the script goes on"
+            f"gradscope: recording ended: {told}; the script continues"
             f" ({OFF} in the environment runs it without gradscope)",
             file=sys.stderr,
         )

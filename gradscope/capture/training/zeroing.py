@@ -1,4 +1,4 @@
-"""Where a script zeroes gradients."""
+"""Records where a script zeroes gradients."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Owner = TypeVar("Owner", Optimizer, nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What the parameters held before they were zeroed."""
+    """State of the parameters before they were zeroed."""
 
     location: Location
     entries: list[Entry]
@@ -33,13 +33,13 @@ class _Held:
 
 
 class Zeroing:
-    """Watches `zero_grad` of optimizers and modules."""
+    """Observes `zero_grad` of optimizers and modules."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
 
     def install(self, patches: Patches) -> None:
-        """Watch from now on."""
+        """Start observing."""
         patches.wrap(Optimizer, "zero_grad", partial(self._wrap, self._before_optimizers))
         patches.wrap(nn.Module, "zero_grad", partial(self._wrap, self._before_modules))
 
@@ -94,7 +94,7 @@ class Zeroing:
         return steps is not None and steps.is_within_backward
 
     def _after(self, held: _Held, set_to_none: bool) -> None:
-        # A backward that runs is still writing the other gradients.
+        # A running backward still writes the other gradients.
         self._training.gradient_state.zeroed(held.entries if self._is_within_backward else None)
         self._training.event_log.note(
             "zero",

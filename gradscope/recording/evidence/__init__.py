@@ -1,7 +1,7 @@
-"""What the probes found beside gradients: each kind of record a file, all listed here.
+"""Results of the probes besides gradients: one file per topic, and the list of all kinds.
 
-A kind of evidence is a frozen dataclass with a `table`, whose fields are numbers, strings, shapes,
-tensor references, and tuples or dataclasses of these; the recording's file gets a table for it.
+A kind of evidence is a frozen dataclass with a `table`. Its fields are numbers, strings, shapes,
+tensor references, and tuples or dataclasses of these. The recording's file gets a table for it.
 """
 
 from gradscope.recording.evidence.batches import (

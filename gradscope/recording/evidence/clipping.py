@@ -1,4 +1,4 @@
-"""Clips: which parameters each was given, and what each method leaves of the gradients."""
+"""Evidence on clipping: the parameters of each clip, and the effect of each method."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 class ClipScope:
     """A set of parameters that a script clips together.
 
-    The number `scope` of a clip's event is the set's place among these.
+    `scope` of a clip's event is the index of the set.
     """
 
     table: ClassVar[str] = "clip_scope"
@@ -17,65 +17,65 @@ class ClipScope:
 
 
 ClipMethod = Literal["norm", "value", "per-tensor", "adaptive"]
-"""By what gradients are cut: `norm`: all by one factor, so that their global norm is at most so
-much; `value`: each element; `per-tensor`: each parameter's by its own norm; `adaptive`: each unit's
-by the norm of its weights."""
+"""How gradients are clipped: `norm`: all by one factor, to a maximum global norm; `value`: each
+element; `per-tensor`: each parameter by its own norm; `adaptive`: each unit by the norm of its
+weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipTrial:
-    """How the gradients of a target were measured for a report on clipping."""
+    """The settings of a clipping report."""
 
     table: ClassVar[str] = "clip_trial"
     max_norm: float | None
-    """The largest norm, where one was asked for."""
+    """Maximum norm, if one was requested."""
     norm_type: float
     value: float
-    """The largest element that clipping by value leaves."""
+    """Maximum element in clipping by value."""
     adaptive_ratio: float
-    """Of a unit's gradient norm to its weight norm, that adaptive clipping leaves."""
+    """Maximum ratio of gradient to weight norm of a unit in adaptive clipping."""
     asked: tuple[ClipMethod, ...]
-    """The methods that were asked for; of the others' limits some were chosen."""
+    """Methods that were requested; limits of the others may be chosen automatically."""
     applied: ClipMethod | None
-    """How the gradients of the optimizer's steps were clipped; None for not at all."""
+    """Method applied to the optimizer's steps; None for no clipping."""
     steps: int
-    """Optimizer steps that were asked for."""
+    """Number of requested optimizer steps."""
     batches: int
-    """Batches that were to be measured after them."""
+    """Number of batches to measure after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedGradient:
-    """What one method leaves of the gradients of one backward, by parameter."""
+    """Effect of one method on the gradients of one backward, by parameter."""
 
     norms: tuple[float | None, ...]
-    """Euclidean norms afterwards; None without a gradient."""
+    """Euclidean norms after clipping; None without a gradient."""
     products: tuple[float | None, ...]
-    """Inner products with the gradient before."""
+    """Inner products with the unclipped gradient."""
     cut: int
-    """How many elements, or units, were cut."""
+    """Number of elements or units that were clipped."""
     of: int
-    """Of how many."""
+    """Number of all elements or units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipPass:
-    """The gradients of one backward, as nothing has clipped them yet."""
+    """The unclipped gradients of one backward."""
 
     table: ClassVar[str] = "clip_pass"
     made: int
-    """Optimizer steps before it."""
+    """Number of optimizer steps before it."""
     batch: int
-    """Place of its batch among those that were read."""
+    """Index of its batch."""
     loss: float | None
     norms: tuple[float | None, ...]
-    """By parameter: the Euclidean norm of its gradient; None without one."""
+    """By parameter: Euclidean norm of its gradient; None without one."""
     powers: tuple[float | None, ...]
-    """The same by the type of norm that was asked for; empty where that is the Euclidean."""
+    """The same for the requested norm type; empty if that is Euclidean."""
     torchs_norm: float | None
-    """What `torch.nn.utils.get_total_norm` returns, which computes in the gradients' own precision;
-    None where it refuses them."""
+    """Result of `torch.nn.utils.get_total_norm`, which computes in the gradients' own precision;
+    None if it fails."""
     obstacle: str
-    """Why it does; empty where it does not."""
+    """Why it fails; otherwise empty."""
     by_value: ClippedGradient
     adaptive: ClippedGradient

@@ -1,4 +1,4 @@
-"""The user's code around the lines of a recording."""
+"""Evidence on the user's code around the lines of a recording."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,22 +10,22 @@ class SourceRecord:
 
     table: ClassVar[str] = "source"
     file: str
-    """As in the sites of the recording."""
+    """Path, as in the recording's sites."""
     first: int
-    """The number of the first line, counted from 1."""
+    """Number of the first line, counted from 1."""
     lines: tuple[str, ...]
-    """Without line breaks and spaces at their ends."""
+    """Lines without line breaks and trailing spaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementRecord:
-    """A statement on several lines; of one with a block only what stands before the block."""
+    """A statement on several lines; for a compound statement, only its header."""
 
     table: ClassVar[str] = "statement"
     file: str
-    """As in the sites of the recording."""
+    """Path, as in the recording's sites."""
     first: int
-    """The number of its first line, counted from 1."""
+    """Number of its first line, counted from 1."""
     last: int
     text: str
-    """As it is written, with its line breaks."""
+    """Source text, with line breaks."""

@@ -1,4 +1,4 @@
-"""What an exception of autograd's, or a number that is not finite, tells of its cause."""
+"""Evidence on exceptions of autograd and on non-finite values."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -10,21 +10,21 @@ ErrorKind = Literal["no-graph", "freed", "in-place", "non-scalar", "other"]
 PlaceRole = Literal[
     "forward", "inside", "call", "reuse", "freed", "write", "cut", "unrecorded", "switch"
 ]
-"""`forward`: the line that made the node; `inside`: the user's line that ran in backward and
-raised; `call`: the user's own call of backward that raised; `reuse`: what took a part of an older
-graph; `freed`: the user's backward that went through it before; `write`: into a saved tensor;
-`cut`: what left the loss without history; `unrecorded`: what left it so because gradients were
-switched off; `switch`: what had switched them off."""
+"""`forward`: the line that made the node; `inside`: the user's line that raised in backward;
+`call`: the user's own call of backward that raised; `reuse`: the line that used a part of an older
+graph; `freed`: the user's earlier backward through it; `write`: an in-place write to a saved
+tensor; `cut`: the call that left the loss without history; `unrecorded`: the same while gradients
+were disabled; `switch`: the line that disabled them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorPlace:
-    """A line that takes part in an error."""
+class ErrorLocation:
+    """A line that contributes to an error."""
 
     role: PlaceRole
     site: int | None
     operation: str
-    """What runs there, as `detach()` or `TanhBackward0`; empty where that is not known."""
+    """Operation on the line, as `detach()` or `TanhBackward0`; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,59 +34,59 @@ class Carried:
     name: str
     """As `Decoder.state`; a global by its name alone."""
     attribute: str
-    """As the code names it: `self.state`, or the global."""
+    """Name in the code: `self.state`, or the global."""
     is_replaced: bool
-    """Whether each forward puts another tensor there."""
+    """Whether each forward replaces the tensor."""
     is_tended: bool
-    """Whether code that did not run deals with it, which may let go of it between the steps."""
+    """Whether code that did not run handles it, and may detach it between steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutogradErrorRecord:
-    """An exception of autograd's, and the lines that explain it."""
+    """An exception of autograd, and the lines that explain it."""
 
     table: ClassVar[str] = "autograd_error"
     kind: ErrorKind
     step: int
-    """Index of the step that it ended, which as a probing one may not be in the recording: as many
-    optimizer steps had been made."""
+    """Index of the step that it ended: the number of optimizer steps before. A probe step may not
+    be in the recording."""
     exception: str
-    """Its class; empty where backward was not called because it would have raised one."""
+    """Class of the exception; empty if backward was not called because it would have raised."""
     message: str
     subject: str
-    """What backward started from or could not start from: `loss_fn(output, target)`; empty where
+    """Tensor from which backward started or could not start: `loss_fn(output, target)`; empty if
     the user's own backward raised."""
     node: int | None
-    """The node (index) whose backward raised, or that backward could not start from."""
+    """Node (index) whose backward raised, or from which backward could not start."""
     function: str | None
-    """The custom function that it belongs to."""
+    """Its custom function."""
     frozen: int | None
-    """How many parameters there are, where none of them requires grad."""
+    """Number of parameters, if none requires grad."""
     reset: str | None
-    """A method of the model's by whose name it lets go of what it keeps from step to step."""
+    """A method of the model whose name suggests that it resets the state between steps."""
     carried: tuple[Carried, ...]
-    """What holds the part of an earlier step's graph that backward came to, if that is known."""
-    places: tuple[ErrorPlace, ...]
+    """References to the part of an earlier step's graph that backward reached, if known."""
+    places: tuple[ErrorLocation, ...]
 
-    def place(self, role: str) -> ErrorPlace | None:
-        """Return the first place of a role, None where there is none."""
+    def place(self, role: str) -> ErrorLocation | None:
+        """Return the first line of a role, None if there is none."""
         return next((place for place in self.places if place.role == role), None)
 
 
 Broken = Literal["NaN", "infinity"]
 
 NonfiniteSource = Literal["operation", "constant", "parameter", "buffer", "batch", "tensor"]
-"""What a number that is not finite comes from: an operation on finite numbers, a constant that was
-written in (as the -inf of a mask), the model, the batch, or a tensor from elsewhere."""
+"""Source of a non-finite value: an operation on finite values, a constant (such as the -inf of a
+mask), the model, the batch, or another tensor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperandRecord:
-    """The values of a tensor that an operation was given."""
+    """The values of an operand."""
 
     shape: Shape
     minimum: float
-    """Of the finite elements; NaN where there are none."""
+    """Minimum of the finite elements; NaN if there are none."""
     maximum: float
     zeros: int
     nonfinite: int
@@ -94,159 +94,159 @@ class OperandRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonfiniteRecord:
-    """An operation of the forward that made NaN or infinity, or was first to take it in.
+    """An operation of the forward that made NaN or infinity, or used it first.
 
-    Looked for only where the loss or a gradient is not finite; in the order of the forward.
+    Recorded only if the loss or a gradient is non-finite; in the order of the forward.
     """
 
     table: ClassVar[str] = "nonfinite"
     index: int
     operation: str
-    """As torch's dispatcher knows it: `log`, `_softmax`."""
+    """The dispatcher's name: `log`, `_softmax`."""
     site: int | None
     tensor: TensorRef | None
-    """The operation's output, where it is part of the graph."""
+    """The operation's output, if it is part of the graph."""
     makes: Broken
     source: NonfiniteSource
     name: str | None
-    """Of the parameter or buffer that is the source."""
+    """Name of the source parameter or buffer."""
     operands: tuple[OperandRecord, ...]
     broken: int
-    """How many elements of the output are NaN or infinite."""
+    """Number of NaN or infinite elements of the output."""
     dtype: str
-    """Of the output."""
+    """Dtype of the output."""
     number: float | None
-    """The operation's first plain number, as the exponent of a power."""
+    """First plain number among the arguments, such as the exponent of a power."""
     blocked_rows: int
-    """Of a softmax: rows that hold -inf alone."""
+    """For a softmax: number of rows that contain only -inf."""
     because_of: int | None
-    """The record (index) that made the infinity of which this operation made NaN."""
+    """Record (index) that made the infinity which this operation turned into NaN."""
     reaches_loss: bool
-    """Whether the loss is not finite because of it."""
+    """Whether it makes the loss non-finite."""
 
 
 LineSource = Literal["watched", "matched", "module"]
-"""How the line of an operation is known: it was seen when it ran; an earlier step, which was
-captured, had the same operations; or only the module that owns its parameters is known."""
+"""Source of an operation's line: `watched`: observed when it ran; `matched`: from a captured
+earlier step with the same operations; `module`: only the owner of its parameters is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateCapture:
-    """How a backward came to be captured whose forward was not, and what lines it has."""
+    """A backward captured without its forward, and the source of its lines."""
 
     table: ClassVar[str] = "late_capture"
     lines: LineSource
     matched_step: int | None
-    """The step of the run whose lines it has; None where no step is like it."""
+    """Step of the run that its lines come from; None if no step is similar."""
     matched_nodes: int
     nodes: int
-    """Operations of the graph, of which so many have a line."""
+    """Number of operations in the graph."""
     unsure: tuple[int, ...]
-    """Nodes that may as well be the first whose result is not finite, as their results are saved
-    nowhere; empty where the first is certain."""
+    """Nodes that may equally be the first with a non-finite result, because their results are not
+    saved; empty if the first is certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspectedBreak:
-    """The likeliest operation to have made gradients that are not finite.
+    """The most likely operation to have made non-finite gradients.
 
-    Told from which parameters have such gradients, and from the operations of an earlier step.
+    Derived from the parameters with such gradients, and the operations of an earlier step.
     """
 
     table: ClassVar[str] = "suspected_break"
     operation: str
-    """The name of its node."""
+    """Name of its node."""
     site: int | None
-    """Its line, in the earlier step."""
+    """Its line in the earlier step."""
     others: tuple[int, ...]
-    """Lines of other operations that may as well have broken them."""
+    """Lines of other operations that may equally be the cause."""
     is_likely: bool
-    """Whether one operation alone explains all of them."""
+    """Whether one operation explains all of them."""
     parameters: tuple[int, ...]
-    """Those whose gradients are not finite."""
+    """Parameters with non-finite gradients."""
     matched_step: int
-    """The earlier step of the run."""
+    """Earlier step of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushedGradient:
-    """A parameter's gradient, with the loss as it was and with a larger one."""
+    """A parameter's gradient with the unscaled and with the scaled loss."""
 
     parameter: int
     elements: int
-    """How many are not zero when the loss is larger."""
+    """Number of elements that are non-zero with the scaled loss."""
     flushed: int
-    """How many of these are zero with the loss as it was."""
+    """Number of these that are zero with the unscaled loss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushRecord:
-    """A second backward, from the loss times a power of two, beside the first."""
+    """A second backward, from the loss times a power of two, compared with the first."""
 
     table: ClassVar[str] = "flush"
     dtype: str
-    """The narrowest type through which gradients go."""
+    """The narrowest dtype that gradients pass through."""
     factor: float
-    """The largest of those tried with which every gradient stays finite."""
+    """The largest tried factor with which every gradient stays finite."""
     site: int | None
-    """The line that chose the type; None where it is not known."""
+    """Line that chose the dtype; None if unknown."""
     gradients: tuple[FlushedGradient, ...]
-    """Of the parameters that have one both times."""
+    """Parameters with a gradient in both runs."""
 
     @property
     def elements(self) -> int:
-        """How many gradient elements are not zero when the loss is larger."""
+        """Number of gradient elements that are non-zero with the scaled loss."""
         return sum(one.elements for one in self.gradients)
 
     @property
     def flushed(self) -> int:
-        """How many of these are zero with the loss as it was."""
+        """Number of these that are zero with the unscaled loss."""
         return sum(one.flushed for one in self.gradients)
 
 
 CheckOutcome = Literal["right", "wrong", "chosen", "unchecked"]
-"""`chosen`: the function has a gradient of its own choosing, as a straight-through estimator."""
+"""`chosen`: the function defines its own gradient, such as a straight-through estimator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputCheck:
-    """The gradient with respect to one input of a custom function, on the inputs that it saw."""
+    """The gradient with respect to one input of a custom function, on its actual inputs."""
 
     name: str
-    """As the function's forward calls it."""
+    """Parameter name in the function's forward."""
     dtype: str
-    """What it was compared in: `float64`, or `float32` where the function knows no other."""
+    """Dtype of the comparison: `float64`, or `float32` if the function supports no other."""
     elements: int
-    """How many were compared."""
+    """Number of compared elements."""
     analytical: float
-    """Norm of what backward returned for these elements."""
+    """Norm of backward's result for these elements."""
     numerical: float
     """Norm of the central differences."""
     deviation: float
-    """Norm of the difference over the greater of the two norms, 0 to 2."""
+    """Norm of the difference over the larger of the two norms, 0 to 2."""
     factor: float
-    """What the numerical gradient must be multiplied by to come nearest to backward's."""
+    """Factor that brings the numerical gradient closest to backward's."""
     residual: float
-    """What then remains of the deviation: near 0, the factor is all that is wrong."""
+    """Deviation that remains with the factor: near 0, only the factor is wrong."""
     is_constant: bool = False
-    """Whether backward returns the same whatever gradient it is given."""
+    """Whether backward returns the same for every gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomFunctionRecord:
-    """One custom function, checked in float64 on the inputs that the forward gave it."""
+    """One custom function, checked in float64 on its inputs in the forward."""
 
     table: ClassVar[str] = "custom_function"
     name: str
-    """The class's."""
+    """Name of the class."""
     operation: str
-    """Of its nodes, as `SwishFunctionBackward`."""
+    """Name of its nodes, as `SwishFunctionBackward`."""
     outcome: CheckOutcome
     reason: str | None
-    """Why it was not checked, or what shows that its gradient is chosen."""
+    """Why it was not checked, or the evidence that its gradient is chosen."""
     applied: int | None
-    """The line that applied it (a site)."""
+    """Line that applied it (a site)."""
     backward: int | None
-    """The line on which its backward returns."""
+    """Line at which its backward returns."""
     inputs: tuple[InputCheck, ...]
-    """Those that were compared."""
+    """Inputs that were compared."""

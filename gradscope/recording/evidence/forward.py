@@ -1,4 +1,4 @@
-"""What was measured of a forward: values, activations, comparisons, recurrences."""
+"""Evidence on the forward: values, activations, comparisons, recurrences."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,14 +14,14 @@ class ForwardStat:
     tensor: TensorRef
     numel: int
     norm: float
-    """Euclidean norm. NaN or infinite when an element is."""
+    """Euclidean norm. NaN or infinite if an element is."""
     minimum: float
-    """Of the finite elements; NaN where there are none."""
+    """Minimum of the finite elements; NaN if there are none."""
     maximum: float
     zeros: int
-    """How many elements are exactly zero."""
+    """Number of elements that are exactly zero."""
     nonfinite: int
-    """How many elements are NaN or infinite."""
+    """Number of NaN or infinite elements."""
 
     @property
     def rms(self) -> float:
@@ -35,11 +35,11 @@ class SaturationRecord:
 
     table: ClassVar[str] = "saturation"
     tensor: TensorRef
-    """The activation's output."""
+    """Output of the activation."""
     operation: str
     """`sigmoid`, `tanh` or `softmax`."""
     elements: int
-    """Elements, for softmax rows: those with more than one entry that is not masked."""
+    """Number of elements; for softmax, of rows with two or more unmasked entries."""
     saturated: int
     """Elements whose derivative is below 5 % of its maximum, or rows with an entry above .99."""
 
@@ -51,7 +51,7 @@ class SoftmaxRecord:
     table: ClassVar[str] = "softmax"
     node: int
     dimension: int
-    """Counted from the first, 0."""
+    """Dimension, counted from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,18 +63,18 @@ class UnitRecord:
 
     table: ClassVar[str] = "unit"
     tensors: tuple[TensorRef, ...]
-    """The activation's outputs, one for each call."""
+    """Outputs of the activation, one per call."""
     operation: str
-    """As torch's dispatcher knows it: `relu`, `clamp_min`."""
+    """The dispatcher's name: `relu`, `clamp_min`."""
     parameters: tuple[int, ...]
-    """Of the layer whose outputs the activation takes, as far as they are trained."""
+    """Trained parameters of the layer before the activation."""
     units: int
     inactive: int
-    """Units that lay on the flat side in every row of every call: nothing flows back to them."""
+    """Number of units on the flat side in every row of every call: no gradient flows to them."""
     rows: int
     """Batch times positions, over all calls."""
     samples: int
-    """Batch alone, over all calls: rows of one image or sequence are much alike."""
+    """Batch only, over all calls: rows of one image or sequence are similar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,33 +86,33 @@ class ComparisonRecord:
 
     table: ClassVar[str] = "comparison"
     operation: str
-    """As torch calls it: `mse_loss`, `sub`, `mul`."""
+    """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None
     left: Shape
-    """The first operand, of a loss function the prediction."""
+    """First operand; for a loss function, the prediction."""
     right: Shape
     left_tensor: TensorRef | None
-    """Where it is in the graph; None for data."""
+    """Its position in the graph; None for data."""
     right_tensor: TensorRef | None
     result: TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonRecord:
-    """A recurrent layer: how strongly its last output depends on its input of each time step."""
+    """A recurrent layer: how strongly its last output depends on its input at each time step."""
 
     table: ClassVar[str] = "horizon"
     module: int
     """Index of the module."""
     call_site: int | None
-    """The line that calls it."""
+    """Line that calls it."""
     norms: tuple[float, ...]
-    """By time step: the norm, over batch and features, of the derivative of a random combination
-    of the last output's elements with respect to the input of this step."""
+    """By time step: norm, over batch and features, of the derivative of a random combination of the
+    last output's elements with respect to the input of this step."""
     read_from: int
-    """The first time step whose output is used as it is; steps before it are remembered only."""
+    """First time step whose output is used directly; earlier steps act only through the state."""
 
     @property
     def steps(self) -> int:
-        """The length of the sequence."""
+        """Length of the sequence."""
         return len(self.norms)

@@ -1,4 +1,4 @@
-"""The optimizers of a recording, what rounding leaves of their updates, and what they cost."""
+"""Evidence on the optimizers, the rounding of their updates, and the cost of recording."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -11,15 +11,15 @@ OptimizerFamily = Literal["sgd", "adaptive", "other"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord:
-    """A parameter group; numbers are None where it has none of that name."""
+    """A parameter group; numbers are None if it has none of that name."""
 
     parameters: tuple[int, ...]
-    """Of the model, each once."""
+    """Parameters of the model, each once."""
     duplicates: tuple[int, ...]
-    """Those that it lists more than once."""
+    """Parameters that it lists more than once."""
     learning_rate: float | None
     initial_learning_rate: float | None
-    """Which a scheduler starts from; None without a scheduler."""
+    """Start value of a scheduler; None without a scheduler."""
     epsilon: float | None
     momentum: float | None
     weight_decay: float | None
@@ -27,20 +27,20 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleTensor:
-    """A tensor that an optimizer holds and that was meant for the model, but is not in it."""
+    """A tensor in an optimizer that was meant for the model but is not in it."""
 
     shape: Shape
     name: str | None
-    """What it was called in the model."""
+    """Former name in the model."""
     successor: int | None
-    """The parameter that has its place now."""
+    """Parameter that replaced it."""
     replaced: int | None
-    """The line (a site) that put another in its place; None where that was not watched."""
+    """Line (a site) that replaced it; None if that was not observed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerRecord:
-    """An optimizer: the target's, or another that was made while the target was loaded."""
+    """An optimizer: the target's, or another one constructed while the target was loaded."""
 
     table: ClassVar[str] = "optimizer"
     index: int
@@ -51,7 +51,7 @@ class OptimizerRecord:
     is_targets: bool
     """Whether it makes the target's steps."""
     site: int | None
-    """The line that made it."""
+    """Line that made it."""
     groups: tuple[GroupRecord, ...]
     later: tuple[int, ...]
     """Parameters that were made after it."""
@@ -59,7 +59,7 @@ class OptimizerRecord:
 
     @property
     def parameters(self) -> frozenset[int]:
-        """Those of the model that it holds."""
+        """Its parameters of the model."""
         return frozenset(index for group in self.groups for index in group.parameters)
 
 
@@ -67,7 +67,7 @@ class OptimizerRecord:
 class TrainedOptimizer:
     """An optimizer that a script made, or whose step it called.
 
-    Events and their `optimizer` name it by its place among these.
+    `optimizer` of events is the index of such a record.
     """
 
     table: ClassVar[str] = "trained_optimizer"
@@ -75,49 +75,49 @@ class TrainedOptimizer:
     class_name: str
     family: OptimizerFamily
     name: str
-    """The variable that holds it, as `optimizer` or `self.opt`; its class where none was found."""
+    """Variable that holds it, as `optimizer` or `self.opt`; its class if none was found."""
     site: int | None
-    """The line that made it; None where it was made before the script was watched."""
+    """Line that made it; None if it was made before recording started."""
     parameters: tuple[int, ...]
-    """Those of its groups, by the time of its last step that was recorded."""
+    """Parameters of its groups at its last recorded step."""
     replaced: int | None
-    """The place of the optimizer that was made last before it over one of its parameters."""
+    """Index of the last earlier optimizer with one of its parameters."""
     joined: int | None = None
-    """The place of the optimizer whose steps its own are part of: which wraps it, or steps in the
-    same backward. None where it steps by itself."""
+    """Index of the optimizer whose steps include its own: a wrapper, or one that steps in the same
+    backward. None if it steps by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundedUpdate:
-    """What an optimizer's step changed in one parameter, counted in elements."""
+    """The effect of an optimizer's step on one parameter, counted in elements."""
 
     table: ClassVar[str] = "rounded_update"
     step: int
     optimizer: int
-    """Its place among the `TrainedOptimizer` records."""
+    """Index of its `TrainedOptimizer` record."""
     parameter: int
     moving: int
     """Elements whose gradient was finite and not zero."""
     unchanged: int
-    """Of these: elements that the step left as they were, bit for bit."""
+    """Elements among these that the step left unchanged, bit for bit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchCost:
-    """The cost of watching a run; a killed process leaves no such record."""
+    """The cost of recording a run; a killed process leaves no such record."""
 
     table: ClassVar[str] = "watch_cost"
     budget: float | None
-    """The share of the training's own time that watching may take; None for no limit."""
+    """Maximum share of the training's own time; None for no limit."""
     share: float | None
-    """The share that it took, first steps included; None where no step followed the first."""
+    """Share of the training's own time, first steps included; None if only one step was made."""
     seconds: float
-    """That it took."""
+    """Seconds spent."""
     steps: int
     """Number of steps."""
     measured: int
-    """Steps whose gradients were measured."""
+    """Number of steps with measured gradients."""
     captured: int
-    """Steps that were captured, tensor by tensor."""
+    """Number of steps captured in detail."""
     repeated: int
-    """Steps of which nothing was recorded but that they made the same calls as another."""
+    """Number of steps recorded only as repetitions of another."""

@@ -1,4 +1,4 @@
-"""What was found out about parameters: how they were made, frozen, shared and left out."""
+"""Evidence on parameters: how they were made, frozen, shared and excluded."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -6,28 +6,28 @@ from typing import ClassVar, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeRecord:
-    """An attribute that was set on a parameter or a module, and means nothing to torch."""
+    """An attribute, set on a parameter or a module, that means nothing to torch."""
 
     table: ClassVar[str] = "attribute"
     name: str
-    """As it was written: `require_grad`."""
+    """Name as written: `require_grad`."""
     value: bool
     modules: tuple[str, ...]
-    """Paths of the modules on which it was set; empty where on parameters."""
+    """Paths of the modules on which it was set; empty if it was set on parameters."""
     parameters: tuple[int, ...]
-    """Those whose `requires_grad` is not the value."""
+    """Parameters whose `requires_grad` differs from the value."""
     sites: tuple[int, ...]
-    """The lines that set an attribute of this name."""
+    """Lines that set an attribute of this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacementRecord:
-    """A module took the place of another under the same name."""
+    """A module replaced another one under the same name."""
 
     table: ClassVar[str] = "replacement"
     module: int
     site: int | None
-    """The line that put it there."""
+    """Line that replaced it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class FreezeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InfluenceRecord:
-    """Parameters that were given other values, and whether the loss was another then."""
+    """Parameters that were changed, and whether the loss changed."""
 
     table: ClassVar[str] = "influence"
     parameters: tuple[int, ...]
@@ -49,49 +49,49 @@ class InfluenceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialisationRecord:
-    """A parameter that a function of `torch.nn.init` filled, not only where its layer was made."""
+    """A parameter that `torch.nn.init` filled again after its layer was made."""
 
     table: ClassVar[str] = "initialisation"
     parameter: int
     site: int
-    """The line that called it last."""
+    """Line of the last call."""
     function: str
-    """As `normal_`."""
+    """Name, as `normal_`."""
 
 
 LeafOrigin = Literal["attribute", "computed", "input", "forward", "late"]
-"""`attribute`: kept by a module of the model under an attribute that torch does not register;
-`computed`: an attribute holds what was computed of it once, before the forward;
-`input`: part of the batch; `forward`: a parameter made anew in every forward; `late`: a parameter
-that the first forward gave to the model."""
+"""`attribute`: stored by a module under an attribute that torch does not register; `computed`: an
+attribute stores a result computed from it before the forward; `input`: part of the batch;
+`forward`: a parameter made anew in every forward; `late`: a parameter that the first forward added
+to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafRecord:
-    """A tensor into which backward accumulates a gradient that no `parameters()` gives."""
+    """A leaf that accumulates a gradient and is not in `parameters()`."""
 
     table: ClassVar[str] = "leaf"
     node: int
     name: str
-    """As Python would reach it from the model: `blocks.0.conv.weight`; from the batch: `batch.0`;
-    empty where nothing leads to it."""
+    """Python name, from the model: `blocks.0.conv.weight`; from the batch: `batch.0`; empty if none
+    leads to it."""
     origin: LeafOrigin
     numel: int
     owner: int | None
-    """The module that keeps it."""
+    """Module that stores it."""
     attribute: str
-    """The attribute of the owner in which it is, empty where there is none."""
+    """Attribute of the owner that contains it, empty if there is none."""
     container: str
-    """The class of what the attribute holds: `list`, `Tensor`."""
+    """Class of the attribute's value: `list`, `Tensor`."""
     set_aside: bool
     """Whether it is in a module in eval mode while the owner trains."""
     site: int | None
-    """The line that gives it to the owner."""
+    """Line that gives it to the owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedRecord:
-    """Parameters on which neither the loss nor anything that the model returned depends."""
+    """Parameters that neither the loss nor the model's output depends on."""
 
     table: ClassVar[str] = "dropped"
     parameters: tuple[int, ...]
@@ -105,30 +105,30 @@ class TwinRecord:
     first: int
     second: int
     alike: Literal["storage", "values"]
-    """Whether they share their memory, or an embedding and an output layer hold equal numbers."""
+    """Whether they share memory, or an embedding and an output layer have equal values."""
     site: int | None
-    """The line that made them so, where one was found."""
+    """Line that made them so, if one was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymmetryRecord:
-    """A weight some of whose rows are equal, and get equal gradients; of others there is none."""
+    """A weight with equal rows that have equal gradients; not recorded for other weights."""
 
     table: ClassVar[str] = "symmetry"
     parameter: int
     rows: int
-    """Units: rows of a linear layer, output channels of a convolution."""
+    """Number of units: rows of a linear layer, output channels of a convolution."""
     alike: int
-    """How many have the weights and the gradient of the first unit that gets one, it included."""
+    """Number of units with the weights and the gradient of the first unit that has a gradient."""
     site: int | None = None
-    """The line that fills weights with a constant, where there is only one such line."""
+    """Line that fills weights with a constant, if there is only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrawRecord:
-    """Parameters that the first draw left without a gradient, and another one did not."""
+    """Parameters without a gradient in the first draw, and with one in another draw."""
 
     table: ClassVar[str] = "redraw"
     draws: int
-    """How many other draws were tried."""
+    """Number of other draws tried."""
     parameters: tuple[int, ...]

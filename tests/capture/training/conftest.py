@@ -1,4 +1,4 @@
-"""Training loops under watch, in this process."""
+"""Records training loops in this process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Watched or not, a training is the same to the last bit."""
+"""A recorded training gives bit-identical results."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""Steps without an optimizer: each is a step of the recording, with its loss and its norms."""
+"""Manual steps are steps of the recording, with loss and norms."""
 
 import runpy
 
@@ -144,7 +144,7 @@ def test_every_step_is_one_with_its_loss_and_norm(loop, tmp_path):
         "p.copy_(p - rate * p.grad)",
     ],
 )
-def test_it_is_told_at_the_line_that_changes_the_weights(update, tmp_path):
+def test_it_is_reported_at_the_line_that_changes_the_weights(update, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import torch\n"
@@ -161,7 +161,7 @@ def test_it_is_told_at_the_line_that_changes_the_weights(update, tmp_path):
     assert sites == {update}
 
 
-def test_of_several_lines_that_may_be_it_none_is_told(tmp_path):
+def test_of_several_lines_that_may_be_it_none_is_reported(tmp_path):
     recording, _ = watched(under_no_grad, tmp_path)  # this file has more of them
     assert {event.site for event in manual_steps(recording)} == {None}
 
@@ -199,7 +199,7 @@ def test_the_script_can_be_ended_after_some(tmp_path):
     assert len(manual_steps(load_recording(tmp_path / "run.gradscope"))) == 3
 
 
-def test_a_step_that_makes_the_weights_nan_is_seen(tmp_path):
+def test_a_step_that_makes_the_weights_nan_is_observed(tmp_path):
     model = net()
 
     def loop(seen):

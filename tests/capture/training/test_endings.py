@@ -1,4 +1,4 @@
-"""The recording says why it ends."""
+"""The recording states why it ended."""
 
 import threading
 
@@ -27,7 +27,7 @@ def ending_of(path):
     return recording, endings[0] if endings else None
 
 
-def test_it_is_the_one_that_is_told(tmp_path):
+def test_it_is_the_one_that_is_reported(tmp_path):
     watch = TrainingWatch(tmp_path / "run.gradscope", "run")
     watch.start()
     train(2)

@@ -1,4 +1,4 @@
-"""Whatever a script does, it goes on as without gradscope, and the recording stays whole."""
+"""Hostile scripts behave as without gradscope, and the recording stays complete."""
 
 import copy
 import functools
@@ -55,7 +55,7 @@ def test_what_is_patched_looks_as_before(watch, model):
     assert vars(copy.deepcopy(model)).keys() == vars(nn.Linear(3, 2)).keys()
 
 
-def test_exceptions_pass_through_and_the_next_step_is_seen(watch, model):
+def test_exceptions_pass_through_and_the_next_step_is_observed(watch, model):
     class Broken(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
@@ -127,7 +127,7 @@ def test_threads_that_train_at_once_are_left_alone(watch, capsys):
     for thread in threads:
         thread.join()
     assert made == [200] * 4
-    assert capsys.readouterr().err.count("several threads train at once") <= 1
+    assert capsys.readouterr().err.count("several threads train at the same time") <= 1
 
 
 def test_another_thread_may_evaluate_meanwhile(watch, model):
@@ -147,7 +147,7 @@ def test_another_thread_may_evaluate_meanwhile(watch, model):
     assert watch.steps == 50
 
 
-def test_a_fault_of_ours_is_told_once_and_the_script_goes_on(watch, model, capsys, monkeypatch):
+def test_a_fault_of_ours_is_reported_once_and_the_script_goes_on(watch, model, capsys, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("a bug")
 
@@ -156,7 +156,7 @@ def test_a_fault_of_ours_is_told_once_and_the_script_goes_on(watch, model, capsy
     train(model, steps=3)
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.count("watching ended") == 1
+    assert told.err.count("recording ended") == 1
     assert "ZeroDivisionError: a bug" in told.err
     assert watch.steps == 1
 
@@ -183,10 +183,10 @@ def test_what_a_handler_of_a_signal_raises_reaches_the_script(
         train(model)
     finally:
         signal.signal(signal.SIGALRM, before)
-    assert capsys.readouterr().err.count("watching ended") == 1
+    assert capsys.readouterr().err.count("recording ended") == 1
 
 
-def test_a_full_disk_is_told_once_and_keeps_the_steps_before(tmp_path, model, capsys):
+def test_a_full_disk_is_reported_once_and_keeps_the_steps_before(tmp_path, model, capsys):
     path = tmp_path / "run.gradscope"
     watch = TrainingWatch(path, "gradscope run train.py")
     watch.start()
@@ -195,7 +195,7 @@ def test_a_full_disk_is_told_once_and_keeps_the_steps_before(tmp_path, model, ca
     connection.execute("PRAGMA max_page_count = 1")
     train(nn.Linear(3, 2), steps=3000)
     watch.stop()
-    assert capsys.readouterr().err.count("watching ended") == 1
+    assert capsys.readouterr().err.count("recording ended") == 1
     found = load_recording(path)
     assert len(found.steps) >= 2
     assert not found.finished

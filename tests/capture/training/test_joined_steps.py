@@ -1,4 +1,4 @@
-"""Steps that several optimizers make together, which are one step of the script."""
+"""Steps of several optimizers that are one step of the script."""
 
 import sys
 import threading
@@ -18,7 +18,7 @@ from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.step_capture.schedule import FIRST, Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch itself uses what it deprecates
@@ -55,7 +55,7 @@ def _watched(tmp_path):
     def watched(loop, **options):
         path = tmp_path / "run.gradscope"
         schedule = Schedule(0)
-        watch = TrainingWatch(path, "run", make_looks=script_looks(schedule), **options)
+        watch = TrainingWatch(path, "run", make_captures=script_captures_by(schedule), **options)
         watch.start()
         try:
             loop()

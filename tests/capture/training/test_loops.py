@@ -1,4 +1,4 @@
-"""What loops of all kinds leave in the recording."""
+"""Tests the recordings of loops of all kinds."""
 
 from itertools import chain
 
@@ -203,7 +203,7 @@ def test_adversarial_networks_have_their_own_steps(run):
     assert [n["stale"] for n in made.numbers("backward")] == [0, 2, 0, 2]
 
 
-def test_one_loss_backpropagated_twice_is_seen(run, model):
+def test_one_loss_backpropagated_twice_is_observed(run, model):
     def loop():
         hidden = model[0](torch.randn(4, 8))
         one, two = hidden.mean(), hidden.square().mean()

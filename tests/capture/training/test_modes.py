@@ -1,4 +1,4 @@
-"""What a run records for the rules on loop order: modes, tokens, failures, written gradients."""
+"""Events for the rules on loop order: modes, tokens, failures, written gradients."""
 
 import inspect
 
@@ -42,7 +42,7 @@ def test_a_mode_has_the_line_that_set_it(run):
 
 
 @pytest.mark.parametrize("call", ["model.train(False)", "outer.eval()"])
-def test_every_way_into_eval_mode_is_seen(run, call):
+def test_every_way_into_eval_mode_is_observed(run, call):
     model = net()
     outer = nn.ModuleList([model])
 
@@ -70,7 +70,7 @@ def test_a_class_with_a_train_of_its_own_keeps_it(run):
     assert model.training and not model[2].training
 
 
-def test_train_is_put_back_and_looks_as_before(run):
+def test_train_is_restored_and_looks_as_before(run):
     before = nn.Module.train
     seen = []
     run(lambda: (seen.append(inspect.signature(nn.Module.train)), trained(net())))
@@ -92,7 +92,7 @@ def test_tokens_are_the_targets_that_are_not_ignored(run):
     assert "tokens" not in weighted
 
 
-def test_a_backward_that_fails_is_told_with_its_reason(run):
+def test_a_backward_that_fails_is_reported_with_its_reason(run):
     cell = nn.RNNCell(4, 4)
 
     def loop():

@@ -1,4 +1,4 @@
-"""Steps that repeat another are recorded as if they had been recorded in full."""
+"""Repeated steps are recorded as if they had been recorded in full."""
 
 import math
 import os

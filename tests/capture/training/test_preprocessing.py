@@ -1,4 +1,4 @@
-"""Modules beside the model: what prepares samples, measures losses, extracts features."""
+"""Modules besides the model: sample transforms, losses, feature extractors."""
 
 import pytest
 import torch
@@ -205,7 +205,7 @@ def test_a_loss_stands_for_the_model_where_there_is_no_other(run):
     assert [one.numel for one in recording.parameters] == [18]
 
 
-def test_a_transform_is_looked_at_once(run, monkeypatch):
+def test_a_transform_is_captured_once(run, monkeypatch):
     seen = []
     plain = Models._enter_root
 

@@ -1,4 +1,4 @@
-"""Models, optimizers and their surroundings: what a recording knows them by."""
+"""Tests the names of models, optimizers and related objects."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Loops that are a trainer's: its wrapper of an optimizer is none, and names are the script's."""
+"""Trainers: their wrappers are no optimizers, and names are the script's."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.rules.engine import judge
 from gradscope.rules.helpers.optimizers import NO_OPTIMIZER, NO_STEPPER
 from gradscope.step_capture.schedule import Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 
 TRAINER = """
 import torch
@@ -87,8 +87,8 @@ def test_name_is_that_of_the_script(loop, name, run, trainer):
 
 def test_rules_know_the_optimizer_that_a_trainer_has_made(run, trainer):
     model = nn.Linear(3, 2)
-    looked_at = script_looks(Schedule(1))
-    recording = run(lambda: trainer["train"](model, 4), make_looks=looked_at).recording
+    captured = script_captures_by(Schedule(1))
+    recording = run(lambda: trainer["train"](model, 4), make_captures=captured).recording
     assert len(recording.captured_steps) == 4
     reasons = {one.reason for one in judge(recording).skipped}
     assert reasons.isdisjoint({NO_OPTIMIZER, NO_STEPPER})

@@ -1,4 +1,4 @@
-"""What in a step deserves a closer look at the next ones."""
+"""Tests which events trigger captures of the next steps."""
 
 import math
 
@@ -8,14 +8,14 @@ from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.step_writer import Measured
 from gradscope.capture.training.troubles import Troubles
 
-LEDGER = GradientState()
+STATE = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]
 
 
 def measured(*gradients):
     """Return parameters with these norms of gradients, None for none."""
     pairs = zip(TENSORS, gradients, strict=False)
-    return [Measured(LEDGER.add(tensor), 1.0, norm, 2, True) for tensor, norm in pairs]
+    return [Measured(STATE.add(tensor), 1.0, norm, 2, True) for tensor, norm in pairs]
 
 
 def troubles_at(*steps):

@@ -1,4 +1,4 @@
-"""What a script itself looks through, as modes and subclasses, does not see the watching."""
+"""Modes and subclasses of a script do not see gradscope's calls."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.step_capture.schedule import Schedule
-from gradscope.step_capture.script_captures import script_looks
+from gradscope.step_capture.script_captures import script_captures_by
 
 STEPS = 4
 
@@ -67,18 +67,20 @@ def on_subclass():
     return calls
 
 
-@pytest.mark.parametrize("make_looks", [None, script_looks(Schedule(1))], ids=["", "looked at"])
+@pytest.mark.parametrize(
+    "make_captures", [None, script_captures_by(Schedule(1))], ids=["", "looked at"]
+)
 @pytest.mark.parametrize(
     "counted",
     [lambda: under_mode(Functions), lambda: under_mode(Operations), on_subclass],
     ids=["functions", "operations", "subclass"],
 )
-def test_calls_of_gradscopes_own_are_not_seen(counted, make_looks, run):
+def test_calls_of_gradscopes_own_are_not_observed(counted, make_captures, run):
     seen = []
-    recording = run(lambda: seen.append(counted()), make_looks=make_looks).recording
+    recording = run(lambda: seen.append(counted()), make_captures=make_captures).recording
     assert seen == [counted()]
     assert len(recording.steps) == STEPS
-    assert bool(recording.captured_steps) == (make_looks is not None)
+    assert bool(recording.captured_steps) == (make_captures is not None)
     assert recording.finished
 
 

@@ -410,7 +410,7 @@ def test_no_probing_no_check():
     report = inspected(WRONG["sign"][0], probe_steps=0)
     assert not report.findings
     (skipped,) = [one for one in report.rules.skipped if one.rule == "GS505"]
-    assert "may not be run again" in skipped.reason
+    assert "may not be repeated" in skipped.reason
 
 
 def test_line_of_a_backward_without_source():

@@ -1,4 +1,4 @@
-"""Close looks stand in a run's file with it, whole or not at all."""
+"""Captured steps are stored in a run's file, completely or not at all."""
 
 import dataclasses
 import signal
@@ -33,12 +33,12 @@ from tests.recording.strategies import least
 WRITING = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.recording.test_looks import *
+from tests.recording.test_captured_steps import *
 recorder = RunRecorder(Path({path!r}), header_of(small()))
 for number in range(3):
     recorder.add(RunStep(step=step(number), captured_steps=(look(number), look(number, order=4))))
 with recorder._writer.transaction():
-    recorder._writer.add_look(look(3))
+    recorder._writer.add_captured_step(look(3))
     print("in the middle", flush=True)
     sys.stdin.read()
 """
@@ -100,7 +100,7 @@ def tables(path):
         return {name for (name,) in base.execute("SELECT name FROM sqlite_master")}
 
 
-def test_looks_come_back_each_with_its_own_records(tmp_path):
+def test_captured_steps_come_back_each_with_its_own_records(tmp_path):
     empty = dataclasses.replace(look(1), recording=dataclasses.replace(small(), parameters=()))
     run = run_of(look(0), empty, look(1, order=3, loss="mse_loss"))
     assert same(round_trip(run, tmp_path / "run.gradscope").captured_steps, run.captured_steps)
@@ -113,7 +113,7 @@ def test_files_without_looks_have_no_tables_for_them(tmp_path):
     assert not [name for name in tables(path) if name.startswith("look")]
 
 
-def test_looks_of_finished_steps_survive_a_killed_process(tmp_path):
+def test_captured_steps_of_finished_steps_survive_a_killed_process(tmp_path):
     path = tmp_path / "run.gradscope"
     root = str(Path(__file__).parents[2])
     with subprocess.Popen(
@@ -129,7 +129,7 @@ def test_looks_of_finished_steps_survive_a_killed_process(tmp_path):
     assert same(run.captured_steps, expected)
 
 
-def test_looks_are_read_while_the_run_goes_on(tmp_path):
+def test_captured_steps_are_read_while_the_run_goes_on(tmp_path):
     path = tmp_path / "run.gradscope"
     recorder = RunRecorder(path, header_of(small()))
     recorder.add(RunStep(step=step(0)))
@@ -147,12 +147,12 @@ def test_failed_step_takes_its_looks_and_their_tables_back(tmp_path):
     path = tmp_path / "run.gradscope"
     with RecordingWriter(path, header_of(small())) as writer:
         with pytest.raises(KeyboardInterrupt), writer.transaction():
-            writer.add_look(look(0))
+            writer.add_captured_step(look(0))
             raise KeyboardInterrupt
         assert "look" not in tables(path)
         with writer.transaction():
-            writer.add_look(look(1))
-            writer.add_look(look(2))
+            writer.add_captured_step(look(1))
+            writer.add_captured_step(look(2))
     assert same(load_recording(path).captured_steps, (look(1), look(2)))
 
 
@@ -170,7 +170,7 @@ def test_a_full_disk_is_one_error_and_keeps_the_steps_before(tmp_path):
     assert same(run.captured_steps, (look(0),))
 
 
-def test_looks_are_read_at_the_sqlite_prompt(tmp_path):
+def test_captured_steps_are_read_at_the_sqlite_prompt(tmp_path):
     path = tmp_path / "run.gradscope"
     save_recording(run_of(look(0), look(1, loss="mse_loss")), path)
     with closing(sqlite3.connect(path)) as base:
@@ -186,7 +186,7 @@ def test_looks_are_read_at_the_sqlite_prompt(tmp_path):
     assert tensors == [(0, 0, "AddmmBackward0", 12, 0.5), (1, 1, "AddmmBackward0", 12, 1.5)]
 
 
-def test_a_look_lacks_what_its_version_did_not_know(tmp_path):
+def test_a_capture_lacks_what_its_version_did_not_know(tmp_path):
     path = tmp_path / "old.gradscope"
     save_recording(run_of(look(0)), path)
     with closing(sqlite3.connect(path)) as base:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gradscope.recording import stored_gradient as kept_gradient
 from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.stored_gradient import (
-    KeptGradient,
-    KeptPart,
+    StoredGradient,
+    StoredPart,
     agreement,
     cosine,
     relative_difference,
@@ -24,21 +24,23 @@ def kept(values, *, dims=None, dtype="float32", form="exact", parts=1):
     kind = "d" if dtype in ("float64", "complex128") else "f"
     size = -(-len(values) // parts) or 1
     pieces = [values[start : start + size] for start in range(0, len(values), size)]
-    return KeptGradient(
+    return StoredGradient(
         step=0,
         parameter=0,
         form=form,
         shape=dims or (len(values),),
         dtype=dtype,
-        parts=tuple(KeptPart(array(kind, piece).tobytes()) for piece in pieces),
+        parts=tuple(StoredPart(array(kind, piece).tobytes()) for piece in pieces),
     )
 
 
 def sparse(rows, *, dims, dtype="float32"):
     """A gradient of which only some rows are stored."""
     values = array("d" if dtype == "float64" else "f", [x for row in rows.values() for x in row])
-    part = KeptPart(values.tobytes(), array("q", rows).tobytes())
-    return KeptGradient(step=0, parameter=0, form="sparse", shape=dims, dtype=dtype, parts=(part,))
+    part = StoredPart(values.tobytes(), array("q", rows).tobytes())
+    return StoredGradient(
+        step=0, parameter=0, form="sparse", shape=dims, dtype=dtype, parts=(part,)
+    )
 
 
 def exact_cosine(first, second):
@@ -85,7 +87,7 @@ def test_equal_gradients_do_not_differ_at_all(values):
     assert cosine(kept(values), kept(values)) in ({1.0} if any(values) else {None})
 
 
-def test_a_difference_in_the_last_bit_is_seen():
+def test_a_difference_in_the_last_bit_is_observed():
     other = 1 + 2**-23
     found = relative_difference(kept([1.0] * 100), kept([1.0] * 99 + [other]))
     assert found == pytest.approx(2**-23 / 10, rel=1e-6)
@@ -139,14 +141,14 @@ def test_sparse_gradients_have_zeros_between_their_rows(monkeypatch):
     for size in (1, 2, 3, 5, 7, 12, 100):
         monkeypatch.setattr(kept_gradient, "PART_ELEMENTS", size)
         parts = -(-len(dense) // size)
-        whole = KeptGradient(
+        whole = StoredGradient(
             step=0,
             parameter=0,
             form="exact",
             shape=one.shape,
             dtype="float32",
             parts=tuple(
-                KeptPart(array("f", dense[start * size : (start + 1) * size]).tobytes())
+                StoredPart(array("f", dense[start * size : (start + 1) * size]).tobytes())
                 for start in range(parts)
             ),
         )

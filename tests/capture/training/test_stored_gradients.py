@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from gradscope.capture.training.stored_gradients import Keeping
+from gradscope.capture.training.stored_gradients import GradientStorage
 
-EXACT = Keeping(mode="exact", every=3)
+EXACT = GradientStorage(mode="exact", every=3)
 
 
 def model():
@@ -36,14 +36,14 @@ def numbers(record):
 
 def by_step(recording):
     found = {}
-    for one in recording.kept_gradients:
+    for one in recording.stored_gradients:
         found.setdefault(one.step, []).append(one)
     return found
 
 
 def test_every_third_steps_gradients_are_those_the_optimizer_was_given(run):
     seen = []
-    recording = run(lambda: train(8, seen), keeping=EXACT).recording
+    recording = run(lambda: train(8, seen), gradient_storage=EXACT).recording
     kept = by_step(recording)
     assert list(kept) == [0, 3, 6]
     for step, records in kept.items():
@@ -56,17 +56,17 @@ def test_every_third_steps_gradients_are_those_the_optimizer_was_given(run):
 def test_clipping_comes_before(run):
     seen = []
     clip = lambda net: nn.utils.clip_grad_norm_(net.parameters(), 1e-3)  # noqa: E731
-    recording = run(lambda: train(1, seen, change=clip), keeping=EXACT).recording
-    total = sum(x * x for one in recording.kept_gradients for x in numbers(one)) ** 0.5
+    recording = run(lambda: train(1, seen, change=clip), gradient_storage=EXACT).recording
+    total = sum(x * x for one in recording.stored_gradients for x in numbers(one)) ** 0.5
     assert total == pytest.approx(1e-3, rel=1e-3)
 
 
 def test_nothing_is_kept_unless_it_is_asked_for(run):
-    assert run(lambda: train(2, [])).recording.kept_gradients == ()
+    assert run(lambda: train(2, [])).recording.stored_gradients == ()
 
 
 def test_keeping_does_not_depend_on_what_is_measured(run):
-    recording = run(lambda: train(8, []), keeping=EXACT, every=5).recording
+    recording = run(lambda: train(8, []), gradient_storage=EXACT, every=5).recording
     assert list(by_step(recording)) == [0, 3, 6]
 
 
@@ -80,7 +80,7 @@ def test_optimizers_that_take_turns_are_counted_apart(run):
                 net(torch.ones(2, 3)).sum().backward()
                 optimizer.step()
 
-    recording = run(loop, keeping=Keeping(mode="exact", every=4)).recording
+    recording = run(loop, gradient_storage=GradientStorage(mode="exact", every=4)).recording
     assert list(by_step(recording)) == [0, 1, 8, 9]
 
 
@@ -91,7 +91,9 @@ def test_parameters_without_a_gradient_are_left_out(run):
         net[1](torch.ones(2, 3)).sum().backward()
         optimizer.step()
 
-    assert [one.parameter for one in run(loop, keeping=EXACT).recording.kept_gradients] == [2, 3]
+    assert [
+        one.parameter for one in run(loop, gradient_storage=EXACT).recording.stored_gradients
+    ] == [2, 3]
 
 
 @pytest.mark.parametrize(
@@ -117,11 +119,11 @@ def test_an_unscaled_gradient_is_kept_where_a_scaler_scales(make, run):
         scaler.step(optimizer)
         scaler.update()
 
-    kept = run(loop, keeping=EXACT).recording.kept_gradients
+    kept = run(loop, gradient_storage=EXACT).recording.stored_gradients
     assert [numbers(one) for one in kept] == [one.flatten().tolist() for one in seen]
 
 
-def test_a_closures_last_gradients_are_kept(run):
+def test_a_closures_last_gradients_are_stored(run):
     seen = []
 
     def loop():
@@ -137,7 +139,7 @@ def test_a_closures_last_gradients_are_kept(run):
 
         optimizer.step(closure)
 
-    kept = run(loop, keeping=EXACT).recording.kept_gradients
+    kept = run(loop, gradient_storage=EXACT).recording.stored_gradients
     assert [numbers(one) for one in kept] == [one.flatten().tolist() for one in seen]
 
 
@@ -148,10 +150,10 @@ def test_sparse_gradients_stay_sparse(run):
         net(torch.tensor([3, 5, 3])).sum().backward()
         optimizer.step()
 
-    (one,) = run(loop, keeping=EXACT).recording.kept_gradients
+    (one,) = run(loop, gradient_storage=EXACT).recording.stored_gradients
     assert one.form == "sparse" and len(one.parts[0].values) == 2 * 8 * 4
     assert numbers(one)[24:32] == [2.0] * 8 and sum(numbers(one)) == 24.0
-    (one,) = run(loop, keeping=Keeping(mode="sketch")).recording.kept_gradients
+    (one,) = run(loop, gradient_storage=GradientStorage(mode="sketch")).recording.stored_gradients
     assert one.form == "sketch" and len(one.parts[0].values) == 4_096 * 4
 
 
@@ -163,7 +165,7 @@ def test_the_training_is_the_same_to_the_last_bit(run, mode):
         ends.append((train(5, []), torch.get_rng_state()))
 
     loop()
-    run(loop, keeping=Keeping(mode=mode, every=1))
+    run(loop, gradient_storage=GradientStorage(mode=mode, every=1))
     (plain, state), (watched, watched_state) = ends
     for one, other in zip(plain.parameters(), watched.parameters(), strict=True):
         assert torch.equal(one, other)
@@ -184,11 +186,11 @@ def test_no_gradient_outlives_its_step(run):
             gc.collect()
             assert alive[-1]() is None
 
-    run(loop, keeping=Keeping(mode="sketch", every=1))
+    run(loop, gradient_storage=GradientStorage(mode="sketch", every=1))
     assert len(alive) == 3
 
 
-def test_steps_by_hand_are_told_to_have_none(run):
+def test_steps_by_hand_are_reported_to_have_none(run):
     def loop():
         weight = torch.zeros(3, requires_grad=True)
         for _ in range(3):
@@ -197,8 +199,8 @@ def test_steps_by_hand_are_told_to_have_none(run):
                 weight -= 0.1 * weight.grad
             weight.grad = None
 
-    recording = run(loop, keeping=EXACT).recording
-    assert len(recording.steps) == 3 and recording.kept_gradients == ()
+    recording = run(loop, gradient_storage=EXACT).recording
+    assert len(recording.steps) == 3 and recording.stored_gradients == ()
     (skipped,) = [one for one in recording.skipped if "gradients" in one.what]
     assert skipped.what == "the elements of gradients of steps by hand"
     assert not [one for one in run(loop).recording.skipped if "gradients" in one.what]
