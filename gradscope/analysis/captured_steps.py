@@ -57,15 +57,15 @@ def look_of(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
     if found:
         return found
     if not any(one.kind == "run" for one in recording.steps):
-        raise GradscopeError("the recording is of no training run, and has no steps to choose from")
+        raise GradscopeError("the recording is not a training run and has no steps to choose from")
     if not recording.captured_steps:
         raise GradscopeError(
-            "no step of the run was looked at closely",
-            help="gradscope run looks at the first steps and every 100th: --tensor-every",
+            "the run has no captured step",
+            help="gradscope run captures the first steps and every 100th: see --tensor-every",
         )
     seen = steps_text(look.step for look in recording.captured_steps)
     raise GradscopeError(
-        f"step {step:,} was not looked at closely: {seen} were",
+        f"step {step:,} was not captured in detail; captured: {seen}",
         help=f"run it again with gradscope run --tensors-at {step}",
     )
 

@@ -39,8 +39,7 @@ class Clipping:
         if clipping is None:
             name = recording.target.name
             raise GradscopeError(
-                f"the recording of {name} holds no clip, and no steps to measure any",
-                help="gradscope clip-report TARGET makes some; "
-                "gradscope run records those of a script",
+                f"the recording of {name} has no clip call, and no steps to measure one",
+                help="use gradscope clip-report TARGET, or record a script with gradscope run",
             )
         return clipping

@@ -136,8 +136,10 @@ class Group:
 
     @property
     def words(self) -> str:
-        """The steps, as `9 of 10 steps`."""
+        """The steps in words: `9 of 10 steps`, or `all 10 steps`."""
         judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
+        if len(self.windows) == self.judged > 1:
+            return f"all {judged}"
         return f"{len(self.windows):,} of {judged}"
 
 

@@ -125,7 +125,7 @@ class RecordingIndex:
             ValueError: There is no probe of that name.
         """
         if name not in get_args(ProbeName):
-            raise ValueError(f"no probe is called {name!r}")
+            raise ValueError(f"unknown probe {name!r}")
         for record in self.recording.evidence_of(ProbeRecord):
             if record.name == name:
                 return record.obstacle

@@ -44,7 +44,7 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
         is_complete: Whether the recording was finished.
     """
     if ending is None:
-        why = "the process was killed, or is still running; this is what it recorded"
+        why = "the process was killed or is still running; this is the recording so far"
         return None if is_complete else _lost(why)
     position = f"{shown_path(ending.file, root)}:{ending.line}" if ending.file else ""
     match ending.kind:
@@ -58,12 +58,12 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
         case "stopped":
             return _ended_by(ending.message, "", is_trouble=False)
         case "limited":
-            details = "the script went on"
+            details = "the script continued"
             return EndingText(
                 title=f"recorded up to {ending.message}", details=details, is_trouble=False
             )
         case "lost":
-            return _lost(f"{ending.message}; the script went on")
+            return _lost(f"{ending.message}; the script continued")
     return None
 
 

@@ -122,7 +122,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
     """
     reasons = []
     if LEVELS.index(finding.severity) < LEVELS.index(known.level):
-        reasons.append(f"{finding.severity} against {known.level}")
+        reasons.append(f"{finding.severity} instead of {known.level}")
     measured = measure_of(finding)
     if (
         measured is not None
@@ -132,7 +132,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
         measure, value = measured
         if measure.is_worse(rounded(value), known.measure[1], tolerance):
             name = measure.number.replace("_", " ")
-            reasons.append(f"{name} {value:.3g} against {known.measure[1]:.3g}")
+            reasons.append(f"{name} {value:.3g} instead of {known.measure[1]:.3g}")
     if finding.count > known.count * tolerance:
-        reasons.append(f"count {finding.count:,} against {known.count:,}")
+        reasons.append(f"count {finding.count:,} instead of {known.count:,}")
     return ", ".join(reasons) or None

@@ -79,8 +79,8 @@ class WatchedRun:
         else:
             _show_bug(error)
         show_note(
-            f"{self.planned.program.name} runs on without being watched;"
-            f" {OFF} in the environment leaves gradscope out from the start"
+            f"{self.planned.program.name} continues without recording;"
+            f" set {OFF} in the environment to disable gradscope from the start"
         )
 
     def _on_step(self, count: int) -> None:
@@ -191,5 +191,5 @@ def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
 
 
 def _show_bug(error: Exception) -> None:
-    write_line("error: this is a bug in gradscope; please report it with the lines below")
+    write_line("error: this is a bug in gradscope; please report it with the traceback below")
     print_exception(error, file=sys.stderr)

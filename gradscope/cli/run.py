@@ -93,9 +93,9 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Run a training script as it is, watch every step of it, and report on stderr.
+    """Run an unchanged training script, record every step, and report on stderr.
 
-    The exit code is the script's; with --check 1 for findings, and 2 where no gradient was seen.
+    Exit code: the script's. With --check, 1 for findings and 2 if no gradient was observed.
     """
     set_verbosity(quiet=quiet, verbose=False)
     from gradscope.cli.run_recording import recording_location

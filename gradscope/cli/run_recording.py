@@ -68,12 +68,12 @@ def recording_location(
         )
         if location.choose().exists() and not force:
             raise GradscopeError(
-                f"'{save.with_name(location.choose().name)}' exists already",
-                help="add --force to overwrite it, or name another",
+                f"'{save.with_name(location.choose().name)}' already exists",
+                help="add --force to overwrite it, or name another file",
             )
     if not os.access(location.folder, os.W_OK):
         raise GradscopeError(
             f"cannot write the recording into {str(location.folder)!r}",
-            help="name a place that can be written with --save RECORDING",
+            help="name a writable path with --save RECORDING",
         )
     return location

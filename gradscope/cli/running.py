@@ -100,7 +100,7 @@ def kept_as_saved(
         return planned
     if asked not in (None, "none"):
         raise GradscopeError(
-            f"--keep-gradients {asked} keeps gradients in a recording, and none is saved",
+            f"--keep-gradients {asked} stores gradients in a recording, but none is saved",
             help="add --save RECORDING",
         )
     return replace(planned, trial=replace(planned.trial, keep_gradients="none"))

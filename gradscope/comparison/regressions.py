@@ -98,7 +98,7 @@ def _obstacles(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -
         elif position and not any(one.sides[0] and one.sides[position] for one in parameters):
             yield f"{sides[0].letter} and {side.letter} have no parameter in common"
         elif position and all(_is_shard(one, position) for one in parameters):
-            yield f"{side.letter} holds other parts of every parameter than {sides[0].letter}"
+            yield f"{side.letter} holds different shards than {sides[0].letter}"
 
 
 def _is_shard(one: ComparedParameter, position: int) -> bool:

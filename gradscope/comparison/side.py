@@ -105,9 +105,7 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
     runs = [report for report in reports if report.training_run is not None]
     if not runs:
         if step is not None:
-            raise GradscopeError(
-                "--step chooses one of a training run's, and none of these is such a run"
-            )
+            raise GradscopeError("--step needs a recording of a training run")
         return frozenset()
     single = [report.summary.step for report in reports if report.training_run is None]
     if step is None and single:
@@ -120,8 +118,8 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
         return frozenset(common)
     what = "the runs have no step in common" if step is None else f"not every run has step {step:,}"
     raise GradscopeError(
-        f"nothing to compare: {what}, with gradients that were measured",
-        help="gradscope report RECORDING shows what each has",
+        f"nothing to compare: {what}, with measured gradients",
+        help="use gradscope report RECORDING to see what each contains",
     )
 
 

@@ -140,7 +140,9 @@ class Table:
         for key in self.values:
             if key not in known:
                 names = f"it has {', '.join(known)}" if known else None
-                self.fail(key, f"is no {what}", help=did_you_mean(key, known) or listed or names)
+                self.fail(
+                    key, f"is not a known {what}", help=did_you_mean(key, known) or listed or names
+                )
 
     def table(self, key: str) -> "Table":
         """Return the table under a key, an empty one where there is none."""
@@ -199,7 +201,7 @@ def working_directory() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         raise GradscopeError(
-            "the working directory does not exist any more", help="cd to one that does"
+            "the working directory no longer exists", help="change to an existing directory"
         ) from None
 
 
@@ -209,7 +211,7 @@ def _read(path: Path, *, name: str) -> Document | None:
     try:
         content: object = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a ValueError of whole numbers too, if long
-        raise GradscopeError(f"`{name}` is no valid TOML", cause=str(error)) from None
+        raise GradscopeError(f"`{name}` is not valid TOML", cause=str(error)) from None
     for depth, key in enumerate(TABLE):
         if not isinstance(content, Mapping):
             raise GradscopeError(f"`{dotted(TABLE[:depth])}` in {name} has to be a table")
@@ -229,13 +231,13 @@ def _text(path: Path, name: str) -> str:
     except FileNotFoundError:
         if path.is_symlink():
             raise GradscopeError(
-                f"cannot read `{name}`", cause="it is a link to a file that does not exist"
+                f"cannot read `{name}`", cause="it is a symlink to a missing file"
             ) from None
-        raise GradscopeError(f"there is no file `{name}`") from None
+        raise GradscopeError(f"no such file: `{name}`") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise GradscopeError(
-            f"`{name}` is not UTF-8, as TOML has to be",
+            f"`{name}` is not UTF-8, which TOML requires",
             cause=f"byte 0x{error.object[error.start]:02x} in line {line}",
             help="save it as UTF-8",
         ) from None

@@ -75,7 +75,7 @@ def _unknown(wanted: str, every: tuple[Entry, ...]) -> GradscopeError:
     meant = [f"{keys.RULES}.{rule.name}" for rule in RULES if name.upper() == rule.code]
     hint = did_you_mean(meant[0] if meant else wanted, known)
     return GradscopeError(
-        f"there is no key `{wanted}`", help=hint or "gradscope config lists every key"
+        f"unknown key `{wanted}`", help=hint or "gradscope config lists every key"
     )
 
 

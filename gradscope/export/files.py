@@ -27,7 +27,7 @@ def check_free(files: Sequence[Path], *, force: bool) -> None:
             raise GradscopeError(f"cannot write '{file}'", cause="it is a directory")
         if file.exists() and not force:
             raise GradscopeError(
-                f"'{file}' exists already", help="add --force to overwrite it, or name another"
+                f"'{file}' already exists", help="add --force to overwrite it, or name another file"
             )
 
 
@@ -130,7 +130,7 @@ def check_parquet() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise GradscopeError(
-            "Parquet is written by pyarrow, which is not installed", help="pip install pyarrow"
+            "writing Parquet needs pyarrow, which is not installed", help="pip install pyarrow"
         ) from None
 
 
@@ -185,7 +185,7 @@ def check_tensorboard() -> None:
         import tensorboard.compat.proto.event_pb2  # noqa: F401
     except ImportError:
         raise GradscopeError(
-            "events for TensorBoard are written by its package, which is not installed",
+            "writing TensorBoard events needs tensorboard, which is not installed",
             help="pip install tensorboard",
         ) from None
 

@@ -260,7 +260,7 @@ def frame(
 
 def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
     """Return `gradscope run train.py · 1,204 steps · 83.3 steps/s · 1 min 12 s`, and a rule."""
-    words = _progress(run, planned, page) or ["waits for the first step of an optimizer"]
+    words = _progress(run, planned, page) or ["waiting for the first optimizer step"]
     title = Text().append_text(page.text(run.name, "bold"))
     for position, word in enumerate(words):
         room = page.width - title.cell_len - len(page.signs.separator)
@@ -279,7 +279,7 @@ def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
         return []
     words = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
     if run.is_over:
-        return [*words, "nothing more is recorded"]
+        return [*words, "recording has stopped"]
     speed = [] if run.speed is None else [f"{figure(run.speed, page.signs)} steps/s"]
     return [*words, *speed, duration(run.seconds)]
 
@@ -288,7 +288,7 @@ def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
     """Return how many findings there are, and as many of them as fit, as long as they may be."""
     after = f"  after {counted(judged.steps, 'step')}"
     if judged.is_final:
-        after += "; the next time at the end, it takes long"
+        after += "; next at the end, since judging takes long"
     found = judged.findings
     if not found:
         return [Text("no findings", style="bold green").append(after, "not bold dim")]

@@ -24,7 +24,7 @@ def render_graph_page(report: Report, module: str | None) -> str:
     """
     picture = inside_picture(report)
     if picture is None:
-        raise GradscopeError("there is no graph to be drawn: no backward was seen")
+        raise GradscopeError("no graph to draw: no backward was recorded")
     if module:
         start = modules_below(report, ViewOptions(module=module))[0].index
         picture = replace(picture, content={**picture.content, "start": start})

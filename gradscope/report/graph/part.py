@@ -14,7 +14,7 @@ from gradscope.report.graph.part_vertices import Key, PartLinks, Position, Verte
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
 from gradscope.report.graph.vertices import GraphPart, Vertex
 
-_OUTSIDE = {"before": "before", "after": "after", "rest": "outside of the modules"}
+_OUTSIDE = {"before": "before", "after": "after", "rest": "outside of modules"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from gradscope.report.html.phrasing import Fact, FindingCard, Words, finding_car
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tabs import sheet_of
 
-OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
+OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
 
 
@@ -57,7 +57,7 @@ def target_sheet(target: CheckedTarget, name: str) -> Sheet:
         words = Words(
             heading=result.name,
             facts=tuple(_target_facts(target)),
-            verdict="Could not be judged.",
+            verdict="Could not be checked.",
             level="error",
             warnings=tuple(_failures(result)),
         )
@@ -90,7 +90,7 @@ def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
         seeds = ", ".join(str(run.recording.target.seed) for run in runs)
         shown = runs[target.shown].recording.target.seed
         why = ", that of the worst finding" if target.result.findings else ""
-        yield Fact(name="seeds", text=f"{seeds}: numbers and pictures are of seed {shown}{why}")
+        yield Fact(name="seeds", text=f"{seeds}: numbers and charts are from seed {shown}{why}")
 
 
 def _failures(result: TargetResult) -> Iterator[str]:
@@ -122,14 +122,14 @@ def _mark(item: CheckedFinding, result: TargetResult) -> str:
     seeds = seeds_text(item, result)
     told = (
         "known" if item.is_known else "",
-        f"now worse than known: {item.worsened}" if item.worsened else "",
+        f"worse than in the baseline: {item.worsened}" if item.worsened else "",
         f"seeds {seeds}" if seeds else "",
         when_text(item, result),
     )
     return " · ".join(text for text in told if text)
 
 
-_ALONE = "gradscope check or inspect of this target alone shows them"
+_ALONE = "run gradscope check or inspect on this target alone to see them"
 _LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
 
 
@@ -184,7 +184,7 @@ def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterat
         yield Fact(name="gate", text=_policy_text(result.policy))
         why = ", ".join(reasons(result))
         if why:
-            yield Fact(name="fails for", text=why)
+            yield Fact(name="fails on", text=why)
     yield Fact(name="exit code", text=str(int(exit_code(result))))
 
 
@@ -192,7 +192,7 @@ def _policy_text(policy: Policy) -> str:
     levels = " and ".join(f"{level}s" for level in at_least(policy.fail_level))
     words = [f"{levels} fail"]
     if policy.max_warnings is not None:
-        words.append(f"{counted(policy.max_warnings, 'warning')} may pass")
+        words.append(f"{counted(policy.max_warnings, 'warning')} allowed")
     if policy.exit_zero:
         words.append("--exit-zero lets findings pass")
     return "; ".join(words)
@@ -207,7 +207,7 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
     failures = [row for target in targets for row in _failure_rows(target)]
     if failures:
         yield SummaryTable(
-            title="What could not be judged",
+            title="Could not be checked",
             header=("target", "seeds", "why", "help"),
             rows=tuple(failures),
         )
@@ -221,7 +221,7 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
             title="Known findings",
             header=header,
             rows=tuple(known),
-            caption="The baseline holds them: they do not count.",
+            caption="In the baseline, not counted.",
         )
 
 
@@ -276,4 +276,4 @@ def _unjudged(targets: Sequence[CheckedTarget]) -> Iterator[tuple[str, tuple[str
         where = "" if len(names) == len(targets) else f" ({', '.join(names)})"
         lines.append(f"{codes}: {reason}{where}")
     if lines:
-        yield "Not judged", tuple(lines)
+        yield "Not applicable", tuple(lines)

@@ -96,7 +96,7 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         ("direction", direction_text(section, UNICODE)),
         ("rate", rate_text(section, UNICODE)),
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
-        *(("right" if check.is_right else "not right", check.words) for check in section.checks),
+        *(("right" if check.is_right else "wrong", check.words) for check in section.checks),
     )
     return (Fact(name=name, text=text) for name, text in told if text)
 
@@ -105,14 +105,22 @@ def _clip_text(section: Section) -> str:
     if section.method is None:
         return f"nothing clips the gradients of {section.words}"
     if section.is_advised:
-        return f"{section.words}, the limit that is advised"
+        return f"{section.words}, the recommended limit"
     return section.words
 
 
 def _methods(rows: Sequence[MethodRow]) -> SummaryTable:
-    header = ("method", "limit", "steps cut", "norm after", "coefficient", "cosine", "at the least")
+    header = (
+        "method",
+        "limit",
+        "steps clipped",
+        "norm after",
+        "coefficient",
+        "cosine",
+        "min cosine",
+    )
     return SummaryTable(
-        title="Methods, side by side on the same gradients",
+        title="Comparison of methods on the same gradients",
         header=header,
         rows=tuple(
             (

@@ -50,7 +50,7 @@ from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.page import UNICODE
 
 _ALL = "all sides"
-_ALONE = "gradscope compare of the base and this side alone shows them"
+_ALONE = "run gradscope compare on the base and this side alone to see them"
 
 
 def render_comparison_html(comparison: Comparison, room: int = ROOM) -> str:

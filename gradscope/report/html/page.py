@@ -50,7 +50,7 @@ try:
     from plotly.offline import get_plotlyjs
 except ModuleNotFoundError as error:
     raise GradscopeError(
-        f"pages of HTML are made with {error.name}, which is not installed",
+        f"HTML reports need {error.name}, which is not installed",
         help="pip install plotly jinja2",
     ) from None
 
@@ -188,7 +188,7 @@ def _fitting(sheet: Sheet, room: int, alone: str) -> Sheet:
         return sheet
     left_out = [one.title for one in sheet.pictures if one not in kept]
     words = sheet.words
-    note = ("Left out, to keep the file small", (*left_out, alone))
+    note = ("Omitted to keep the file small", (*left_out, alone))
     told = replace(words, notes=(note, *words.notes))
     if kept:
         return replace(sheet, words=told, pictures=tuple(kept))

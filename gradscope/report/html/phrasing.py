@@ -211,10 +211,10 @@ def _notes(report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
         times = "×"  # noqa: RUF001 - the sign of multiplication is meant
         yield TITLE, (headline(found, times), *remarks(found))
     if report.skipped:
-        yield "Not seen", tuple(f"{item.what}: {item.reason}" for item in report.skipped)
+        yield "Not measured", tuple(f"{item.what}: {item.reason}" for item in report.skipped)
     reasons = unjudged(report.rules.skipped)
     if reasons:
-        yield "Not judged", tuple(f"{codes}: {reason}" for codes, reason in reasons)
+        yield "Not applicable", tuple(f"{codes}: {reason}" for codes, reason in reasons)
     if report.rules.ran:
         yield "Judged", (", ".join(report.rules.ran),)
 

@@ -6,7 +6,7 @@ from gradscope.analysis.report import Report
 from gradscope.report.html.page import ROOM, render_page, within
 from gradscope.report.html.tabs import run_sheets, sheet_of
 
-_ALONE = "a report of this recording alone shows them"
+_ALONE = "report this recording alone to see them"
 
 
 def render_html(reports: Sequence[Report]) -> str:

@@ -42,7 +42,7 @@ def parameter_table(report: Report) -> Picture | None:
         *number_column("gradient / weight", "number", ratios, has_bar=True),
         *number_column("update / weight", "number", updates, has_bar=True),
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
-        *word_column("why there is none", "text", [row.reason for row in rows]),
+        *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
         "module": positions(ModulePlaces(report).each(row.module for row in rows)),
@@ -65,9 +65,9 @@ def tensor_table(report: Report) -> Picture | None:
         *word_column("shape", "text", [shape_text(row) for row in rows]),
         *_gradient_columns([row.grad for row in rows]),
         *number_column("depth", "count", [row.depth for row in rows], "edges from the loss"),
-        *number_column("order", "count", [row.order for row in rows], "place in backward"),
+        *number_column("order", "count", [row.order for row in rows], "position in backward"),
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
-        *word_column("why there is none", "text", [row.reason for row in rows]),
+        *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
         "module": positions(ModulePlaces(report).each(row.module for row in rows)),
@@ -128,7 +128,7 @@ def table_picture(
         kind="table",
         title=f"{name.capitalize()} ({rows:,})",
         caption=(
-            "A heading sorts, a row selects its layer everywhere. The filter takes words and "
+            "Click a header to sort, a row to highlight the layer. The filter takes words and "
             "comparisons, as in: attn norm>1e-3"
         ),
         content={"name": name, "columns": columns, "links": links},

@@ -68,7 +68,7 @@ def _last_map(report: Report) -> Picture | None:
     found = module_map(report)
     if found is None:
         return None
-    return replace(found, caption=f"Gradients as they were measured last. {found.caption}")
+    return replace(found, caption=f"Latest measured gradients. {found.caption}")
 
 
 def sheet_of(report: Report, title: str | None = None) -> Sheet:
@@ -78,7 +78,7 @@ def sheet_of(report: Report, title: str | None = None) -> Sheet:
     return step_sheet(report, title or report.target.name)
 
 
-_ALONE = "gradscope report --output-format jsonl holds every number"
+_ALONE = "use gradscope report --output-format jsonl for all numbers"
 _MOST = 6
 """Looks that get a sheet."""
 
@@ -150,7 +150,7 @@ def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> Findin
 def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
     """Return the looks that have sheets as a table, from which these can be opened."""
     return SummaryTable(
-        title="Steps that were looked at closely",
+        title="Captured steps",
         header=("step", "backward of", "loss", "tensors", "line"),
         rows=tuple(
             tuple(_cells(run.captured_steps[at], sheet, report))
@@ -170,7 +170,8 @@ def _cells(row: LookRow, sheet: int, report: Report) -> Iterator[SummaryCell]:
 
 
 def _caption(others: int) -> str:
-    told = "The gradient of every tensor was measured there: a sheet of its own shows each."
+    told = "The gradient of every tensor was measured at these steps. Each has its own tab."
     if not others:
         return told
-    return f"{told} gradscope report RECORDING --step N shows {counted(others, 'further look')}."
+    shown = counted(others, "more captured step")
+    return f"{told} Use gradscope report RECORDING --step N for {shown}."

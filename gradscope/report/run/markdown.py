@@ -13,6 +13,7 @@ from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import (
     CURVE_NAMES,
+    captured_steps_text,
     cost_text,
     course_text,
     curves_note,
@@ -21,7 +22,6 @@ from gradscope.report.run.phrasing import (
     layer_ends,
     layer_name,
     length_text,
-    looks_text,
     of_each_optimizer,
     optimizer_text,
     picture_text,
@@ -48,7 +48,7 @@ def run_summary(report: Report, run: TrainingRun) -> str:
     if run.cost is not None and (cost := cost_text(run.cost)):
         text += f" Measured: {escape(cost)}."
     if run.captured_steps:
-        text += f" Every tensor was seen {escape(looks_text(run))}."
+        text += f" Every tensor was captured at {escape(captured_steps_text(run))}."
     if run.ending is None:
         return text
     details = f": {escape(run.ending.details)}" if run.ending.details else ""

@@ -131,9 +131,9 @@ def curves_note(run: TrainingRun) -> str:
     """Return what the numbers of the curves are, where they are not what a script may print."""
     words = []
     if run.loss_divided is not None:
-        words.append(f"loss: as backward() got it, divided by {run.loss_divided:g}")
+        words.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
     if run.has_cut:
-        words.append("gradient norm: after the clip")
+        words.append("gradient norm: after clipping")
     return "; ".join(words)
 
 
@@ -190,20 +190,20 @@ def cost_text(cost: WatchCost) -> str:
     if cost.share is None:
         return text
     if cost.budget is None:
-        return f"{text}; took {_percent(cost.share)} of the training's time, without a budget"
+        return f"{text}; took {_percent(cost.share)} of the training time, without a budget"
     if cost.share > cost.budget:
         allowed = _percent(cost.budget)
-        return f"{text}; took {cost.seconds:.2g} s, first steps included, {allowed} from there on"
-    return f"{text}; took {_percent(cost.share)} of the training's time"
+        return f"{text}; took {cost.seconds:.2g} s with the first steps, then at most {allowed}"
+    return f"{text}; took {_percent(cost.share)} of the training time"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def looks_text(run: TrainingRun) -> str:
-    """Return which steps were looked at closely, and how to see them; empty if none was."""
+def captured_steps_text(run: TrainingRun) -> str:
+    """Return which steps were captured, and how to show them; empty without any."""
     if not run.captured_steps:
         return ""
     steps = steps_text(row.step for row in run.captured_steps)
-    return f"of {steps}: gradscope report RECORDING --step {run.captured_steps[-1].step}"
+    return f"{steps}: gradscope report RECORDING --step {run.captured_steps[-1].step}"

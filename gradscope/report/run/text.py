@@ -17,10 +17,10 @@ from gradscope.report.finding_phrasing import found_text, verdict_text
 from gradscope.report.number_format import short_count
 from gradscope.report.page import ASCII, Page
 from gradscope.report.run.phrasing import (
+    captured_steps_text,
     cost_text,
     heading,
     length_text,
-    looks_text,
     of_each_optimizer,
     optimizer_text,
     picture_text,
@@ -49,7 +49,11 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *(("optimizer", line) for line in _optimizers(run, page)),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
             *([("watched", Text(cost))] if (cost := _cost(run)) else []),
-            *([("tensors", Text(captured_steps))] if (captured_steps := looks_text(run)) else []),
+            *(
+                [("tensors", Text(captured_steps))]
+                if (captured_steps := captured_steps_text(run))
+                else []
+            ),
         ]
     )
     if run.ending is not None:
@@ -113,7 +117,9 @@ def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
     """Yield what steps are made of: what is usual, and what is not."""
     if not run.pictures:
         return
-    yield Text("Steps", style="bold").append("  what led to them, and how often", "not bold dim")
+    yield Text("Steps", style="bold").append(
+        "  events before each step, and their frequency", "not bold dim"
+    )
     drawn = of_each_optimizer(run)
     shown = [item for turn, item in enumerate(drawn) if turn < OPTIMIZERS_SHOWN or item[0] is None]
     for position, of_one in shown:
@@ -152,7 +158,9 @@ def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page)
         *run_words(run, page.signs),
     ]
     text = Text(f"{', '.join(words)}.", overflow="fold")
-    return text.append(" --save FILE keeps the recording." if view.can_save else "", style="dim")
+    return text.append(
+        " Use --save FILE to keep the recording." if view.can_save else "", style="dim"
+    )
 
 
 _SHOWN = 5

@@ -51,8 +51,8 @@ def norm_picture(section: Section) -> Picture | None:
     return Picture(
         name="clip-norms",
         kind="plot",
-        title=f"How {norm_name(section)}s spread",
-        caption="Before the clip. " + ("Those above the limit are cut." if section.cut else ""),
+        title=f"Distribution of {norm_name(section)}s",
+        caption="Before the clip. " + ("Norms above the limit are clipped." if section.cut else ""),
         content={"figure": {"data": data, "layout": layout}},
         is_wide=not section.sweep,
         height=340,
@@ -213,7 +213,7 @@ def limit_picture(section: Section) -> Picture | None:
     return Picture(
         name="clip-limits",
         kind="plot",
-        title="What other limits would cut",
+        title="Effect of other limits",
         caption=" ".join(text[0].upper() + text[1:] for text in told),
         content={
             "figure": {"data": list(_curves(curve, rows, has_steps=has_steps)), "layout": layout}
@@ -236,8 +236,8 @@ def _curves(curve: LimitCurve, rows: Sequence[SweepRow], *, has_steps: bool) -> 
     limits = numbers(curve.limits)
     shares, means = [row.share for row in rows], [row.mean for row in rows]
     for name, color, shape, values, marks in (
-        ("steps cut", "@series-3", "hv" if has_steps else "linear", curve.shares, shares),
-        ("norm left, in the mean", "@series-2", "linear", curve.means, means),
+        ("steps clipped", "@series-3", "hv" if has_steps else "linear", curve.shares, shares),
+        ("average norm after clipping", "@series-2", "linear", curve.means, means),
     ):
         yield {
             "type": "scatter",

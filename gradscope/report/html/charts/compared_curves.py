@@ -40,7 +40,7 @@ def compared_curves(comparison: Comparison) -> Picture | None:
     return Picture(
         name="compared-curves",
         kind="plot",
-        title="Over the steps",
+        title="Curves",
         caption=" ".join(_caption(comparison)),
         content={
             "figure": {"data": data, "layout": layout},
@@ -58,7 +58,7 @@ def _caption(comparison: Comparison) -> Iterator[str]:
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
                 yield f"The loss{of} of {side.letter} {told}."
     if any(_beyond(parting) is not None for one in comparison.curves for parting in one.partings):
-        yield "A diamond is where a side first differs by more than the tolerance."
+        yield "A diamond marks where a side first exceeds the tolerance."
 
 
 def _panels(curve: ComparedCurve, sides: Sequence[Side], told: set[int]) -> Iterator[Panel]:
@@ -107,7 +107,7 @@ def _scales(layout: dict[str, Json]) -> Json:
         for name, axis in layout.items()
         if name.startswith("yaxis") and isinstance(axis, dict) and "type" in axis
     ]
-    choices: list[Json] = [{"label": "as suits"}]
+    choices: list[Json] = [{"label": "auto"}]
     choices += [
         {"label": kind, "layout": {axis: {"type": kind} for axis in axes}}
         for kind in ("linear", "log")
@@ -179,6 +179,6 @@ def _parting(curve: ComparedCurve, position: int) -> Trace:
             "size": 12,
             "line": {"color": "@ink", "width": 1.5},
         },
-        "hovertemplate": "parts at step %{x}<extra></extra>",
+        "hovertemplate": "diverges at step %{x}<extra></extra>",
         "meta": {"links": {"step": positions([step])}},
     }

@@ -148,7 +148,7 @@ def drawn_text(rows: Sequence[PairRow]) -> str:
     count = len(drawn(rows))
     if count == len(rows):
         return ""
-    return f"Of {len(rows):,} parameters {count:,} are drawn: all that changed, some of the others."
+    return f"{count:,} of {len(rows):,} parameters are drawn: all that changed, and some others."
 
 
 def by_change(rows: Sequence[PairRow]) -> Iterator[tuple[Change, list[PairRow]]]:
@@ -214,7 +214,7 @@ def _table(columns: Sequence[Json], links: dict[str, Json], count: int) -> Pictu
         name=TABLE,
         kind="table",
         title=f"Parameters ({count:,})",
-        caption="Those that changed most are the first. A heading sorts, a row selects its layer.",
+        caption="Largest changes first. Click a header to sort, a row to highlight the layer.",
         content={"name": "parameters", "columns": columns, "links": links},
         height=min(90 + _ROW * count, _HEIGHT),
     )

@@ -69,15 +69,13 @@ def _caption(
     rows: Sequence[PairRow], measured: Sequence[PairRow], other: Side, tolerance: float
 ) -> str:
     words = [
-        f"A mark a parameter: on the diagonal both are equal, above it {other.letter}'s is larger;"
-        f" the band is the tolerance of {100 * tolerance:.3g} %.",
+        "Each mark is a parameter. On the diagonal both are equal, above it"
+        f" {other.letter} is larger; the band is the tolerance of {100 * tolerance:.3g} %.",
     ]
     if any({kind_of(row.base), kind_of(row.other)} != {"norm"} for row in measured):
-        words.append("What is none, zero or not finite lies in strips.")
+        words.append("Missing, zero and non-finite norms have their own strips.")
     if len(measured) < len(rows):
-        words.append(
-            f"{len(rows) - len(measured):,} without a gradient on both sides are left out."
-        )
+        words.append(f"{len(rows) - len(measured):,} without a gradient on both sides are omitted.")
     return " ".join([*words, drawn_text(measured)])
 
 

@@ -93,8 +93,8 @@ def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
 
 
 _TOLD = {
-    "cosine": "The cosine is that between both gradients: 1 where they point the same way.",
-    "difference": "The difference is that of both gradients, over the larger.",
+    "cosine": "Cosine between both gradients: 1 means the same direction.",
+    "difference": "Norm of the difference, relative to the larger gradient.",
 }
 
 
@@ -115,7 +115,7 @@ def compared_ratios(
     return Picture(
         name="compared-ratios",
         kind="plot",
-        title=f"Along the model: {other.letter} over {base.letter}",
+        title=f"Ratio by parameter: {other.letter} over {base.letter}",
         caption=" ".join(_caption(rows, known, tolerance)),
         content={"figure": {"data": _in_legend_once(data), "layout": layout}},
         height=120 + round(90 * sum(panel.height for panel in panels)),

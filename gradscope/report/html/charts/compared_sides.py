@@ -62,7 +62,7 @@ def compared_sides(comparison: Comparison, tolerance: float) -> Picture | None:
     return Picture(
         name="compared-sides",
         kind="plot",
-        title="All sides over the base",
+        title="All sides relative to the base",
         caption=" ".join(_caption(comparison, rows)),
         content={"figure": {"data": traces, "layout": _layout(labels)}},
         height=height + 110,
@@ -77,10 +77,10 @@ def shown_rows(comparison: Comparison, most: int = ROWS) -> list[Row]:
 
 
 def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
-    words = ["Gradient norm of each side over that of the base, by parameter."]
+    words = ["Gradient norm of each side relative to the base, by parameter."]
     count = len(comparison.parameters)
     if len(rows) < count:
-        words.append(f"Those {len(rows):,} of {count:,} parameters that changed most.")
+        words.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
     return words
 
 

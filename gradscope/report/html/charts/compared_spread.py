@@ -46,7 +46,7 @@ def compared_spread(
     return Picture(
         name="compared-spread",
         kind="plot",
-        title="How the ratios spread",
+        title="Distribution of the ratios",
         caption=" ".join(_caption(rows, len(known))),
         content={"figure": {"data": list(_bars(known, edges)), "layout": layout}},
         is_wide=False,
@@ -67,7 +67,7 @@ def _is_drawn(ratio: float | None) -> bool:
 def _caption(rows: Sequence[PairRow], known: int) -> Iterator[str]:
     yield f"Of {counted(known, 'parameter')}; the band is the tolerance."
     if known < len(rows):
-        yield f"{len(rows) - known:,} have no ratio, or one that is zero or not finite."
+        yield f"{len(rows) - known:,} have no finite, positive ratio."
 
 
 def _bars(rows: Sequence[PairRow], edges: Sequence[float]) -> Iterator[Trace]:

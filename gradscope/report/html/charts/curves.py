@@ -70,7 +70,7 @@ def step_line(step: float | None, color: str) -> SwitchTrace:
 def _scales(layout: SwitchTrace) -> SwitchTrace:
     """Return buttons that have every panel on one scale."""
     panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
-    choices: list[Json] = [{"label": "as suits each"}]
+    choices: list[Json] = [{"label": "auto"}]
     for label, scale in (("logarithmic", "log"), ("linear", "linear")):
         # What was zoomed on one scale is somewhere else on the other.
         patch: SwitchTrace = {"type": scale, "uirevision": scale}
@@ -353,7 +353,7 @@ def _caption(
     if note := curves_note(run):
         yield f"{note[0].upper()}{note[1:]}."
     if any(row.symbol in _OWN for row in rows):
-        yield "What is zero, NaN or infinite has a row of its own on top."
+        yield "Zero, NaN and infinite values have their own row on top."
     lengths = [
         (len(points), len(drawn_points(points)))
         for curve in curves
@@ -362,9 +362,9 @@ def _caption(
     longest, drawn = max(lengths)
     if drawn < longest:
         yield (
-            f"Of {longest:,} steps {drawn:,} points are drawn: the least and the largest of each"
-            " stretch, and what is not finite."
+            f"Of {longest:,} steps {drawn:,} points are drawn: the smallest and the largest of each"
+            " section, and non-finite values."
         )
     if (more := len({step.optimizer for step in run.steps}) - len(curves)) > 0:
-        yield f"{counted(more, 'further optimizer')} with fewer steps left out."
+        yield f"{counted(more, 'more optimizer')} with fewer steps omitted."
     yield "Click a step to select it."

@@ -25,11 +25,14 @@ def inside_picture(report: Report) -> Picture | None:
     return Picture(
         name="inside",
         kind="graph",
-        title="Inside of a module",
-        caption="The forward runs from top to bottom; a link has the norm of the gradient that"
-        " backward brings back along it. A click on a module opens it; dragging moves"
-        " the drawing, the wheel with Ctrl zooms it."
-        + (f" The insides of {left_out:,} inner modules have no room here." if left_out else ""),
+        title="Module graph",
+        caption="Forward runs from top to bottom; links show gradient norms. Click a module to open"
+        " it, drag to move, and use Ctrl and the wheel to zoom."
+        + (
+            f" The graphs of {left_out:,} inner modules are omitted to keep the file small."
+            if left_out
+            else ""
+        ),
         content=drawing_columns(drawings, tensors),
         height=560,
     )

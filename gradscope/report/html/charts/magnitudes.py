@@ -180,8 +180,8 @@ def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
 
 def _caption(rows: Sequence[Octaves], drawn: Sequence[Octaves]) -> Iterator[str]:
     yield (
-        "A row is a parameter; the colour says what share of its elements lies between one power "
-        "of two and the next. Between both lines float16 has fewer digits; left of them it has 0."
+        "A row is a parameter; colour shows the share of its elements between two powers of two. "
+        "Between the two lines float16 has fewer digits; below that, values underflow to 0."
     )
     if len(drawn) < len(rows):
-        yield f"Drawn are {len(drawn):,} of {len(rows):,} parameters, spread evenly."
+        yield f"{len(drawn):,} of {len(rows):,} parameters are drawn, evenly spaced."

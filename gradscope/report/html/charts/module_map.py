@@ -94,8 +94,8 @@ def module_map(report: Report) -> Picture | None:
         kind="plot",
         title="Map of the modules",
         caption=(
-            "A module lies right of the one that holds it. A click opens it, a click on the left "
-            "or in the bar above goes back. ⚠ marks what findings are about."
+            "Children are to the right of their parent. Click a module to open it; click the left "
+            "or the bar above to go back. ⚠ marks modules with findings."
             f"{_left_out(cells)}"
         ),
         content={
@@ -150,7 +150,7 @@ def _left_out(cells: Sequence[Cell]) -> str:
     held = Counter(cell.parent for cell in cells)
     if max(held.values()) <= MOST_DRAWN:
         return ""
-    return f" Of what a module holds the {MOST_DRAWN:,} largest are drawn."
+    return f" The {MOST_DRAWN:,} largest children of each module are drawn."
 
 
 def _coloured(

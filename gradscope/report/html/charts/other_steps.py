@@ -27,10 +27,10 @@ def other_steps(report: Report) -> Picture | None:
     return Picture(
         name="steps",
         kind="plot",
-        title="Steps around the one that is judged",
+        title="Steps around the inspected step",
         caption=(
-            "Loss and global gradient norm after so many optimizer steps, made on a copy of the "
-            "model. The large mark is the judged step; a cross is NaN or infinite."
+            "Loss and global gradient norm after each optimizer step on a copy of the "
+            "model. The large mark is the inspected step; a cross is NaN or infinite."
         ),
         content={"figure": {"data": list(_traces(points)), "layout": _layout(points)}},
         height=340,

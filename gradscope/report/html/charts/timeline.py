@@ -121,7 +121,7 @@ def timeline(report: Report, run: TrainingRun) -> Picture | None:
     return Picture(
         name="timeline",
         kind="timeline",
-        title="What led to a step",
+        title="Events before each step",
         caption=" ".join(_caption(found, kept)),
         content={
             "lanes": [_lane(lane, run, report) for lane in run.pictures[:_LANES]],
@@ -279,9 +279,9 @@ def _first(found: Sequence[Window], report: Report) -> int:
 
 
 def _caption(found: Sequence[Window], kept: Sequence[int]) -> Iterator[str]:
-    yield "Steps that are made of the same events look alike; colour marks where in the run."
-    yield "The keys ← and → go through the steps, also with Shift to the next unusual one."
-    yield "What took how long is told from event to event, with what watching takes."
+    yield "Steps with the same events share a lane; colour shows the position in the run."
+    yield "Use ← and → to move between steps, with Shift to the next unusual one."
+    yield "Durations are between events, including gradscope's own time."
     if len(kept) < len(found):
         more = counted(len(found) - len(kept), "step")
-        yield f"To keep the file small, the single events of {more} are left out."
+        yield f"To keep the file small, the events of {more} are omitted."
