@@ -13,7 +13,7 @@ from gradscope.analysis.windows import Window, windows
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import EventRecord, Recording
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 
 _INCOMPLETE = "run incomplete"
 

@@ -4,7 +4,7 @@ import sysconfig
 from pathlib import Path
 from types import TracebackType
 
-from gradscope.recording.run_header import EndingKind, RunEnding
+from gradscope.recording.run_ending import EndingKind, RunEnding
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _INSTALLED = ("site-packages", "dist-packages", "<frozen ")

@@ -9,7 +9,7 @@ from typing import NoReturn
 from gradscope.launch.endings import RETURNED, ending_by
 from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import CodeType, TracebackType
 
 from gradscope.launch.module_calls import as_direct, is_detour
-from gradscope.step_capture.replaced import NAME as CALLED_FROM
+from gradscope.step_capture.called_from import NAME as CALLED_FROM
 
 _PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
 _IMPORTS = str(Path(__file__).with_name("torch_import.py"))

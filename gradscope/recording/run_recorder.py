@@ -22,7 +22,7 @@ from gradscope.recording.records import (
     StepRecord,
 )
 from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.stored_gradient import KeptGradient
 from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES

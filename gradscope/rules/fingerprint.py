@@ -9,7 +9,7 @@ from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.code import StatementRecord
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
-from gradscope.rules.source_text import plain_source
+from gradscope.rules.helpers.source_text import plain_source
 
 _ONE_LINE = 120
 """A statement of so many characters counts as one, on however many lines it stands; of a longer

@@ -23,7 +23,8 @@ from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
-from gradscope.recording.run_header import RunEnding, says_nothing
+from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import says_nothing
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
 from gradscope.recording.stored_gradient_tables import in_memory

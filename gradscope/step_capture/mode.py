@@ -18,8 +18,9 @@ from gradscope.capture.frames import uncounted
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.guard import is_interruption
 from gradscope.capture.training.patches import Function, Patches
+from gradscope.step_capture.called_from import CalledFrom
 from gradscope.step_capture.forward_watch import ForwardWatch
-from gradscope.step_capture.replaced import HANDING_ON, CalledFrom, handed_on
+from gradscope.step_capture.replaced import HANDING_ON, handed_on
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 

@@ -12,12 +12,12 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.compiler import compiles_backward
 from gradscope.capture.errors import backward_call, is_autograds
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.naming import name_model
 from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.teardown import no_garbage_collection
 from gradscope.capture.training.backwards import subject_of
 from gradscope.capture.training.guard import is_interruption
 from gradscope.capture.training.locations import NOWHERE, Location

@@ -184,7 +184,7 @@ def test_what_excludes_a_configured_value_takes_its_place(project):
     assert (large.options.batch, large.options.inputs) == ("other", ())
 
 
-@pytest.mark.parametrize("place", ["small", "small.py", "small/__init__.py"])
+@pytest.mark.parametrize("position", ["small", "small.py", "small/__init__.py"])
 def test_plain_name_is_the_configured_target_whatever_files_there_are(position, project):
     project(TARGETS)
     Path(position).parent.mkdir(exist_ok=True)

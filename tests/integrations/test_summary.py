@@ -16,10 +16,10 @@ CHECK = Check(
     warnings=0,
     notes=0,
     worst="",
-    position="",
+    location="",
 )
 BROKEN = dataclasses.replace(
-    CHECK, passed=False, errors=1, warnings=2, worst="GS101 exploding-gradient", position="net.py:3"
+    CHECK, passed=False, errors=1, warnings=2, worst="GS101 exploding-gradient", location="net.py:3"
 )
 
 

@@ -116,8 +116,8 @@ def test_gitlab_job_fails_and_leaves_its_reports(tmp_path, monkeypatch, gradscop
         assert "GS201" in (tmp_path / report).read_text()
 
 
-def test_readme_shows_steps_that_are_valid(tmp_path, capsys):
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_page_on_ci_shows_steps_that_are_valid(tmp_path, capsys):
+    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
     yaml = YAML(typ="safe")
     workflow, *shown, hooks = (
         yaml.load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
@@ -138,7 +138,7 @@ def test_readme_shows_steps_that_are_valid(tmp_path, capsys):
     assert [one["id"] for one in repository["hooks"]] == [one["id"] for one in content(HOOKS)]
 
 
-def test_readme_shows_the_line_of_the_gitlab_job():
+def test_page_on_ci_shows_the_line_of_the_gitlab_job():
     *_, command = content(GITLAB)["gradscope"]["script"]
     shown = command.removesuffix(" $GRADSCOPE_ARGS")
-    assert f"\n{shown}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"\n{shown}\n" in (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")

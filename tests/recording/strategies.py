@@ -75,7 +75,7 @@ def recordings(captured_steps):
     """Return a strategy for recordings with the looks of another, and no kept gradients."""
     hints = get_type_hints(Recording)
     hints["parameter_stats"] = tuple[ParameterStat, ...]
-    apart = ("evidence", "looks", "kept_gradients")
+    apart = ("evidence", "captured_steps", "kept_gradients")
     parts = {name: values(hints[name]) for name in hints if name not in apart}
     for name in ("parameters", "modules", "calls", "nodes"):
         parts[name] = parts[name].map(numbered)

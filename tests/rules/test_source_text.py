@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.rules.source_text import plain_source
+from gradscope.rules.helpers.source_text import plain_source
 
 LINE = "x = torch.where(mask, self.layers[1](x), scale * y.sum(dim=1))"
 

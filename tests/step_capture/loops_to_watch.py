@@ -3,11 +3,12 @@
 import copy
 
 import torch
-from tests.captured_steps.models_to_train import STEPS, Loop, convolutional, features, images, mlp
 from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import SWALR, AveragedModel, update_bn
+
+from tests.step_capture.models_to_train import STEPS, Loop, convolutional, features, images, mlp
 
 
 def lbfgs():

@@ -4,12 +4,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
-from tests.captured_steps.models_to_train import features, mlp
 from torch.nn.functional import cross_entropy
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.flop_counter import FlopCounterMode
+
+from tests.step_capture.models_to_train import features, mlp
 
 
 def train(model, steps=6, optimizer=None, batch=features, loss_of=None):

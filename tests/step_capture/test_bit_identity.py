@@ -1,8 +1,9 @@
 """Looked at in every step or not, a training is the same to the last bit."""
 
 import pytest
-from tests.captured_steps.loops_to_watch import LOOPS
-from tests.captured_steps.models_to_train import MODELS, STEPS, outcome, same
+
+from tests.step_capture.loops_to_watch import LOOPS
+from tests.step_capture.models_to_train import MODELS, STEPS, outcome, same
 
 ALL = MODELS | LOOPS
 

@@ -5,13 +5,13 @@ import weakref
 
 import pytest
 import torch
-from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gradscope
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.step_capture import mode
+from tests.step_capture.models_to_train import features, mlp
 
 
 def trained(model, optimizer):

@@ -5,11 +5,11 @@ import weakref
 
 import pytest
 import torch
-from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.recording.evidence.failures import AutogradErrorRecord
+from tests.step_capture.models_to_train import features, mlp
 
 
 def made():

@@ -6,14 +6,14 @@ import weakref
 
 import pytest
 import torch
-from tests.captured_steps.conftest import norms
-from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn import functional
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
+from tests.step_capture.conftest import norms
+from tests.step_capture.models_to_train import features, mlp
 
 
 def train(model, loss_of, steps=2):

@@ -5,13 +5,13 @@ import math
 
 import pytest
 import torch
-from tests.captured_steps import broken_loops
-from tests.captured_steps.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 from torch import nn
 
 from gradscope.recording.evidence.failures import LateCapture
 from gradscope.rules.engine import judge
 from gradscope.step_capture import singular_points
+from tests.step_capture import broken_loops
+from tests.step_capture.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 
 
 def only(looked, code):

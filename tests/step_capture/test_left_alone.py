@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tests.captured_steps.models_to_train import features, mlp, outcome, same
-from tests.captured_steps.surroundings import SURROUNDED as LOOPS
-from tests.captured_steps.surroundings import train
 from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gradscope
+from tests.step_capture.models_to_train import features, mlp, outcome, same
+from tests.step_capture.surroundings import SURROUNDED as LOOPS
+from tests.step_capture.surroundings import train
 
 PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
 """The step that begins in one thread and is made in another is not looked at."""
@@ -125,7 +125,7 @@ def test_a_model_whose_truth_or_length_cannot_be_told(look):
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")]
+    ("position", "name"), [(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")]
 )
 def test_functions_that_the_script_replaces_run_as_often_as_without(
     position, name, look, monkeypatch

@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
-from tests.captured_steps.conftest import norms, reaches
-from tests.captured_steps.models_to_train import Encoder, Recurrent, convolutional, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
+
+from tests.step_capture.conftest import norms, reaches
+from tests.step_capture.models_to_train import Encoder, Recurrent, convolutional, mlp
 
 BATCHES = {
     "mlp": (lambda: mlp(0.0), (16, 8)),

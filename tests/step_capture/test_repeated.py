@@ -6,7 +6,6 @@ from contextlib import closing
 
 import pytest
 import torch
-from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -17,6 +16,7 @@ from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.step_capture.schedule import FIRST, FULL_EVERY, Schedule, Thoroughness
+from tests.step_capture.models_to_train import features, mlp
 
 
 def train(steps, model=None, between=lambda step, model, optimizer: None):

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from tests.captured_steps.loops_to_watch import gradient_penalty
-from tests.captured_steps.models_to_train import features, mlp
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -11,6 +9,8 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import FIRST, Schedule
 from gradscope.step_capture.script_captures import script_looks
+from tests.step_capture.loops_to_watch import gradient_penalty
+from tests.step_capture.models_to_train import features, mlp
 
 
 def looked_at(schedule, steps, optimizers=lambda number: 0):

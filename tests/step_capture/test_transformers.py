@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from tests.captured_steps.models_to_train import outcome, same
 from torch import nn
+
+from tests.step_capture.models_to_train import outcome, same
 
 transformers = pytest.importorskip("transformers")
 

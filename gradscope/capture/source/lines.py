@@ -12,7 +12,7 @@ import torch
 from torch.autograd.graph import Node
 
 _LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _APPLY: CodeType | None = getattr(
     getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
 )

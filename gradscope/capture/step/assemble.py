@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.source.lines import Line
@@ -15,7 +16,6 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph_records import GraphPlace, GraphRecords
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.stored_gradients import UNREADABLE, keep
-from gradscope.capture.step.teardown import no_garbage_collection
 from gradscope.phrasing import counted
 from gradscope.recording.records import (
     CutRecord,

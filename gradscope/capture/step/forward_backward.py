@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.autograd_calls import BackwardWitness, SwitchWitness
@@ -19,7 +20,7 @@ from gradscope.capture.step.graph import Graph, walk
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.step.teardown import let_go, no_garbage_collection
+from gradscope.capture.step.teardown import let_go
 from gradscope.capture.step.writes import WriteWitness, watch_parameters_made
 
 

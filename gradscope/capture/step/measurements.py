@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.statistics import Measurer, Numbers, norms
 from gradscope.capture.step.gradients import GradientCollector, Slot
 from gradscope.capture.step.shares import ShareCollector
-from gradscope.capture.step.teardown import no_garbage_collection
 from gradscope.recording.records import GradientStat
 
 if TYPE_CHECKING:

@@ -1,24 +1,8 @@
 """Lets go of deep graphs, and keeps Python's garbage collector away from large ones."""
 
-import gc
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from torch.autograd.graph import Node
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Keep the collector from going through the many objects of a graph again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
 
 DEEP = 5_000
 """Graphs of fewer nodes are small enough for the stack."""

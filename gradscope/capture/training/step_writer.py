@@ -19,7 +19,7 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.stored_gradient import KeptGradient

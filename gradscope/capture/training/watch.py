@@ -32,7 +32,8 @@ from gradscope.capture.training.stored_gradients import Keeping
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
-from gradscope.recording.run_header import RunEnding, run_header
+from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_header import run_header
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.switch import NO_TENSORS, OFF
 

@@ -49,7 +49,7 @@ from gradscope.recording.evidence.parameters import (
     SymmetryRecord,
     TwinRecord,
 )
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 
 EVIDENCE: tuple[type, ...] = (
     AccumulatedGradient,

@@ -11,7 +11,7 @@ from gradscope.analysis.timeline import Fold, Norms, Picture
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_path
 from gradscope.recording.evidence.optimizers import WatchCost
-from gradscope.recording.run_header import RunEnding
+from gradscope.recording.run_ending import RunEnding
 from gradscope.report.json_objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import picture_text

@@ -7,8 +7,8 @@ from typing import ClassVar
 from gradscope.analysis.optimizer_steps import Sighting, by_line
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
-from gradscope.rules.accumulation.leftovers import Accumulation, accumulations
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.leftovers import Accumulation, accumulations
 from gradscope.rules.rule import Rule
 
 

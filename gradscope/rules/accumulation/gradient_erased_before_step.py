@@ -14,8 +14,8 @@ from gradscope.analysis.optimizer_steps import (
     by_line,
 )
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.leftovers import Overwriting, last_erasure, overwriting
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.leftovers import Overwriting, last_erasure, overwriting
 from gradscope.rules.rule import Rule
 
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Window, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.leftovers import (
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.leftovers import (
     Accumulation,
     Leftover,
     accumulations,
     leftovers,
     overfull,
 )
-from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Series, Sighting, Windows, by_line
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.leftovers import is_mean
 from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.leftovers import is_mean
 from gradscope.rules.rule import Rule
 
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)

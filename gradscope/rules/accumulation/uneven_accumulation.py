@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Sighting, Window, by_line
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.leftovers import accumulations, is_mean
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.leftovers import accumulations, is_mean
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import Sighting, Window, by_line
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.leftovers import Accumulation, accumulations, is_mean
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
 from gradscope.rules.rule import Rule
 
 

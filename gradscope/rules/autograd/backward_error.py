@@ -7,7 +7,8 @@ from typing import ClassVar
 from gradscope.analysis.step_view import ended_by
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.autograd.autograd_errors import (
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.autograd_errors import (
     errors_of,
     evidence_of,
     first_line,
@@ -15,7 +16,6 @@ from gradscope.rules.autograd.autograd_errors import (
     related_to,
     site_of,
 )
-from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 

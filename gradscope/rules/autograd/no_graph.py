@@ -7,10 +7,10 @@ from typing import ClassVar
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import CutRecord
-from gradscope.rules.autograd.autograd_errors import errors_of, evidence_of, related_to, site_of
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.autograd_errors import errors_of, evidence_of, related_to, site_of
+from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.rule import Rule
-from gradscope.rules.source_text import NO_INPUT, remedy_of_reentrant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.autograd.autograd_errors import errors_of, evidence_of, related_to, site_of
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.autograd_errors import errors_of, evidence_of, related_to, site_of
 from gradscope.rules.rule import Rule
 
 

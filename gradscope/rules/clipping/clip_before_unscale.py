@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from gradscope.analysis.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.clipping.judged_series import LossScale
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.judged_series import LossScale
 from gradscope.rules.rule import Rule
 
 

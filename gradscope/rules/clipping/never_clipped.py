@@ -7,8 +7,8 @@ from typing import ClassVar
 from gradscope.analysis.clip_limits import level_of
 from gradscope.analysis.clip_series import ClipSeries
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.clipping.judged_series import is_of_trial, judged_series
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.judged_series import is_of_trial, judged_series
 from gradscope.rules.rule import Rule
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import positions
+from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Rule
 
 

@@ -9,8 +9,8 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
 from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import Optimizers
 from gradscope.rules.rule import Lasting, Rule
 
 

@@ -9,7 +9,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.analysis.trend import Trend
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.growth_place import (
+from gradscope.rules.helpers.growth_place import (
     MATRICES,
     Position,
     behind,
@@ -24,8 +24,8 @@ from gradscope.rules.flow.growth_place import (
     place_of,
     related_lines,
 )
-from gradscope.rules.flow.horizon import Memory, memories
-from gradscope.rules.flow.recurrence import growth_later, recurrences
+from gradscope.rules.helpers.horizon import Memory, memories
+from gradscope.rules.helpers.recurrence import growth_later, recurrences
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 

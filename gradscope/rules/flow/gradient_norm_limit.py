@@ -8,8 +8,8 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
-from gradscope.rules.clipping.unclipped import UnclippedNorms
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.unclipped import UnclippedNorms
 from gradscope.rules.measure import Measure
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule

@@ -10,7 +10,7 @@ from gradscope.analysis.clips import Clips
 from gradscope.analysis.optimizer_steps import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.spikes import Limits, Spike, spikes_of, times_seen
+from gradscope.rules.helpers.spikes import Limits, Spike, spikes_of, times_seen
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 

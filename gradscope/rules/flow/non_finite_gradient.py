@@ -9,18 +9,18 @@ from gradscope.recording.evidence.failures import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.broken_steps import broken_steps
-from gradscope.rules.flow.forward_origins import ForwardOrigin, forward_origins
-from gradscope.rules.flow.gradient_breaks import (
+from gradscope.rules.helpers.broken_steps import broken_steps
+from gradscope.rules.helpers.forward_origins import ForwardOrigin, forward_origins
+from gradscope.rules.helpers.gradient_breaks import (
     GradientBreak,
     forward_stats,
     gradient_breaks,
     is_singular,
 )
-from gradscope.rules.flow.late_lines import certainty, line_evidence, line_near, other_places
-from gradscope.rules.flow.nonfinite_causes import Cause, cause_of_break, what_it_is
-from gradscope.rules.flow.singularities import SINGULARITIES, plain_name
-from gradscope.rules.flow.upstream import line_of
+from gradscope.rules.helpers.late_lines import certainty, line_evidence, line_near, other_places
+from gradscope.rules.helpers.nonfinite_causes import Cause, cause_of_break, what_it_is
+from gradscope.rules.helpers.singularities import SINGULARITIES, plain_name
+from gradscope.rules.helpers.upstream import line_of
 from gradscope.rules.rule import Rule
 
 _LOOK = "look at what {} is given: 0, or numbers near the type's limit"

@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.forward import SaturationRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.upstream import line_of, parameters_before, weight_follows
+from gradscope.rules.helpers.upstream import line_of, parameters_before, weight_follows
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.divergence import Divergence, rises
-from gradscope.rules.flow.update_ratios import UpdateRatios
+from gradscope.rules.helpers.divergence import Divergence, rises
+from gradscope.rules.helpers.optimizers import Optimizers
+from gradscope.rules.helpers.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import Optimizers
 from gradscope.rules.rule import Rule
 
 _IF_LOSS_FALLS: dict[Severity, Severity | None] = {"error": "note", "warning": None, "note": None}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.update_ratios import UpdateRatios
+from gradscope.rules.helpers.update_ratios import UpdateRatios
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 

@@ -9,7 +9,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.loss_flow import SAME_NUMBERS, users_up_to_loss
+from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, users_up_to_loss
 from gradscope.rules.rule import Rule
 
 _NAMES = {

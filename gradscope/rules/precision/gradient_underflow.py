@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.failures import FlushRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flushed_gradients import (
+from gradscope.rules.helpers.flushed_gradients import (
     SMALLEST,
     Limits,
     is_scaled,

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.clipping.judged_series import LossScale
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.judged_series import LossScale
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 

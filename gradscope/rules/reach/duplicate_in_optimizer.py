@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import PROBE, Optimizers, positions
+from gradscope.rules.helpers.optimizers import PROBE, Optimizers, positions
 from gradscope.rules.rule import Rule
 
 

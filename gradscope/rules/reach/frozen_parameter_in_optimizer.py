@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.reach import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import Optimizers, positions
+from gradscope.rules.helpers.optimizers import Optimizers, positions
 from gradscope.rules.rule import Rule
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import Optimizers, positions
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import Optimizers, positions
 from gradscope.rules.rule import Rule
 
 

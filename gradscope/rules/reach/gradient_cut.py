@@ -7,9 +7,9 @@ from typing import ClassVar
 from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.reach.cut_intent import intent
+from gradscope.rules.helpers.cut_intent import intent
+from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.rule import Rule
-from gradscope.rules.source_text import NO_INPUT, remedy_of_reentrant
 
 _COPIES = {
     "Parameter": "nn.Parameter(…)",

@@ -8,8 +8,8 @@ from typing import ClassVar
 from gradscope.analysis.reach import Part, Subtrees, counted, named
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.measure import Measure
-from gradscope.rules.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
 
 

@@ -8,7 +8,7 @@ from gradscope.analysis.reach import counted
 from gradscope.recording.evidence.optimizers import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import PROBE, Optimizers
+from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
 
 

@@ -8,10 +8,9 @@ from gradscope.analysis.reach import Reach, Subtrees, counted, named
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
-from gradscope.rules.reach.dead_ends import DeadEnd, DeadEnds
-from gradscope.rules.reach.outputs import feeds_loss, is_margin, normalises_one_feature
-from gradscope.rules.reach.zero_words import (
+from gradscope.rules.helpers.dead_ends import DeadEnd, DeadEnds
+from gradscope.rules.helpers.outputs import feeds_loss, is_margin, normalises_one_feature
+from gradscope.rules.helpers.zero_words import (
     CUTTING,
     FLOORS,
     ROUTING,
@@ -21,6 +20,7 @@ from gradscope.rules.reach.zero_words import (
     twice_differentiated,
     why,
 )
+from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Evidence, Rule
 
 

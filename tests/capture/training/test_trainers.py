@@ -6,7 +6,7 @@ from torch import nn
 
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.rules.engine import judge
-from gradscope.rules.optimizers import NO_OPTIMIZER, NO_STEPPER
+from gradscope.rules.helpers.optimizers import NO_OPTIMIZER, NO_STEPPER
 from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_looks
 

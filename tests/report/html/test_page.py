@@ -30,7 +30,7 @@ def card(text):
         rule="GS201",
         name="gradient-cut",
         message=text,
-        position=text,
+        location=text,
         snippets=(Snippet(file=text, line=3, function=text, lines=(line,), message=text),),
         details=(Fact(name="measured", text=text),),
         remedy=text,

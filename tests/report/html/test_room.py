@@ -13,7 +13,7 @@ def sheet(*sizes):
         for at, size in enumerate(sizes)
     )  # fmt: skip
     card = FindingCard(
-        severity="error", rule="GS201", name="n", message="m", position="", snippets=(), details=(),
+        severity="error", rule="GS201", name="n", message="m", location="", snippets=(), details=(),
         remedy="r", module=3, step=2,
     )  # fmt: skip
     return Sheet(title="t", words=Words(heading="h", cards=(card,)), pictures=pictures)

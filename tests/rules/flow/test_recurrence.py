@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import gradscope
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.recurrence import recurrences
+from gradscope.rules.helpers.recurrence import recurrences
 from tests.rules.inspecting import only
 
 STEPS = 24

@@ -9,9 +9,9 @@ from torch.nn import functional
 
 from gradscope.analysis.trend import Point, Trend
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.growth_place import pace
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.helpers.growth_place import pace
 from tests.rules.flow.test_exploding_gradient import CLASSES, Loop, recording_of, stack
 from tests.rules.flow.test_spine import Scaled
 
@@ -95,7 +95,7 @@ class Deep(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("activation", "place"),
+    ("activation", "position"),
     [(torch.sigmoid, "Sigmoid"), (torch.relu, "Addmm"), (torch.tanh, "Addmm")],
     ids=["sigmoid", "relu", "tanh"],
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from gradscope.recording.evidence.failures import LateCapture
 from gradscope.recording.finding import RelatedLocation
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.upstream import line_of
+from gradscope.rules.helpers.upstream import line_of
 
 
 def certainty(context: RuleContext, node: int | None) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.singularities import SINGULARITIES, plain_name
+from gradscope.rules.helpers.singularities import SINGULARITIES, plain_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from statistics import median
 
 from gradscope.recording.records import ParameterRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.optimizers import Optimizers
+from gradscope.rules.helpers.optimizers import Optimizers
 
 
 @dataclass(frozen=True)

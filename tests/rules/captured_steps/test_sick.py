@@ -4,12 +4,12 @@ import linecache
 
 import pytest
 import torch
-from tests.rules.captured_steps.healthy_players import STEPS, mlp
-from tests.rules.captured_steps.healthy_single import classify
 from torch import nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+from tests.rules.captured_steps.healthy_players import STEPS, mlp
+from tests.rules.captured_steps.healthy_single import classify
 from tests.rules.watching import findings_of
 
 

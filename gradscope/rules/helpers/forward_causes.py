@@ -1,8 +1,8 @@
 """Why an operation of the forward made NaN or infinity, told from what it was given."""
 
 from gradscope.recording.evidence.failures import NonfiniteRecord, OperandRecord
-from gradscope.rules.flow.nonfinite_causes import Cause
-from gradscope.rules.flow.singularities import LARGEST, SINGULARITIES, plain_name
+from gradscope.rules.helpers.nonfinite_causes import Cause
+from gradscope.rules.helpers.singularities import LARGEST, SINGULARITIES, plain_name
 
 _EXPONENTIALS = frozenset({"cosh", "exp", "exp2", "expm1", "sinh"})
 _SPREADS = frozenset({"std", "stdmean", "var", "varmean"})

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
-from tests.rules.captured_steps.looked_run import LookedRun
 
 from gradscope.recording.finding import Finding
 from gradscope.rules.captured_steps.judging import NO_LOOK
@@ -13,6 +12,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.rules.rule import Lasting, Rule
 from tests.rules.accumulation.runs import Run
+from tests.rules.captured_steps.looked_run import LookedRun
 
 FINE, BAD, WORSE, UNKNOWN = 1.0, 2.0, 3.0, 4.0
 """Losses, by what the rules below make of them."""

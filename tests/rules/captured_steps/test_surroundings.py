@@ -1,10 +1,10 @@
 """What the rest of a run tells of one of its backward passes."""
 
 import pytest
-from tests.rules.captured_steps.looked_run import LookedRun
 
 from gradscope.rules.captured_steps.training import Training
 from gradscope.rules.context import RuleContext
+from tests.rules.captured_steps.looked_run import LookedRun
 
 GENERATOR, CRITIC = (0, 1), (2, 3)
 

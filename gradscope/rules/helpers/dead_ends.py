@@ -7,7 +7,7 @@ from functools import cached_property
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.records import NodeRecord, ParameterRecord, Recording, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.reach.outputs import is_over_one_element
+from gradscope.rules.helpers.outputs import is_over_one_element
 
 _MOST_STEPS_DOWN = 8
 """So many operations are looked through for what a product is made of."""

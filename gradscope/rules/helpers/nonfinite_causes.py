@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.gradient_breaks import (
+from gradscope.rules.helpers.gradient_breaks import (
     GradientBreak,
     forward_inputs,
     forward_stats,
     is_singular,
 )
-from gradscope.rules.flow.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
+from gradscope.rules.helpers.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
 
 _WHERE_DIVISION = (
     "make the denominator safe before the division, as in a / torch.where(ok, b, 1): where() after "

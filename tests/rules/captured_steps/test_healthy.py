@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+
 from tests.rules.captured_steps.healthy_players import PLAYERS
 from tests.rules.captured_steps.healthy_single import SINGLE
-
 from tests.rules.watching import findings_of
 
 LOOPS = (*PLAYERS, *SINGLE)

@@ -8,16 +8,16 @@ from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.flow.forward_causes import cause_in_forward
-from gradscope.rules.flow.gradient_breaks import (
+from gradscope.rules.helpers.forward_causes import cause_in_forward
+from gradscope.rules.helpers.gradient_breaks import (
     GradientBreak,
     forward_inputs,
     forward_stats,
     gradient_breaks,
 )
-from gradscope.rules.flow.late_lines import line_near
-from gradscope.rules.flow.nonfinite_causes import Cause, remedy_before_where
-from gradscope.rules.flow.upstream import line_of
+from gradscope.rules.helpers.late_lines import line_near
+from gradscope.rules.helpers.nonfinite_causes import Cause, remedy_before_where
+from gradscope.rules.helpers.upstream import line_of
 
 _OWNERS = {
     "parameter": "parameter {}",

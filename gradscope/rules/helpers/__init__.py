@@ -1,0 +1,1 @@
+"""What several rules read of a recording: causes, intent and wording, apart from the rules."""
