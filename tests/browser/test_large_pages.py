@@ -60,5 +60,5 @@ def test_page_of_two_thousand_steps(opened):
     come_to(page, "heatmap")
     step = come_to(page, "timeline").get_by_label("Step", exact=True)
     expect(step).to_have_value("1000")  # of the finding
-    page.get_by_role("button", name="show in the pictures").click()
+    page.get_by_role("button", name="show in charts").click()
     expect(page.locator(".crumbs")).to_have_text(re.compile("step 1,000"))

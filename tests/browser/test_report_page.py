@@ -30,7 +30,7 @@ def test_a_finding_stands_with_its_line_and_selects_its_layer(show, stack):
     expect(page.locator(".verdict")).to_have_text(re.compile("Found 1 error"))
     expect(page.locator(".finding .cause code")).to_have_text("    x = torch.sigmoid(layer(x))")
     expect(page.locator(".selected")).to_be_hidden()
-    page.get_by_role("button", name="show in the pictures").click()
+    page.get_by_role("button", name="show in charts").click()
     expect(page.locator(".crumbs")).to_have_text(re.compile("layers"))
     page.keyboard.press("Escape")
     expect(page.locator(".selected")).to_be_hidden()

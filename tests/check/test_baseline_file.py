@@ -101,7 +101,10 @@ CONFLICT = GOOD.replace("    {", "<<<<<<< HEAD\n    {", 1).replace(
         (GOOD.replace('"count": 1', '"count": 1.5', 1), "finding 1: `count`"),
         (GOOD.replace('"level": "error"', '"level": "fatal"'), "finding 1: `level`"),
         (GOOD.replace('"rule": "GS201", ', "", 1), "finding 1: `rule` is missing"),
-        (GOOD.replace('"target": "model.py"', '"target": 3'), "finding 1: `target` is no text"),
+        (
+            GOOD.replace('"target": "model.py"', '"target": 3'),
+            "finding 1: `target` is not a string",
+        ),
         (GOOD.replace('"count"', '"measure": {"x": "far"}, "count"'), "finding 1: `x`"),
         (GOOD.replace('"count"', '"measure": [1], "count"'), "finding 1: `measure`"),
         (GOOD.replace('"count"', '"subjects": [1], "count"'), "finding 1: `subjects`"),

@@ -91,7 +91,7 @@ def test_json_lines_hold_what_the_object_holds(mixed):
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_text_ends_with_a_line_a_target_and_the_verdict(mixed, width):
     lines = rendered(mixed, width=width).splitlines()
-    assert lines[-1] == "Could not judge 1 of 3 targets; found 1 error, 1 warning."
+    assert lines[-1] == "Could not check 1 of 3 targets; found 1 error, 1 warning."
     assert max(map(len, lines)) <= width
     heads = [line.split("  ")[0] for line in lines]
     assert [word for word in heads if word in ("failed", "passed", "not judged")] == [
@@ -111,7 +111,7 @@ def test_text_ends_with_a_line_a_target_and_the_verdict(mixed, width):
         (
             ["exploding_stack", "healthy_mlp"],
             {"exit_zero": True},
-            "Failed: 1 error; --exit-zero lets it pass.",
+            "Failed: 1 error; --exit-zero ignores it.",
         ),
     ],
 )
@@ -129,13 +129,13 @@ def test_known_findings_are_counted_and_not_shown(result_of):
     assert "GS101" not in text
     assert "passed  exploding_stack  no new findings, 1 known;" in text
     assert text.splitlines()[-1] == "Passed: no new findings, 1 known in 1 target."
-    assert "In the baseline, and found no more: GS201 in a.py." in text
+    assert "In the baseline, but no longer found: GS201 in a.py." in text
 
 
 def test_findings_ignored_by_module_are_counted_and_not_shown(result_of):
     text = rendered(result_of("exploding_stack", per_module_ignores={"*": ("ALL",)}))
     assert "GS101" not in text
-    assert "1 finding hidden by per-module-ignores, not counted." in text
+    assert "1 finding ignored by per-module-ignores." in text
 
 
 def test_findings_say_under_which_seeds_they_show(result_of, run_of):

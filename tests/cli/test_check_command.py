@@ -98,9 +98,9 @@ def test_exit_code(check, arguments, code):
         (["healthy_mlp", "--max-grad-norm", "1", "--min-grad-norm", "2"], "no gradient norm"),
         (["healthy_mlp", "-o", "missing/report.txt"], "there is no directory 'missing'"),
         (["healthy_mlp", "--save", "again"], "recordings are saved already"),
-        (["nowhere.py", "--save", "taken"], "'taken' exists already"),
+        (["nowhere.py", "--save", "taken"], "'taken' already exists"),
         (["taken", "--save", "taken", "--force"], "would overwrite what the command reads"),
-        (["./a.py", "--seeds", "2", "--save", "taken/x"], "cannot make the folder"),
+        (["./a.py", "--seeds", "2", "--save", "taken/x"], "cannot create the folder"),
         (["healthy_mlp", "--write-baseline", "--baseline", "no/b.json"], "no directory 'no'"),
         (["nowhere.py", "--seeds", "2", "--save", "taken"], "`taken` can hold one recording"),
         (["./a.py", "--seeds", "2", "--save", "full"], "'full/a.py-seed-1.gradscope' exists"),
@@ -164,7 +164,7 @@ def test_baseline_is_written_applied_and_pruned(check, tmp_path):
     )
     code, out, _ = check("exploding_stack", *known)
     assert code == 0
-    assert "In the baseline, and found no more: GS101" in out
+    assert "In the baseline, but no longer found: GS101" in out
     assert check("exploding_stack", *known, "--strict-baseline")[0] == 1
     assert check("exploding_stack", *known, "--strict-baseline", "--prune-baseline")[0] == 0
     assert json.loads(file.read_text())["findings"] == []

@@ -166,12 +166,12 @@ def test_nothing_to_report_on_is_told_in_a_line(clip_report):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--max-norm", "0"], "--max-norm '0' is no number above zero, or auto"),
-        (["--max-norm", "nan"], "is no number above zero"),
-        (["--max-norm", "ten"], "is no number above zero"),
-        (["--norm-type", "-2"], "--norm-type '-2' is no number above zero, or inf"),
-        (["--clip-value", "-1"], "--clip-value -1.0 is no number above zero"),
-        (["--agc", "0"], "--agc 0.0 is no number above zero"),
+        (["--max-norm", "0"], "--max-norm '0' is not a number above zero, or auto"),
+        (["--max-norm", "nan"], "is not a number above zero"),
+        (["--max-norm", "ten"], "is not a number above zero"),
+        (["--norm-type", "-2"], "--norm-type '-2' is not a number above zero, or inf"),
+        (["--clip-value", "-1"], "--clip-value -1.0 is not a number above zero"),
+        (["--agc", "0"], "--agc 0.0 is not a number above zero"),
         (["--per-layer"], "--per-layer needs a limit"),
     ],
 )

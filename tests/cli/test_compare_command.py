@@ -101,9 +101,9 @@ def test_nothing_to_compare_is_exit_code_2(compare):
         (["a.gradscope", "a.gradscope", "--vary", "seed=0,1"], "--vary runs targets"),
         (["a.gradscope", "a.gradscope", "--step", "3"], "none of these is such a run"),
         (["m.py", "--vary", "sed=0,1"], "'sed' cannot be varied"),
-        (["m.py", "--vary", "seed"], "'' is no value of --seed"),
-        (["m.py", "--vary", "seed=1,x"], "'x' is no value of --seed"),
-        (["m.py", "--vary", "lr=nan,1"], "'nan' is no value of --lr"),
+        (["m.py", "--vary", "seed"], "'' is not a value of --seed"),
+        (["m.py", "--vary", "seed=1,x"], "'x' is not a value of --seed"),
+        (["m.py", "--vary", "lr=nan,1"], "'nan' is not a value of --lr"),
         (["m.py", "--vary", "mode=train,evil"], "--mode has to be one of train, eval"),
         (["m.py", "--vary", "seed=1"], "nothing to compare it with"),
         (["a.gradscope", "a.gradscope", "-o", "a.gradscope"], "would overwrite"),
@@ -154,7 +154,7 @@ def test_ranks_are_known_by_their_files(compare):
         save(f"job.rank{rank}.gradscope", of_run({"w": [1.0 + 1e-3 * rank] * 4}, [1.0 + rank] * 4))
     code, out, _ = compare("job.rank0.gradscope", "job.rank1.gradscope", "--fail-on-regression")
     assert code == 1
-    assert "1 gradient norm disagree by more than 0.001 %" in out.replace("\n", " ")
+    assert "1 gradient norm disagree first by more than 0.001 %" in out.replace("\n", " ")
     assert "loss:" not in out.rpartition("Parameters")[2]
 
 

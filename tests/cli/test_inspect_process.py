@@ -67,7 +67,7 @@ def test_existing_recording_is_kept_without_force(tmp_path, gradscope_in):
     (tmp_path / "run.gradscope").write_text("precious")
     done = gradscope_in(tmp_path, "inspect", "model.py", "--save", "run.gradscope")
     assert done.returncode == 2
-    assert "error: 'run.gradscope' exists already" in done.stderr
+    assert "error: 'run.gradscope' already exists" in done.stderr
     assert (tmp_path / "run.gradscope").read_text() == "precious"
     done = gradscope_in(tmp_path, "inspect", "model.py", "--save", "run.gradscope", "--force")
     assert done.returncode == 0, done.stderr

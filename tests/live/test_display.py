@@ -74,7 +74,7 @@ def test_run_that_takes_long_to_judge_is_judged_once(display, monkeypatch):
 @pytest.mark.parametrize(
     "error, told",
     [
-        (ValueError("odd"), "note: nothing more is shown live: ValueError: odd\n"),
+        (ValueError("odd"), "note: the live display stopped: ValueError: odd\n"),
         (OSError(errno.EIO, "gone"), ""),
     ],
 )

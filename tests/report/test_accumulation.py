@@ -94,12 +94,12 @@ def test_mean(recording):
 def test_sum(recording):
     said, beside = told(recording, law="equal", left=(1e-7, 3e-7), draws=2, repeated=("batch[2]",))
     assert said == (
-        "micro-batches x2: accumulated gradients are the full batch's: the loss needs no division"
+        "micro-batches x2: accumulated gradients equal the full batch's: the loss needs no division"
     )
     assert beside == [
         "worst parameter: `first.bias`, 3e-7 of its norm off",
-        "dropout and the like drew as for the full batch (2 draws)",
-        "without a batch dimension, and whole in each: `batch[2]`",
+        "random operations such as dropout reused the full batch's draws (2 draws)",
+        "without a batch dimension, repeated in each micro-batch: `batch[2]`",
     ]
 
 
@@ -109,11 +109,11 @@ def test_count(recording):
         recording, law="counted", unit="targets", parts=parts, scale=1.5, divided=0.25
     )
     assert said == (
-        "micro-batches x2: the loss is a mean over targets, of which the micro-batches hold 1, 4: "
+        "micro-batches x2: the loss is a mean over targets, and the micro-batches hold 1, 4: "
         "multiply each loss by its share of all 5"
     )
     assert beside[0] == (
-        "accumulated as they are, the gradients are 1.500 times the full batch's; divided by 2, "
+        "accumulated unweighted, the gradients are 1.500 times the full batch's; divided by 2, "
         "they are 25% off"
     )
 
@@ -135,7 +135,7 @@ def test_batch_norm(recording):
     )
     assert "batch norm normalises each of them by its own statistics" in said
     assert beside[:2] == [
-        "normalised so: `first`, `Net`",
+        "batch norm layers: `first`, `Net`",
         "with batch norm in eval mode the accumulated gradients are 2 times the full batch's: "
         "divide the loss by 2",
     ]
@@ -154,8 +154,8 @@ def test_micro_batch_without_a_finite_gradient(recording):
     )  # fmt: skip
     assert said == "micro-batches x2: micro-batch 1 has no finite gradient"
     assert beside == [
-        "they hold 0, 4 targets, and a mean over none is no number: sum the losses, and divide by "
-        "the targets of all micro-batches"
+        "they hold 0, 4 targets, and a mean over none is NaN: sum the losses, and "
+        "divide by the targets of all micro-batches"
     ]
 
 
@@ -165,9 +165,9 @@ def test_loss_that_lets_examples_meet(recording):
         cosine=0.875,
     )  # fmt: skip
     assert "the loss is no sum or mean over examples" in said
-    assert beside[0] == "model.py:12 lets examples meet: `x = self.first(x)`"
+    assert beside[0] == "model.py:12 combines examples: `x = self.first(x)`"
     assert beside[2] == (
-        "divided by 2, the accumulated gradients are 50% off, cosine 0.875; "
+        "divided by 2, the accumulated gradients differ by 50% off, cosine 0.875; "
         "the best weights leave 25%"
     )
 

@@ -32,7 +32,7 @@ def finding(message="m", **changes):
         ("62 % of the units are dead", (("dead_share", 0.62), ("limit", 0.5)), "limit = 0.5"),
         ("1,234 elements", (("elements", 1234), ("all", 20000)), "all = 20,000"),
         ("norm 1.2e-7 at the start", (("norm", 1.2e-7), ("depth", 3)), "depth = 3"),
-        ("grows by 10^4.6, 2 times", (("decades", 4.56), ("limit", 1.5)), "limit = 1.5"),
+        ("grows4.6, 2 times", (("decades", 4.56), ("limit", 1.5)), "limit = 1.5"),
         ("from 1.6e+02 to 0.5, not 1e99999", (("norm", 158.2), ("share", 0.5)), ""),
         ("0 of 3 elements", (("zeros", 0), ("least", 0.3)), "least = 0.3"),
         ("m", tuple((name, True) for name in "abcdef"),

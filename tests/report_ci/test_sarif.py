@@ -105,7 +105,7 @@ def test_more_results_than_code_scanning_takes_are_left_out_and_told(monkeypatch
         for note in run["invocations"][0]["toolExecutionNotifications"]
         if "left out" in note["message"]["text"]
     ]
-    assert note == "7 more findings are left out"
+    assert note == "7 more findings omitted"
 
 
 def test_real_finding_says_where_what_and_how():

@@ -55,7 +55,7 @@ def test_outcome_is_in_the_title():
     assert title(healthy()) == "## gradscope: passed"
     assert title(real()) == "## gradscope: failed"
     assert title(real(), exit_zero=True) == "## gradscope: passed"
-    assert title(failures()) == "## gradscope: could not judge"
+    assert title(failures()) == "## gradscope: could not check"
     assert step_summary(replace(real(), policy=None)).startswith("## gradscope: report\n")
 
 
@@ -91,9 +91,9 @@ def test_several_targets_and_seeds():
 
 def test_failures_are_told_in_full():
     text = step_summary(failures())
-    assert "**could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised**" in text
+    assert "**could not check src/model.py:Net(3) (seeds 0, 1): the forward raised**" in text
     assert "~~~text\ncause: Traceback\n  line\nError: 5%\nhelp: fix it\n~~~" in text
-    assert "it was not run" in text
+    assert "not run" in text
 
 
 def test_cause_in_a_package_is_named_where_it_is():

@@ -1,10 +1,10 @@
 """The graph of a step of a training run, which its close looks keep."""
 
 import pytest
-from tests.rules.captured_steps.looked_run import LookedRun
 
 from gradscope.recording.store import save_recording
 from tests.rules.accumulation.runs import Run
+from tests.rules.captured_steps.looked_run import LookedRun
 
 
 def steps(run, count, captured_steps=1):

@@ -1,10 +1,9 @@
 """What is said of the findings of a run where one of its steps is shown."""
 
-from tests.rules.captured_steps.looked_run import LookedRun
-
 from gradscope.analysis.captured_steps import look_of, verdict_on
 from gradscope.recording.finding import UNJUDGED
 from gradscope.rules.engine import judge
+from tests.rules.captured_steps.looked_run import LookedRun
 
 
 def run_of(steps, *, zeroes):

@@ -150,7 +150,7 @@ def test_probe_names_an_optimizer_that_the_target_does_not_have_as_assumed(build
 def test_save_is_proposed_where_there_is_such_an_option(build, printed):
     build.operate(build.add("layer", "Linear"), "AddmmBackward0", 1.0)
     assert "--save" not in printed(build.recording())
-    assert "--save FILE keeps the recording." in printed(build.recording(), can_save=True)
+    assert "Use --save FILE to keep the recording." in printed(build.recording(), can_save=True)
 
 
 def test_where_non_finite_gradients_began_stands_first(build, printed):
@@ -164,7 +164,7 @@ def test_where_non_finite_gradients_began_stands_first(build, printed):
     text = printed(build.recording(tensor_stats=tuple(broken)))
     heading = text.index("non-finite: first to last in backward")
     assert heading < text.index("Sqrt in layer") < text.index("Addmm in layer")
-    assert text.index("Addmm in layer") < text.index("Parameters worth looking at")
+    assert text.index("Addmm in layer") < text.index("Notable parameters")
 
 
 def test_leaf_of_another_model_is_named_as_such(build, printed):

@@ -127,7 +127,7 @@ def closing_text(result: CheckResult) -> str:
         return f"Could not check {what}{beside}."
     why = ", ".join(reasons(result))
     if why:
-        demoted = "" if exit_code(result) else "; passes because of --exit-zero"
+        demoted = "" if exit_code(result) else "; --exit-zero ignores it"
         return f"Failed: {why}{demoted}."
     return f"Passed: {found} in {checked}."
 

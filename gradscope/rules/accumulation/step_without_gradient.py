@@ -103,7 +103,7 @@ class StepWithoutGradient(Rule):
                 context,
                 Group(site=first.step.site, sightings=(sighting,)),
                 message=(
-                    "step() is called before the first backward(): the first step does nothing, and "
+                    "step() comes before the first backward(): the first step does nothing, and "
                     f"the other {len(others):,} use the gradients of the previous batch"
                 ),
                 severity="warning",

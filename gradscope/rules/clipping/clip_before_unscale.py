@@ -22,9 +22,9 @@ class ClipBeforeUnscale(Rule):
         happens in `scaler.step(optimizer)` at the latest.
 
     Why it matters:
-        The limit is compared with gradients that are some 65,536 times too large: nearly every
-        step is cut down to the limit over the scale, so that training all but stands still, and
-        faster or slower whenever the scale changes.
+        The limit is compared with gradients that are about 65,536 times too large. Nearly every
+        step is clipped to the limit divided by the scale: training almost stops, and its speed
+        changes with the scale.
 
     How it is measured:
         Whether the backward that made the gradients began at a scaled loss, and no `unscale_` came

@@ -14,7 +14,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialClip(Rule):
-    """The step takes gradients that were left out of the clip.
+    """The step uses gradients that were not clipped.
 
     What it finds:
         Steps before which some of the optimizer's parameters are clipped and others are not; and
@@ -36,7 +36,7 @@ class PartialClip(Rule):
         for every use, or keep `list(model.parameters())`.
 
     When it may be wrong:
-        Where a part is left out on purpose, as in clipping recurrent weights alone.
+        If a part is excluded on purpose, such as clipping only recurrent weights.
 
     Source:
         Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks"
@@ -76,10 +76,10 @@ class PartialClip(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{vain[0].words} is given an iterator that has no parameters left: it clips "
+                    f"{vain[0].words} gets an exhausted iterator without parameters: it clips "
                     "nothing"
                 ),
-                remedy="call model.parameters() anew for every clip, or keep a list of them",
+                remedy="call model.parameters() for every clip, or store them in a list",
                 site=vain[0].event.site,
                 severity="error",
                 evidence={"calls_without_parameters": len(vain), "calls": len(calls)},
@@ -100,12 +100,12 @@ class PartialClip(Rule):
         return self.finding(
             context,
             message=(
-                f"{clip.words} clips {inside} alone: the step takes the gradient of {outside} "
+                f"{clip.words} clips only {inside}: the step uses the gradient of {outside} "
                 "unclipped"
             ),
-            remedy="clip all that the optimizer holds, in one call",
+            remedy="clip all parameters of the optimizer in one call",
             site=clip.event.site,
-            related=(context.related(first.event.site, "the step that takes them all"),),
+            related=(context.related(first.event.site, "the step that uses them all"),),
             severity="note" if is_harmless or left_out < self.small_share * elements else None,
             parameters=first.outside,
             evidence={

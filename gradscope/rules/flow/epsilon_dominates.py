@@ -91,7 +91,7 @@ class EpsilonDominates(Rule):
                 f"{_percent(share)} of the gradient's elements are below {epsilon:g}, the epsilon "
                 f"of {optimizers.targets.class_name}: its steps shrink with them"
             ),
-            remedy="raise the scale of the loss, or pass a smaller `eps`",
+            remedy="scale the loss up, or pass a smaller `eps`",
             site=optimizers.targets.site,
             severity=severity,
             parameters=affected,

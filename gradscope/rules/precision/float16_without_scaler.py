@@ -28,8 +28,8 @@ class Float16WithoutScaler(Rule):
         only because float16 holds nothing below 6e-8.
 
     Why it matters:
-        A flushed element does not train its weight. Where all are, the loss stays where it is, and
-        no exception tells why.
+        A flushed element does not train its weight. If all are flushed, the loss stays constant,
+        without an exception.
 
     How it is measured:
         Backward runs a second time from the loss times a power of two, the largest of 2^16, 2^12,

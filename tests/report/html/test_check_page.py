@@ -74,7 +74,7 @@ def test_the_overview_tells_every_target_and_its_outcome():
     ]  # fmt: skip
     assert page.xpath("//h2[contains(@class, 'verdict')]")[0].text == closing_text(result)
     # Under both seeds it is one thing that went wrong.
-    assert rows(page, "What could not be judged") == [
+    assert rows(page, "Could not be checked") == [
         ["models/gone.py", "0, 1", "cannot open it: no such file", "write it"]
     ]
     ((level, rule, target, line, message, seeds),) = rows(page, "Findings")
@@ -119,7 +119,7 @@ def test_a_finding_of_another_seed_is_shown_by_its_own_run():
 
 def test_without_a_single_run_there_is_a_page():
     page = rendered(check(UNLOADED))
-    assert "Could not be judged." in page.text_content()
+    assert "Could not be checked." in page.text_content()
     warnings = page.xpath("//main//p[@class='warning']")
     assert [one.text for one in warnings] == ["cannot open it: no such file — write it"]
 

@@ -33,14 +33,14 @@ def test_two_sides_are_one_sheet():
     told = facts(page)
     assert told["loss"].startswith("2.00 → 4.00") and told["norm"].startswith("1.00 → 3.00")
     reasons = texts(page, "//ul[@class='reasons']/li")
-    assert len(reasons) == 2 and "1 gradient norm moved by more than 10 %" in reasons[0]
+    assert len(reasons) == 2 and "1 gradient norm moved first by more than 10 %" in reasons[0]
 
 
 def test_equal_sides_are_green():
     one = of_step({"a.weight": 1.0})
     page = rendered(compared(one, one))
     (verdict,) = page.xpath("//h2[contains(@class, 'verdict')]")
-    assert "clean" in verdict.get("class") and verdict.text == "Equal to the last digit."
+    assert "clean" in verdict.get("class") and verdict.text == "Identical."
 
 
 def test_a_gate_that_fails_is_red():

@@ -54,9 +54,9 @@ def test_weights_and_updates_are_told_of_parameters(report):
 
 
 def test_columns_that_tell_nothing_are_left_out(report):
-    assert "why there is none" in columns_of(parameter_table(report))
+    assert "reason if missing" in columns_of(parameter_table(report))
     columns = columns_of(tensor_table(report))
-    assert not {"why there is none", "findings", "NaN, inf", "call"} & set(columns)
+    assert not {"reason if missing", "findings", "NaN, inf", "call"} & set(columns)
     assert columns["module"] == {"title": "module", "kind": "name", "of": "path"}
 
 

@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.rules.captured_steps.looked_run import LookedRun
 
 from gradscope.rules.engine import judge
 from tests.rules.accumulation.runs import Run
+from tests.rules.captured_steps.looked_run import LookedRun
 
 FINE = (1.0, 0)
 

@@ -184,7 +184,7 @@ def test_a_parameter_that_nobody_initialised_is_named_where_it_is_made(inspect_f
 
 def test_a_loss_whose_forward_cannot_be_run_again_is_told_without_its_origin():
     found = only(findings(entropy, probe_steps=0), "GS104")
-    assert "the loss is NaN, and the operation that made it was not seen" in found.message
+    assert "the loss is NaN, and the operation that made it was not observed" in found.message
 
 
 def test_a_target_that_is_too_long_for_its_input():

@@ -82,7 +82,7 @@ def test_the_operation_is_named_whose_backward_breaks_the_gradient(forward, func
     assert math.isfinite(report.recording.steps[0].loss)
     found = only(report.findings, "GS103")
     assert found.severity == "error"
-    assert f"the backward of {function} " in found.message
+    assert f"from the backward of {function} " in found.message
     assert remedy in found.remedy
     assert set(found.parameters) == {"first.weight", "first.bias", "second.weight", "second.bias"}
     broken = [
@@ -145,7 +145,7 @@ def test_infinity_that_a_where_leaves_out_of_the_loss_is_told_by_its_operation()
 
     (found,) = inspect(soft).findings
     assert found.rule == "GS103"
-    assert "the backward of exp " in found.message
+    assert "from the backward of exp " in found.message
     assert "its result is not finite at" in found.message
 
 

@@ -208,4 +208,4 @@ def test_attention_to_an_encoder_is_no_trend():
 def test_a_recording_without_backward_is_not_judged():
     recording = recording_of(*stack(0.1), steps=0)
     context = RuleContext(dataclasses.replace(recording, tensor_stats=()))
-    assert VanishingGradient().obstacle(context) == "there was no backward"
+    assert VanishingGradient().obstacle(context) == "no backward was recorded"

@@ -136,7 +136,7 @@ def test_buffer_that_requires_grad_is_an_error(findings_of):
     model = Keeping(None, lambda kept, x: x * model.scale)
     model.register_buffer("scale", torch.ones(8, requires_grad=True))
     found = only(findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1), "GS207")
-    assert found.message == "scale requires grad but is a buffer: parameters() does not give it"
+    assert found.message == "scale requires grad but is a buffer: parameters() does not include it"
 
 
 def test_layer_made_in_every_forward_is_an_error_at_its_use(findings_of):

@@ -40,7 +40,9 @@ def test_heads_that_run_for_nothing_are_one_warning_at_the_loss(findings_of):
     assert (found.rule, found.severity) == ("GS203", "warning")
     assert found.location.source == "return functional.cross_entropy(output[0], target)"
     assert found.modules == ("aside.0", "aside.1")
-    assert found.message == "aside (4 parameters) runs, but nothing of it enters the loss"
+    assert (
+        found.message == "aside (4 parameters) runs, but the loss does not use it enters the loss"
+    )
 
 
 def test_head_that_never_runs_is_a_note(findings_of):

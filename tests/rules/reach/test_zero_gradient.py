@@ -96,7 +96,7 @@ def test_zeros_that_rounding_makes_of_a_vanished_gradient_are_its_consequence(fi
     assert found.rule == "GS102"
     (zero,) = found.consequences
     assert zero.rule == "GS204"
-    assert "is so small that rounding makes zero of its products" in zero.message
+    assert "is so small that its products underflow to zero" in zero.message
 
 
 def test_zeros_of_a_tiny_loss_are_not_laid_to_saturation(findings_of):

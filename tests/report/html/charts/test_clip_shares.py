@@ -1,4 +1,4 @@
-"""Who makes the norm as it is drawn, against the contributions themselves."""
+"""Contributions to the norm as it is drawn, against the contributions themselves."""
 
 import pytest
 

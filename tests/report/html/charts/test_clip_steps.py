@@ -71,7 +71,7 @@ def test_what_is_left_of_each_norm_is_drawn():
 def test_a_clip_that_cuts_nothing_has_one_panel():
     picture = step_picture(section_of([0.5, 0.6]))
     assert [one["name"] for one in shown(picture)["data"]] == ["before", "limit 1"]
-    assert "Nothing is cut." in picture.caption
+    assert "Nothing is clipped." in picture.caption
 
 
 def test_a_limit_that_changes_is_no_line():

@@ -1,4 +1,4 @@
-"""All sides over the base, cell by cell, against the norms that were given."""
+"""All sides relative to the base, cell by cell, against the norms that were given."""
 
 import math
 
