@@ -22,7 +22,7 @@ class LookRow:
     """What it started from, as it is written there; empty where that cannot be told."""
     loss: float | None
     nodes: int
-    """Of the graph."""
+    """Number of nodes in the graph."""
     tensors: int
     """Whose gradients were measured."""
 

@@ -16,9 +16,9 @@ class Clipping:
     """What clipping does, or would do."""
 
     trial: ClipTrial | None
-    """How a target's gradients were measured; None of a run."""
+    """How a target's gradients were measured; None for a run."""
     sections: tuple[Section, ...]
-    """Of a run one for each line that clips; where none does, one for each optimizer."""
+    """Sections of a run, one per line that clips; without clips one per optimizer."""
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:

@@ -14,7 +14,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, Site
 
 _STEPS_READ = 400
-"""Of so many steps it is told who makes the norm."""
+"""Number of steps whose contributions to the norm are read."""
 
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:

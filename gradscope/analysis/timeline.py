@@ -86,7 +86,7 @@ _WORDS = {
 _LIMITS_TOLD = 4
 """Limits that differ more often than so are no part of a picture: they are computed anew."""
 _USUAL = 0.5
-"""Where no picture makes up this share, those are one that differ in repetitions alone."""
+"""Share of steps below which patterns that differ only in repetitions are merged."""
 _LIMIT = {"clip-norm": "max_norm", "clip-value": "clip_value"}
 """By kind of event: the number that holds the limit."""
 
@@ -96,12 +96,12 @@ class Norms:
     """What a function that clips measured."""
 
     median: float | None
-    """Of the finite ones; None where none is."""
+    """Median of the finite norms; None without any."""
     nonfinite: int
     calls: int
-    """With a finite norm."""
+    """Number of calls with a finite norm."""
     cut: int
-    """How many of these met a norm above their limit."""
+    """Number of calls with a norm above the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Picture:
     norms: tuple[tuple[str, Norms], ...]
     """By the word of the picture that clips: the norms before."""
     count: int
-    """How many windows look so."""
+    """Number of windows with this pattern."""
     first: int
     """The first such step."""
     site: Site | None
@@ -149,7 +149,7 @@ class _Drawn:
     """A window in words."""
 
     position: int
-    """Among the windows of the run."""
+    """Index among the windows of the run."""
     window: Window
     folds: Folds
     norms: tuple[tuple[str, float, bool], ...]

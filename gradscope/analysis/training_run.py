@@ -23,7 +23,7 @@ class EndingText:
     """What is said of an end that is not the usual one."""
 
     title: str
-    """As `ended by RuntimeError`."""
+    """Title such as `ended by RuntimeError`."""
     details: str
     """What it said, and where; may be empty."""
     is_trouble: bool
@@ -80,16 +80,16 @@ class RunStep:
     """A step of an optimizer."""
 
     step: int
-    """Its place among the steps of all optimizers, from 0."""
+    """Index among the steps of all optimizers, from 0."""
     optimizer: int
-    """Its place among the run's optimizers."""
+    """Index among the run's optimizers."""
     seconds: float | None
     """Since the recording began."""
     loss: float | None
     grad_norm: float | None
     """Global norm over the parameters of this step, as the optimizer saw their gradients."""
     norm_before_clip: float | None
-    """The same before clips, the largest that one of them found; None without a clip."""
+    """Largest norm that a clip found before clipping; None without a clip."""
     update_ratio: float | None
     """Norm of the change over norm of the weights, over the parameters of which both were
     measured."""
@@ -101,7 +101,7 @@ class TrainingRun:
     """What was run, and how it went."""
 
     optimizers: tuple[OptimizerRow, ...]
-    """Those that made steps first."""
+    """Optimizers, in the order of their first step."""
     steps: tuple[RunStep, ...]
     pictures: tuple[Picture, ...]
     """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
@@ -114,7 +114,7 @@ class TrainingRun:
     has_cut: bool = False
     """Whether a clip has made gradients smaller."""
     ending: EndingText | None = None
-    """How it ended; None where that was the usual way, or is not known."""
+    """Ending of the run; None if it ended normally, or if unknown."""
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
     """What watching it has cost; None where that is not known."""

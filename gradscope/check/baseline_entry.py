@@ -31,7 +31,7 @@ class Entry:
     """A finding that is known: by what it is found again, how bad it was, and words for people."""
 
     target: str
-    """As `target_key` gives it."""
+    """Target as `target_key` returns it."""
     rule: str
     name: str
     """The rule's."""
@@ -40,13 +40,13 @@ class Entry:
     """What it concerns: tells findings of one fingerprint apart."""
     level: Severity
     count: int
-    """How many things it was about."""
+    """Number of affected items."""
     measure: tuple[str, float] | None = None
     """The number that told how bad it was; None where the rule has none."""
     seeds: tuple[int, ...] = ()
-    """Those that showed it; empty where all runs did."""
+    """Seeds that showed the finding; empty if all runs did."""
     file: str = ""
-    """As it is on every machine; empty, as the next two, where no line is known."""
+    """Path that is equal on every machine; empty, as are the next two, without a known line."""
     function: str = ""
     code: str = ""
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from gradscope.target.options import ClipOptions
 
 DEFAULT_STEPS = 20
-"""Of the optimizer, where neither steps nor batches are asked for."""
+"""Default number of optimizer steps, without `--steps` and `--batches`."""
 CLIP_RULES = ("clipping", "GS101", "GS103", "GS107")
-"""Those that judge clips, and what clips hide."""
+"""Rules that judge clips, and problems that clips hide."""
 
 _CLIP = "Clipping"
 

@@ -22,7 +22,7 @@ class PlannedSide:
     """A recording or a target, before it is read or run."""
 
     name: str
-    """As the user knows it; with the value of what is varied."""
+    """Name as the user knows it, with the varied value."""
     source: "Path | PlannedTarget"
 
     def recording(self) -> "Recording":

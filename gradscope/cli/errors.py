@@ -24,7 +24,7 @@ class Verbosity:
 
 
 VERBOSITY = Verbosity()
-"""Of this process: `-v` makes it VERBOSE, `-q` QUIET."""
+"""Verbosity of this process: `-v` makes it VERBOSE, `-q` QUIET."""
 
 _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 

@@ -34,11 +34,11 @@ class WatchedRun:
         self._seconds_of_children = seconds_of_children()
         self.live = _live_display(planned)
         self.recording: Path | None = None
-        """Where it is being recorded; None before torch is imported."""
+        """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
         """Why it could not be watched."""
         self.stopped_after: int | None = None
-        """After how many steps the script was stopped, where it was."""
+        """Number of steps after which the script was stopped; None otherwise."""
 
     @property
     def seconds_of_children(self) -> float:

@@ -29,7 +29,7 @@ class Destination:
     """A file to write."""
 
     text: str
-    """As the user wrote it."""
+    """Destination as written by the user."""
     path: Path
     """Absolute: the target's code may change the working directory."""
 

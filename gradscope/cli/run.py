@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _STDERR = ""
-"""Where the report goes that nobody asked for elsewhere."""
+"""Default destination of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class PlannedRun:
 
     program: Program
     command: str
-    """As typed, for the record."""
+    """Command line as typed."""
     watch: WatchGroup
     location: "RecordingLocation"
     settings: "Settings"
@@ -50,10 +50,10 @@ class PlannedRun:
     fails_fast: bool
     output: WantedOutput
     report: Destination | None
-    """Where the report is to be written; None is the stream that `on_stdout` names."""
+    """Destination of the report; None uses the stream that `on_stdout` names."""
     on_stdout: bool
     rank: int | None
-    """Among the processes of a distributed training, None where it is the only one."""
+    """Rank in a distributed training; None for a single process."""
     is_live: bool
     is_quiet: bool
     color: ColorChoice

@@ -28,7 +28,7 @@ from gradscope.rules.settings import Settings
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Seconds, at least."""
 _SHARE = 0.02
-"""Of the time for drawing, and as much for judging, at most."""
+"""Largest share of the time for drawing, and for judging."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged no more before its end."""
 _HELPLESS = ("dumb", "unknown")

@@ -17,7 +17,7 @@ class RecordingLocation:
     folder: Path
     stem: str
     suffix: str
-    """With the rank, where there is one."""
+    """Suffix of the file name, with the rank if there is one."""
     is_numbered: bool
     """Whether a number is added where such a file exists, rather than writing over it."""
 

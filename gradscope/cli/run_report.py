@@ -26,7 +26,7 @@ class Unseen:
     """Why nothing was seen of gradients."""
 
     why: str
-    """As what the program did: `never called backward`."""
+    """Reason as a phrase about the program: `never called backward`."""
     seconds_of_children: float
     """CPU time of the processes that it has started."""
 

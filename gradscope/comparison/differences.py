@@ -16,7 +16,7 @@ class Difference:
 
     what: str
     values: tuple[str, ...]
-    """Of each side; empty where there is none, or it is not known."""
+    """Value of each side; empty if missing or unknown."""
 
 
 def differences_of(sides: Sequence[Side]) -> tuple[Difference, ...]:

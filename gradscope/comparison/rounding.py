@@ -13,7 +13,7 @@ from gradscope.comparison.side import Side, SideParameter
 from gradscope.recording.records import NodeRecord, Recording
 
 _LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}
-"""Which part of the gradients around it such a gradient may be, root mean squares compared."""
+"""Largest ratio of such a gradient to those around it, by root mean square."""
 _LIMIT = 3e-5
 _SLACK, _LARGEST_SHARE = 10.0, 0.05
 """Where the one is rounding, the other may be so many times its limit, up to this share."""

@@ -12,7 +12,7 @@ from gradscope.config.values import Check, Value, WrongValue, did_you_mean
 from gradscope.errors import GradscopeError
 
 KeyPath = tuple[str, ...]
-"""Of a key, from the top of the file."""
+"""Path of a key from the top of the file."""
 
 _LAST = ("]", "}", '"""', "'''")
 """What a statement of several lines ends with, but for a comment."""
@@ -80,7 +80,7 @@ class Source:
     """Where a value was written."""
 
     file: str
-    """As it is shown: relative to the working directory where the file lies in it."""
+    """Displayed file name, relative to the working directory if inside it."""
     line: int | None
     """None where it could not be told."""
 
@@ -94,9 +94,9 @@ class Document:
     """A file that has the table."""
 
     path: Path
-    """Absolute; the file itself may be a link."""
+    """Absolute path of the file, which may be a link."""
     name: str
-    """As it is shown."""
+    """Displayed name."""
     lines: Mapping[tuple[str, ...], int]
     table: Mapping[str, object]
 
@@ -111,12 +111,12 @@ class Table:
 
     document: Document
     path: tuple[str, ...]
-    """From `tool.gradscope`, which itself is empty."""
+    """Path below `tool.gradscope`, which itself is empty."""
     values: Mapping[str, object]
 
     @property
     def name(self) -> str:
-        """As it stands between brackets in the file."""
+        """Name between brackets in the file."""
         return dotted((*TABLE, *self.path))
 
     def __iter__(self) -> Iterator[str]:

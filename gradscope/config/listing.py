@@ -25,7 +25,7 @@ class Entry:
     """None where nothing holds."""
     default: Value | None = None
     source: Source | None = None
-    """Where the value was written; None where it is the default."""
+    """Location where the value was written; None for the default."""
     is_inherited: bool = False
     """Whether a target has it from the top level."""
 

@@ -15,7 +15,7 @@ from gradscope.target.files import exists
 from gradscope.target.options import TargetOptions, Trial
 
 PLAIN_NAME = re.compile(r"\w[\w-]*")
-"""Of a configured target: it can never be meant for a path, a file or a dotted module."""
+"""Pattern of a configured target's name; it cannot match a path or a dotted module."""
 
 
 def read_targets(table: Table) -> dict[str, Mapping[str, Value]]:

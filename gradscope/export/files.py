@@ -117,7 +117,7 @@ def write_jsonl(table: ExportTable, rows: Iterable[Row], stream: TextIO) -> None
 
 
 _ROWS = 1 << 16
-"""Of a row group; so many are held at a time."""
+"""Rows per row group, which are in memory at a time."""
 
 
 def check_parquet() -> None:
@@ -170,7 +170,7 @@ EVENTS_FILE = "events.out.tfevents.gradscope"
 """TensorBoard knows its files by the part in the middle."""
 
 _VALUES = 128
-"""Of an event: longer ones take longer to sum up."""
+"""Largest number of values per event; longer events take longer to summarise."""
 _EVENTS = 1_024
 """That are summed up, and written, together."""
 

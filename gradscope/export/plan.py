@@ -36,7 +36,7 @@ class ExportPlan:
     tables: tuple[tuple[ExportTable, Path | None], ...]
     """Each with its file, None for stdout; TensorBoard has no tables."""
     folder: Path | None
-    """Of several files; None of one."""
+    """Folder of several files; None for one file."""
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -26,7 +26,7 @@ SCHEMA_VERSION = "1.0"
 _WIDEST = 100
 _MARGIN, _GAP = 2, 2
 _NARROW = 60
-"""Of fewer columns, file and line stand below the value."""
+"""Columns below which file and line are shown below the value."""
 _NAMES, _PLACES = 24, 24
 """Characters of a key, and of file and line, before they are folded or shortened."""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (

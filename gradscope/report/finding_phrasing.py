@@ -132,7 +132,7 @@ class _Told:
 
     value: float
     half_digit: float
-    """How far it may be from the exact one, by rounding."""
+    """Largest rounding error of the number."""
 
     @classmethod
     def of(cls, match: re.Match[str]) -> Self:

@@ -24,7 +24,7 @@ _VALUE = 8
 _LABEL, _LABEL_WIDE = 13, 22
 _STRIP = 96
 _TAILS = ((124, 44), (92, 30), (72, 25))
-"""From which width on what stands behind a strip has how much room."""
+"""Pairs of a width and the space for the text after a strip."""
 _OPTIMIZERS = 2
 _STYLES = {BROKEN: "bold red", ZERO: "magenta", NOTHING: ""}
 
@@ -163,7 +163,7 @@ def _scaler(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
 
 
 _HEAT = ("#4a5fb5", "#3f7fc8", "#2f9fc0", "#27a98f", "#4fae5a", "#93ab35", "#c9a227", "#e5801f")
-"""From cold to warm, as many as a strip has levels; told apart on dark and on light ground."""
+"""Colours from cold to warm, one per level of a strip, readable on dark and light."""
 
 
 def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) -> list[Text]:
@@ -212,7 +212,7 @@ def _label(row: LiveLayer, width: int, page: Page) -> Text:
 
 
 _FINDINGS = 3
-"""As many as are shown before the layers, where both do not fit."""
+"""Number of findings shown before the layers if both do not fit."""
 _LAYERS_LEAST, _LAYERS_MOST = 3, 14
 """Lines of layers, with their title."""
 
@@ -224,7 +224,7 @@ class Judged:
     findings: tuple[Finding, ...]
     """The worst first."""
     steps: int
-    """How many steps they had seen."""
+    """Number of steps that were judged."""
     is_final: bool = False
     """Whether they judge no more before the end of the run."""
 

@@ -311,7 +311,7 @@ def test_wrong_configuration_is_told_before_anything_runs(tmp_path, gradscope_in
     done = gradscope_in(tmp_path, "inspect", "model.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: `tool.gradscope.selct` in pyproject.toml:2 is no option of gradscope\n"
+        "error: `tool.gradscope.selct` in pyproject.toml:2 is not a known option of gradscope\n"
         "  help: did you mean `select`?\n"
     )
 

@@ -75,7 +75,9 @@ def test_link_that_leads_nowhere_is_an_error(project):
 
 def test_errors_name_a_file_that_lies_elsewhere_in_full(project, tmp_path):
     project("[tool.gradscope]\nx = 1", "../pyproject.toml")
-    assert f" in {tmp_path / 'project' / 'pyproject.toml'}:2 is no option" in failure().what
+    assert (
+        f" in {tmp_path / 'project' / 'pyproject.toml'}:2 is not a known option" in failure().what
+    )
 
 
 def test_broken_files_are_errors(project):

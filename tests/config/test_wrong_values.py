@@ -17,8 +17,8 @@ LEVELS = "has to be one of error, warning, note"
 @pytest.mark.parametrize(
     ("text", "key", "wrong", "help_text"),
     [
-        ("selct = []", "selct", "is no option of gradscope", "did you mean `select`?"),
-        ("fail_level = 1", "fail_level", "is no option of gradscope", "did you mean `fail-level`?"),
+        ("selct = []", "selct", "is not a known option of gradscope", "did you mean `select`?"),
+        ("fail_level = 1", "fail_level", "is not a known option of gradscope", "did you mean `fail-level`?"),
         ('select = "GS1"', "select", "has to be a list of strings", LIST),
         ("ignore = [1]", "ignore", "has to be a list of strings", LIST),
         ('ignore = ["dead-unti"]', "ignore",

@@ -46,7 +46,7 @@ class Placement:
 
     location: Location
     cause: Location | None
-    """Where it really is; None where that is not known."""
+    """Location of the cause; None if unknown."""
     remark: str
     """Why it is not the line that causes it; empty where it is. Printable, as `related`'s texts."""
     is_stand_in: bool

@@ -84,7 +84,7 @@ class ReportedTarget:
 
     target: TargetResult
     findings: tuple[ReportedFinding, ...]
-    """In the target's order, known ones included."""
+    """Findings in the target's order, known ones included."""
     failures: tuple[ReportedFailure, ...]
 
     @property

@@ -20,7 +20,7 @@ from gradscope.report.page import Signs
 from gradscope.report.parameter_names import folded_names
 
 _TWICE = 1.0
-"""From this increase on, it is told as a factor."""
+"""Relative increase from which a change is written as a factor."""
 _ONE = 0.005
 """What is nearer to 1 than this is not told apart by three digits."""
 _MOST_DIGITS = 9

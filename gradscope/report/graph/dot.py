@@ -25,7 +25,7 @@ _COLOURS: dict[State | None, str] = {
 }
 _CUT = "#c3271f"
 _FOUND: dict[Severity, str] = {"error": "#c3271f", "warning": "#9a5b00", "note": "#0b6a86"}
-"""Of a module that a finding is about."""
+"""Colours of modules with findings."""
 
 
 def render_dot(part: GraphPart) -> str:

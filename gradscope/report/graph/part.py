@@ -54,9 +54,9 @@ class _Part:
     boxes: Boxes = field(init=False)
     inside: set[int] = field(init=False)
     base: int = field(init=False)
-    """How deep the chosen modules begin."""
+    """Depth of the chosen modules."""
     limit: int | None = field(init=False)
-    """How deep below that modules are folded; None for nowhere."""
+    """Depth below `base` at which modules are folded; None for no folding."""
     nodes_like: dict[int, int] = field(init=False)
     """By node of a copy: the one that is drawn."""
     parameters_like: dict[int, int] = field(init=False)

@@ -57,7 +57,7 @@ class RenderedGraph:
     """A graph as text."""
 
     text: str
-    """Without a last line break."""
+    """Text without a final line break."""
     folded: str | None = None
     """What had to be folded, in words."""
 

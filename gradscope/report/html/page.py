@@ -20,7 +20,7 @@ class Picture:
     """Something to look at."""
 
     name: str
-    """Of its element on the page, unique on a sheet: `depth`."""
+    """Name of the chart's element, unique in its tab: `depth`."""
     kind: PictureKind
     title: str
     caption: str
@@ -30,7 +30,7 @@ class Picture:
     is_wide: bool = True
     """Whether it takes the whole width where there is room for two."""
     height: int = 420
-    """In CSS pixels."""
+    """Height in CSS pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ SCRIPTS = (
     "timeline",
     "page",
 )
-"""Of `assets/`, in the order in which they run: they share one scope."""
+"""Scripts in `assets/`, in order: they share one scope."""
 STYLES = ("page", "graph", "timeline")
 
 _ASSETS = files("gradscope.report.html") / "assets"

@@ -66,7 +66,7 @@ class Words:
     facts: tuple[Fact, ...] = ()
     verdict: str = ""
     level: Severity | None = None
-    """Of the worst finding."""
+    """Level of the worst finding."""
     reasons: tuple[str, ...] = ()
     """What the verdict is made of, line by line."""
     is_judged: bool = True

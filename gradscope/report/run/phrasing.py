@@ -23,7 +23,7 @@ CURVE_NAMES: dict[CurveKind, str] = {
 _MOMENTS_SHOWN = 16
 _MINUTE, _HOUR = 60, 3600
 _COURSES_TOLD = 2
-"""Of more optimizers than so, the last line does not say where each one's loss went."""
+"""Number of optimizers above which the last line omits their losses."""
 
 
 def duration(seconds: float) -> str:

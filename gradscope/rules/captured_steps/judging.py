@@ -28,7 +28,7 @@ class Looks:
     """The looks of a run, as one-step rules judge them."""
 
     context: RuleContext
-    """Of the run."""
+    """Context of the run."""
 
     @cached_property
     def series(self) -> tuple[Series, ...]:

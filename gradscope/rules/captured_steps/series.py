@@ -29,10 +29,10 @@ class JudgedLook:
 
     context: RuleContext
     step: int
-    """Of the run."""
+    """Step of the run."""
     stands_for: int
-    """How many looks it stands for: itself, and those after it that differ in nothing that is
-    counted."""
+    """Number of captured steps that this one represents: itself, and later ones with equal counts.
+    """
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class _Fate:
     last_alive: int = -1
     """The last step with a gradient other than zero; -1 where there is none."""
     first_norm: float | None = None
-    """Of the weights."""
+    """Norm of the weights at the first step."""
     moved: bool = False
 
     def weigh(self, norm: float) -> None:
@@ -70,7 +70,7 @@ class Training:
     """What a run did, by the names of its parameters."""
 
     context: RuleContext
-    """Of the run."""
+    """Context of the run."""
 
     @property
     def recording(self) -> Recording:

@@ -47,8 +47,8 @@ class ClipBeforeBackward(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Of the calls on a line, 0 to 1, that have to be early. Chosen: what happens in a few steps
-    only, as where training goes over to another phase, is no mistake of the loop."""
+    """Share of the calls on a line that must be early, 0 to 1. Chosen: a few early calls, such as
+    between training phases, are no mistake of the loop."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips early."""

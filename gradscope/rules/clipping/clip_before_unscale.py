@@ -50,8 +50,8 @@ class ClipBeforeUnscale(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
     share: float = 0.9
-    """Of the calls on a line, 0 to 1, that have to meet scaled gradients. Chosen: what happens in a
-    few steps only is no mistake of the loop."""
+    """Share of the calls on a line that must get scaled gradients, 0 to 1. Chosen: a few steps are
+    no mistake of the loop."""
     least_scale: float = 4.0
     """The loss scale below which a limit that does not know of it does no harm. Chosen."""
     own_scale: float = 0.05

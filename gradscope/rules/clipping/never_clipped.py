@@ -50,7 +50,7 @@ class NeverClipped(Rule):
     least_steps: int = 100
     """Steps that have to be seen for it. Chosen."""
     far_beyond: float = 10.0
-    """The same for shorter runs. Chosen."""
+    """Times the largest norm that the limit must reach in shorter runs. Chosen."""
     few_steps: int = 20
     """Steps that have to be seen for that. Chosen: before, nothing is known of usual norms."""
 

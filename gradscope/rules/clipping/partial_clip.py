@@ -49,13 +49,13 @@ class PartialClip(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Of the clipped steps of an optimizer, 0 to 1, that have to leave something out. Chosen."""
+    """Share of an optimizer's clipped steps that must leave something out, 0 to 1. Chosen."""
     exhausted_share: float = 0.5
-    """Of the calls on a line, 0 to 1, that have to find nothing left. Chosen: the first call may
-    still find all."""
+    """Share of the calls on a line that must get an exhausted iterator, 0 to 1. Chosen: the first
+    call may still find all parameters."""
     small_share: float = 0.01
-    """Of the elements of the clipped parameters and the others, 0 to 1: leaving out so few is only
-    worth a note. Chosen: such are the scales and weights of terms of a loss."""
+    """Share of the elements, 0 to 1, below which unclipped parameters are only a note. Chosen:
+    scales and loss weights are this small."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with nothing left, and every optimizer's first clip."""

@@ -126,7 +126,7 @@ class _Measured:
     step: int
     module: ModuleRecord | None
     norms: Mapping[int, float]
-    """Of its parameters and of those of the modules in it."""
+    """Gradient norms of the module's parameters, submodules included."""
 
     @property
     def norm(self) -> float:

@@ -19,7 +19,7 @@ class BrokenStep:
     series: Series
     window: Window
     count: int
-    """How many of its steps did."""
+    """Number of the optimizer's steps that are broken."""
 
     @property
     def step(self) -> int:

@@ -26,7 +26,7 @@ class Position:
     """The operations of one line, or of one line's modules, that change a gradient most."""
 
     operation: str
-    """As autograd names it, without what it adds: `Addmm`."""
+    """Operation as autograd names it, without its suffix: `Addmm`."""
     what: str
     """The module's class or the operation, as a message names it: `Linear`, `sigmoid`."""
     site: int | None
@@ -38,11 +38,11 @@ class Position:
     drawn_site: int | None
     """The line that initialises their weights, where the user's code does."""
     share: float
-    """Of the whole change, in decades; more than 1 where other operations work against it."""
+    """Share of the whole change, in decades; above 1 if other operations counteract it."""
     modules: tuple[str, ...]
     """Paths of the modules that do it, where they are torch's own layers."""
     count: int
-    """How many operations do it."""
+    """Number of operations that cause the change."""
 
 
 def place_of(context: RuleContext, trend: Trend) -> Position:

@@ -29,7 +29,7 @@ class Cause:
     """Why an operation makes what is not finite."""
 
     function: str
-    """As users write it."""
+    """Name of the function as users write it."""
     reason: str
     """Goes on after what was made; empty where nothing more is known."""
     remedy: str

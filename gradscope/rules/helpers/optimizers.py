@@ -11,7 +11,7 @@ from gradscope.rules.context import RuleContext
 PROBE: ProbeName = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
 NO_STEPPER = "no optimizer steps with what was watched closely"
-"""The same of a run, where optimizers may step with the gradients of other passes."""
+"""Reason to skip a rule for a run, where optimizers may step with gradients of other passes."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Recurrence:
 
     parameter: int
     calls: tuple[NodeRecord, ...]
-    """In the order of the forward."""
+    """Calls of the operation, in forward order."""
     decades: float
     """Powers of ten by which the gradient grows from the last quarter of the calls back to the
     first, less those that a sum over so many losses makes."""

@@ -12,7 +12,7 @@ class Singularity:
     """A point at which a function or its derivative is not finite."""
 
     function: str
-    """As users write it."""
+    """Name of the function as users write it."""
     where: str
     """The point: `its argument is 0`."""
     sign: Sign

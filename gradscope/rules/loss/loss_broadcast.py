@@ -27,7 +27,7 @@ _BROADCASTING = frozenset(
 """Loss functions that let their operands broadcast; others raise an exception."""
 
 _DELIBERATE = ("None", "unsqueeze", "newaxis")
-"""On a line with one of these somebody lets the operands broadcast on purpose."""
+"""Names that mark a deliberate broadcast on a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,9 +57,10 @@ class LossTermConflict(Rule):
     )
 
     cosine: float = -0.5
-    """Of the angle between two gradients, -1 to 1: below it they oppose (measured)."""
+    """Cosine of the angle between two gradients, -1 to 1; below it they oppose each other
+    (measured)."""
     ratio: float = 10_000.0
-    """Of two gradient norms: above it the smaller one is drowned (measured)."""
+    """Ratio of two gradient norms; above it the smaller one is negligible (measured)."""
 
     def obstacle(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -18,11 +18,11 @@ _CURVE = 160
 _NEAR = 3.0
 """Times the least or the greatest norm, within which a limit is drawn beside them."""
 _LINE = 0.1
-"""Of the height: what stands beside a limit."""
+"""Height of a label beside a limit, as a share of the chart."""
 _STEPS = 400
 """Norms up to which a curve has a step at each."""
 _STRIP = 0.07
-"""Of the width, for what a logarithmic axis cannot show."""
+"""Width of the strip for values without a logarithm, as a share of the chart."""
 _GAP = 0.02
 
 Trace = dict[str, Json]

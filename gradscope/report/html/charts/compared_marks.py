@@ -23,7 +23,7 @@ class PairRow:
     """A parameter that one of the two has at least."""
 
     position: int
-    """In the order of the model."""
+    """Index in the order of the model."""
     rank: int
     """By how much it changed, the most first: its row in the table, by which pictures know it."""
     name: str

@@ -19,7 +19,7 @@ from gradscope.report.html.page import Picture
 
 Kind = Literal["none", "0", "norm", "NaN, inf"]
 KINDS: tuple[Kind, ...] = ("none", "0", "norm", "NaN, inf")
-"""Where a norm is drawn, from the left and from below: in a strip of its own, or on the axis."""
+"""Where a norm is drawn: in a strip of its own, or on the axis."""
 
 _STRIP, _GAP = 0.06, 0.035
 _MARGIN = 0.15

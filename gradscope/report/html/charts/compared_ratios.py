@@ -45,7 +45,7 @@ class Measure:
     is_log: bool
     height: float
     band: tuple[float, float] | None = None
-    """Within the tolerance."""
+    """Range within the tolerance."""
     is_told_equal: bool = True
     """Whether it is drawn where all of it is as in the base."""
 

@@ -24,7 +24,7 @@ from gradscope.report.run.phrasing import CURVE_NAMES, curves_note, optimizer_te
 SwitchTrace = Mapping[str, Json]
 
 MARGIN = 0.012
-"""On both sides, as a share of an axis."""
+"""Margin on both sides, as a share of an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class DrawnTrace:
     """What a trace draws."""
 
     steps: tuple[int, ...]
-    """Of its marks."""
+    """Steps of the marks."""
     optimizer: str = ""
     """Whose steps these are; empty where that is not told."""
 
@@ -129,7 +129,7 @@ _PANELS: tuple[tuple[tuple[CurveKind, ...], float], ...] = (
 )
 """What is drawn together, and how high."""
 _UNIT = 150
-"""Of height, in pixels."""
+"""Unit of height, in pixels."""
 _ROW = 0.14
 _TICKS = 5
 _MARKED = 120

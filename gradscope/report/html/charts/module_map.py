@@ -50,7 +50,7 @@ class Colouring:
     """What the colours of the map stand for."""
 
     label: str
-    """On its button."""
+    """Label of the button."""
     title: str
     """Beside the scale."""
     of: Callable[[ModuleMeasures], float | None]

@@ -29,7 +29,7 @@ class StepMark:
 
     step: int
     text: str
-    """As plotly writes it."""
+    """Text as plotly writes it."""
     color: str
     module: int | None = None
 

@@ -18,7 +18,7 @@ from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import heading, picture_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
-"""Of events that say nothing beside their neighbours, and have no word in a short picture."""
+"""Events without a word in a short pattern."""
 
 _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
     "backward": (
@@ -94,7 +94,7 @@ def event_notes(event: EventRecord) -> Iterator[str]:
 
 
 _EVENTS = 10_000
-"""Of more, some steps are left out."""
+"""Number of events above which some steps are omitted."""
 _LANES = 40
 _AROUND = 2
 """Steps before and after that of a finding, whose events are kept."""
@@ -186,7 +186,7 @@ class _Call:
     subject: str
     line: str
     names: tuple[str, ...]
-    """Of their numbers."""
+    """Names of their numbers."""
     notes: tuple[str, ...]
 
 
