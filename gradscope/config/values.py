@@ -100,7 +100,7 @@ def text_or_texts(value: object) -> tuple[str, ...]:
 def selectors(value: object) -> tuple[str, ...]:
     """Return codes, prefixes of codes, families and names of rules."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise WrongValue("has to be a list of strings", help='as in ["GS101", "reach"]')
+        raise WrongValue("has to be a list of strings", help='such as ["GS101", "reach"]')
     # All rules are imported for it, which a configuration without selectors does not need.
     from gradscope.rules.selection import rules_named
 

@@ -239,7 +239,7 @@ def off(share: float) -> str:
     if share >= 1e-3:
         return f"{100 * share:.3g}%"
     digits, _, power = f"{share:.0e}".partition("e")
-    return f"{digits}e{int(power)} of its norm" if share else "nothing"
+    return f"{digits}e{int(power)} of its norm" if share else "0%"
 
 
 def _named(names: Iterable[str]) -> str:

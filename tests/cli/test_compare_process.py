@@ -91,7 +91,7 @@ def test_types_of_one_target(compare):
 def test_a_target_that_does_not_run_is_told(gradscope_in, folder):
     done = gradscope_in(folder, "compare", "nothing.py", "model.py")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot compare `nothing.py`: it could not be run" in done.stderr
+    assert "cannot compare `nothing.py`: its run failed" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -66,8 +66,11 @@ SELECTED = ("--select", "GS701")
     ("arguments", "told"),
     [
         (("missing.gradscope", "--to", "csv", "-o", "out"), "cannot read `missing.gradscope`"),
-        (("a.gradscope", "--to", "csv"), "no folder is named"),
-        (("a.gradscope", "--to", "csv", "--table", "steps", "-o", "a.gradscope", "-f"), "is what"),
+        (("a.gradscope", "--to", "csv"), "one file per table and needs a folder"),
+        (
+            ("a.gradscope", "--to", "csv", "--table", "steps", "-o", "a.gradscope", "-f"),
+            "is the exported",
+        ),
         (("a.gradscope", "--to", "xml", "-o", "out"), "'xml'"),
         (("a.gradscope", "--to", "csv", "here", "-o", "there"), "both name the output"),
     ],

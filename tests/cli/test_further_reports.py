@@ -54,7 +54,7 @@ def test_each_file_has_what_the_main_report_would_say(folder, name):
 def test_neither_a_format_nor_a_file_is_guessed(text):
     with pytest.raises(GradscopeError, match="--also") as caught:
         wanted(text)
-    assert "FORMAT=FILE" in caught.value.help or caught.value.help == "as --also " + (
+    assert "FORMAT=FILE" in caught.value.help or caught.value.help == "such as --also " + (
         f"{text.rstrip('=-')}=gradscope.{text.rstrip('=-')}"
     )
 

@@ -86,7 +86,7 @@ def run(tmp_path, folder, capfd):
         (
             "import json\njson.dumps = lambda *values: '{}'\nraise ValueError",
             "model.py ended its process with exit code 2",
-            "its reason, told on stderr, could not be written",
+            "the error on stderr could not be written",
         ),
     ],
     ids=["KeyboardInterrupt", "BaseException", "no folder", "no reason"],
@@ -120,7 +120,7 @@ def test_what_was_seen_by_a_process_that_does_not_end_is_judged(run, folder, mon
     thread = "threading.Thread(target=time.sleep, args=(100,)).start()"
     seen, told = run(f"{GOOD}\nimport threading, time\n{thread}\n", timeout=60)
     assert isinstance(seen, Recording)
-    assert "note: model.py did not end after its gradients were recorded" in told
+    assert "note: model.py did not exit after its gradients were recorded" in told
 
 
 def test_modules_beside_the_target_do_not_come_in_the_way(run, tmp_path):

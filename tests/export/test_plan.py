@@ -49,7 +49,7 @@ def test_files_are_not_overwritten_unless_forced(tmp_path, inspected):
 def test_what_is_exported_is_never_overwritten(tmp_path):
     recording = tmp_path / "run.csv"
     plan = planned_export("csv", str(recording), "steps")
-    with pytest.raises(GradscopeError, match="is the recording that is exported"):
+    with pytest.raises(GradscopeError, match="is the exported recording"):
         plan.check(force=True, inputs=[recording])
 
 

@@ -88,7 +88,7 @@ def test_mean(recording):
         "micro-batches x4: accumulated gradients are 4.000 times the full batch's: "
         "divide the loss by 4"
     )
-    assert beside == ["worst parameter after that: `first.weight`, 1e-7 of its norm off"]
+    assert beside == ["worst parameter after that: `first.weight`, differs by 1e-7 of its norm"]
 
 
 def test_sum(recording):
@@ -97,7 +97,7 @@ def test_sum(recording):
         "micro-batches x2: accumulated gradients equal the full batch's: the loss needs no division"
     )
     assert beside == [
-        "worst parameter: `first.bias`, 3e-7 of its norm off",
+        "worst parameter: `first.bias`, differs by 3e-7 of its norm",
         "random operations such as dropout reused the full batch's draws (2 draws)",
         "without a batch dimension, repeated in each micro-batch: `batch[2]`",
     ]
@@ -114,7 +114,7 @@ def test_count(recording):
     )
     assert beside[0] == (
         "accumulated unweighted, the gradients are 1.500 times the full batch's; divided by 2, "
-        "they are 25% off"
+        "they differ by 25%"
     )
 
 
@@ -126,14 +126,14 @@ def test_many_counts_are_cut_short(recording):
 
 def test_parameter_for_which_the_law_does_not_hold_is_named(recording):
     _, beside = told(recording, left=(1e-7, 0.75, NAN))
-    assert beside == ["this does not hold for `first.bias` (75% off)"]
+    assert beside == ["this does not hold for `first.bias` (differs by 75%)"]
 
 
 def test_batch_norm(recording):
     said, beside = told(
         recording, law="none", obstruction="batch norm", modules=(1, 0), apart="mean", divided=0.5
     )
-    assert "batch norm normalises each of them by its own statistics" in said
+    assert "batch norm normalises each micro-batch by its own statistics" in said
     assert beside[:2] == [
         "batch norm layers: `first`, `Net`",
         "with batch norm in eval mode the accumulated gradients are 2 times the full batch's: "
@@ -164,10 +164,10 @@ def test_loss_that_lets_examples_meet(recording):
         recording, law="none", obstruction="examples meet", site=0, divided=0.5, remaining=0.25,
         cosine=0.875,
     )  # fmt: skip
-    assert "the loss is no sum or mean over examples" in said
+    assert "the loss is not a sum or mean over examples" in said
     assert beside[0] == "model.py:12 combines examples: `x = self.first(x)`"
     assert beside[2] == (
-        "divided by 2, the accumulated gradients differ by 50% off, cosine 0.875; "
+        "divided by 2, the accumulated gradients differ by 50%, cosine 0.875; "
         "the best weights leave 25%"
     )
 
@@ -175,8 +175,8 @@ def test_loss_that_lets_examples_meet(recording):
 @pytest.mark.parametrize(
     ("obstruction", "words"),
     [
-        ("random numbers", "the gradients cannot be compared, because not all random numbers"),
-        ("half precision", "the gradients cannot be compared, because some of them"),
+        ("random numbers", "the gradients cannot be compared: some random numbers"),
+        ("half precision", "the gradients cannot be compared: some are"),
         ("repeated term", "each micro-batch adds it again: divide that part by 2"),
     ],
 )
@@ -194,7 +194,7 @@ def test_worst_parameter_without_a_law_is_the_furthest_after_division(recording)
     found = replace(found, evidence=(*found.evidence[:3], gradient))
     accumulation = Accumulation.of(found)
     assert accumulation.left(gradient) == pytest.approx((1.5**2 + 1) ** 0.5)
-    assert "worst parameter: `last.weight`, 180% off" in list(remarks(accumulation))
+    assert "worst parameter: `last.weight`, differs by 180%" in list(remarks(accumulation))
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,9 @@ def test_verdict_counts_findings_and_rules(recording):
         recording, Verdict(findings=findings, ran=("GS201",), skipped=skipped)
     )
     assert found_text(report) == "2 errors, 1 note"
-    assert verdict_text(report) == ("Found 2 errors, 1 note: 1 rule ran, 2 could not, 2 left out.")
+    assert verdict_text(report) == (
+        "Found 2 errors, 1 note: 1 rule ran, 2 not applicable, 2 skipped."
+    )
     assert unjudged(report.rules.skipped) == [("GS108, GS109", "no optimizer")]
 
 
@@ -110,4 +112,4 @@ def test_silence_is_no_verdict(report, recording):
     judged = Report.from_recording(recording, Verdict(ran=("GS201", "GS202")))
     assert verdict_text(judged) == "No findings: 2 rules ran."
     unable = Verdict(skipped=(SkippedRule(rule="GS105", reason="ignored"),))
-    assert verdict_text(Report.from_recording(recording, unable)) == "No rule ran: 1 left out."
+    assert verdict_text(Report.from_recording(recording, unable)) == "No rule ran: 1 skipped."

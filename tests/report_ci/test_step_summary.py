@@ -44,8 +44,8 @@ def test_as_much_as_fits_is_shown_and_the_rest_counted():
     assert LIMIT - 4000 < len(text.encode()) <= LIMIT
     assert "3000" not in text
     shown = text.count("- **help**")
-    assert text.endswith("is too long for a summary: see the log.")
-    assert f"The rest, {3000 - shown:,} paragraphs" in text
+    assert text.endswith("did not fit into the summary: see the log.")
+    assert f"{3000 - shown:,} more paragraphs" in text
 
 
 def test_outcome_is_in_the_title():
@@ -62,10 +62,10 @@ def test_outcome_is_in_the_title():
 def test_real_finding_is_shown_with_its_code():
     text = step_summary(real())
     assert "## gradscope: failed\n\nFailed: 1 error.\n\n###" in text
-    assert "**error GS201 gradient-cut** at `sample_models/gradient_cut.py:23`: no grad" in text
+    assert "**error GS201 gradient-cut** at `sample_models/gradient_cut.py:23`: encoder" in text
     assert "\n> 23     code = self.encoder(noisy).detach()  # GS201\n" in text
     assert "- `sample_models/gradient_cut.py:17`: encoder is made here" in text
-    assert "- **help**: pass the tensor on as it is" in text
+    assert "- **help**: pass the tensor on unchanged" in text
 
 
 def test_healthy_target_says_what_judged_it():

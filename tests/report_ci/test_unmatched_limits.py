@@ -36,4 +36,4 @@ def test_case_that_is_skipped(result):
 
 
 def test_line_of_the_summary(result):
-    assert "\n\n- no module matches &#96;encodr.&#42;&#96;, for which" in step_summary(result)
+    assert "\n\n- no module matches &#96;encodr.&#42;&#96;, which has" in step_summary(result)

@@ -33,7 +33,7 @@ def test_long_names_are_folded_and_nothing_of_them_is_lost(width, build, printed
     build.operate(module, "AddmmBackward0", 1.0, parameter=build.weight(module, 1.0))
     text = printed(build.recording(), width)
     assert max(map(len, text.splitlines())) <= width
-    table = text.split("worth looking at\n")[1].split("\n\n")[0].splitlines()
+    table = text.split("Notable parameters\n")[1].split("\n\n")[0].splitlines()
     table = table[next(i for i, line in enumerate(table) if "part0" in line) :]
     joined = "".join(line.removeprefix("largest").split()[0] for line in table)
     assert joined == f"{name}.weight"
@@ -88,7 +88,9 @@ def test_synthetic_loss_is_warned_of(make_transformer, printed):
     recording = make_transformer().recording()
     assert "warning" not in printed(recording)
     target = replace(recording.target, synthetic_loss=True)
-    assert "warning: the loss is made up" in printed(replace(recording, target=target))
+    assert "warning: no loss found: using a placeholder" in printed(
+        replace(recording, target=target)
+    )
 
 
 def test_colour_adds_nothing_to_the_words(make_transformer, printed):

@@ -175,7 +175,7 @@ def picture_lines(run: TrainingRun) -> Iterator[str]:
             count = "" if position is None else f" ({counted(picture.count, 'step')}{first})"
             yield f"{of}: {picture_text(picture, ASCII)}{count}"
         if (more := len(drawn) - _SHOWN) > 0:
-            yield f"{of}: {counted(more, 'more picture')}"
+            yield f"{of}: {counted(more, 'more pattern')}"
 
 
 def run_line(report: Report, run: TrainingRun) -> str:

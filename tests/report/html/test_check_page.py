@@ -70,7 +70,7 @@ def test_the_overview_tells_every_target_and_its_outcome():
     told = [row[:2] for row in rows(page, "Targets")]
     assert told == [
         ["passed", "models/good.py"], ["failed", "models/bad.py"],
-        ["not judged", "models/gone.py"],
+        ["not checked", "models/gone.py"],
     ]  # fmt: skip
     assert page.xpath("//h2[contains(@class, 'verdict')]")[0].text == closing_text(result)
     # Under both seeds it is one thing that went wrong.
@@ -101,9 +101,9 @@ def test_known_findings_stand_apart():
 
 def test_what_is_worse_than_the_baseline_is_told():
     (item,) = FAILED.findings
-    worse = replace(FAILED, findings=(replace(item, worsened="decades 5 against 2"),))
+    worse = replace(FAILED, findings=(replace(item, worsened="decades 5 instead of 2"),))
     ((*_, told),) = rows(rendered(check(worse)), "Findings")
-    assert told == "now worse: decades 5 against 2"
+    assert told == "now worse: decades 5 instead of 2"
 
 
 def test_a_finding_of_another_seed_is_shown_by_its_own_run():
@@ -144,7 +144,7 @@ def test_limits_without_a_module_and_stale_entries_are_told():
         (Policy(), "errors fail"),
         (Policy(fail_level="note"), "errors and warnings and notes fail"),
         (Policy(max_warnings=1, exit_zero=True),
-         "errors fail; 1 warning may pass; --exit-zero lets findings pass"),
+         "errors fail; 1 warning allowed; --exit-zero lets findings pass"),
     ],
 )  # fmt: skip
 def test_the_gate_is_told_in_words(policy, text):
@@ -162,8 +162,8 @@ def test_without_room_the_targets_with_findings_keep_their_pictures():
     size = len(whole.get_element_by_id("data-2").text)
     tight = rendered(result, room=size)
     assert tight.xpath(names.format(1)) == 0 < tight.xpath(names.format(2))
-    assert "Left out" in tight.get_element_by_id("sheet-1").text_content()
-    assert "Left out" not in tight.get_element_by_id("sheet-2").text_content()
+    assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Omitted" not in tight.get_element_by_id("sheet-2").text_content()
     none = rendered(result, room=0)
     assert none.xpath(names.format(2)) == 0
     assert not none.xpath("//article[@id='sheet-2']//button[contains(@class, 'select')]")

@@ -40,7 +40,7 @@ def test_of_many_looks_those_at_findings_are_shown_then_the_last_and_first():
     report = report_of(looked(*range(12)), finding(step=5), finding(step=3))
     assert titles(report) == ["train.py", *(f"step {step}" for step in (0, 3, 5, 9, 10, 11))]
     (table,) = run_sheets(report, report.training_run)[0].words.summaries
-    assert "--step N shows 6 further captured steps" in table.caption
+    assert "--step N for 6 more captured steps" in table.caption
 
 
 def test_each_loss_of_a_step_is_told_apart():

@@ -34,7 +34,7 @@ def test_the_first_pictures_of_every_sheet_are_kept_before_the_last_of_one():
     found = within(3000, sheets, [0, 0], "ask for it alone")
     assert kept(found) == [["p0", "p2"], ["p0", "p2"]]
     title, lines = found[0].words.notes[0]
-    assert title.startswith("Left out") and lines == ("picture 1", "ask for it alone")
+    assert title.startswith("Omitted") and lines == ("picture 1", "ask for it alone")
     assert found[0].words.cards[0].module == 3
 
 

@@ -55,7 +55,7 @@ def test_a_diamond_marks_where_a_side_leaves_the_base():
         if one["yaxis"] == axis and one["marker"].get("symbol") == "diamond"
     ]  # fmt: skip
     assert (mark["x"], mark["y"]) == ([2], [1.5])
-    assert "differs from step 1 on" in picture.caption
+    assert "differs from step 1," in picture.caption
 
 
 def test_equal_runs_have_no_diamond():

@@ -198,7 +198,7 @@ def test_names_of_all_kinds_have_rows_of_their_own():
 def test_what_all_names_begin_with_is_left_out_of_them():
     picture = heatmap(report_of(network(2, lambda step, block: 1.0)))
     assert trace(shown(picture), "gradient norm")["y"] == ["0.weight", "1.weight", "2.weight"]
-    assert "begins with net.blocks., which is left out" in picture.caption
+    assert "begins with net.blocks., which is omitted" in picture.caption
 
 
 @pytest.mark.parametrize(

@@ -56,4 +56,4 @@ def test_of_many_parameters_some_are_drawn():
     picture = magnitudes(report_of([(-3, (1,))] * (3 * MOST_ROWS)))
     (heat,) = shown(picture)["data"]
     assert len(heat["y"]) == len(set(heat["y"])) == MOST_ROWS
-    assert f"Drawn are {MOST_ROWS} of {3 * MOST_ROWS} parameters" in picture.caption
+    assert f"{MOST_ROWS} of {3 * MOST_ROWS} parameters are drawn" in picture.caption

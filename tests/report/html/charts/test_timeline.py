@@ -108,7 +108,7 @@ def test_of_a_long_run_the_steps_that_tell_most_are_kept(monkeypatch):
     assert 80 <= len(kept) <= 100
     # What lies between is looked at in even steps.
     assert max(b - a for a, b in pairwise(kept)) <= 64
-    assert "the single events of 40" in picture.caption
+    assert "the events of 40" in picture.caption
 
 
 def test_names_are_text_for_the_painter():
