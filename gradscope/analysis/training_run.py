@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.analysis.captured_steps import LookRow, look_rows
+from gradscope.analysis.captured_steps import CapturedStepRow, captured_step_rows
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Picture, pictures
@@ -118,7 +118,7 @@ class TrainingRun:
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
     """What watching it has cost; None where that is not known."""
-    captured_steps: tuple[LookRow, ...] = ()
+    captured_steps: tuple[CapturedStepRow, ...] = ()
     """The backward passes of which every tensor was seen."""
 
 
@@ -142,7 +142,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
         cost=next(iter(recording.evidence_of(WatchCost)), None),
-        captured_steps=look_rows(recording),
+        captured_steps=captured_step_rows(recording),
     )
 
 

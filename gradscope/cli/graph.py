@@ -170,7 +170,7 @@ def _stepless(recording: "Recording", name: str) -> GradscopeError:
             f"`{name}` is a training run without a captured step",
             help="gradscope run captures the first steps and every 100th: see --tensor-every",
         )
-    seen = steps_text(look.step for look in recording.captured_steps)
+    seen = steps_text(captured.step for captured in recording.captured_steps)
     return GradscopeError(
         f"`{name}` is a training run: choose a step with --step",
         cause=f"captured: {seen}",

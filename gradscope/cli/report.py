@@ -124,11 +124,11 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     Raises:
         GradscopeError: None was.
     """
-    from gradscope.analysis.captured_steps import look_of, verdict_on
+    from gradscope.analysis.captured_steps import captured_at, verdict_on
     from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
-    captured_steps, verdict = look_of(recording, step), judge(recording, settings)
+    captured_steps, verdict = captured_at(recording, step), judge(recording, settings)
     return [
-        Report.from_recording(look.recording, verdict_on(look, verdict)) for look in captured_steps
+        Report.from_recording(captured.recording, verdict_on(captured, verdict)) for captured in captured_steps
     ]

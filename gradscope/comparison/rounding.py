@@ -59,8 +59,8 @@ def are_rounding(*pair: tuple[SideParameter, RoundingLimits]) -> bool:
 def computed_in(recording: Recording) -> tuple[str, ...]:
     """Return the floating types of a model's parameters and of what it computes with them."""
     nodes: list[NodeRecord] = list(recording.nodes)
-    for look in recording.captured_steps[:1]:
-        nodes += look.recording.nodes
+    for captured in recording.captured_steps[:1]:
+        nodes += captured.recording.nodes
     found = dict.fromkeys(record.shape.dtype for record in recording.parameters)
     found |= dict.fromkeys(
         shape.dtype for node in nodes for shape in node.outputs if shape is not None

@@ -60,7 +60,7 @@ class Rule(ABC):
         """
         return None
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording, None where it can."""
         return None
 

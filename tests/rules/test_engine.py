@@ -54,7 +54,7 @@ class NotAtHome(Planned):
     name: ClassVar[str] = "not-at-home"
     level: ClassVar[str] = "note"
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         return None if context.has_backward else "nothing was received"
 
 

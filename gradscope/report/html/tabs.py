@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.captured_steps import LookRow, verdict_on
+from gradscope.analysis.captured_steps import CapturedStepRow, verdict_on
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
@@ -89,7 +89,7 @@ def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
     room = ROOM - sheet_size(whole)
     found: dict[int, Sheet] = {}
     for position in _by_interest(report, run)[:_MOST]:
-        sheet = _look_sheet(report, run, position)
+        sheet = _captured_tab(report, run, position)
         size = sheet_size(sheet)
         if size <= room:
             found[position] = sheet
@@ -124,13 +124,13 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
     return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
 
 
-def _look_sheet(report: Report, run: TrainingRun, position: int) -> Sheet:
-    look = report.recording.captured_steps[position]
-    found = Report.from_recording(look.recording, verdict_on(look, report.rules))
+def _captured_tab(report: Report, run: TrainingRun, position: int) -> Sheet:
+    captured = report.recording.captured_steps[position]
+    found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
     return step_sheet(found, _title(run.captured_steps, position))
 
 
-def _title(captured_steps: Sequence[LookRow], position: int) -> str:
+def _title(captured_steps: Sequence[CapturedStepRow], position: int) -> str:
     row = captured_steps[position]
     of_step = [other for other in captured_steps if other.step == row.step]
     subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
@@ -160,7 +160,7 @@ def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTab
     )
 
 
-def _cells(row: LookRow, sheet: int, report: Report) -> Iterator[SummaryCell]:
+def _cells(row: CapturedStepRow, sheet: int, report: Report) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
     yield SummaryCell(text=f"{row.step:,}", is_number=True, sheet=sheet)
     yield SummaryCell(text=printable(row.subject), look="code")

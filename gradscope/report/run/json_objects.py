@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.captured_steps import LookRow
+from gradscope.analysis.captured_steps import CapturedStepRow
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import module_norms
 from gradscope.analysis.report import Report
@@ -122,7 +122,7 @@ def _cost(cost: WatchCost) -> Object:
     }
 
 
-def _look(row: LookRow, report: Report) -> Object:
+def _look(row: CapturedStepRow, report: Report) -> Object:
     return {
         "step": row.step,
         "location": location_object(row.site, report),

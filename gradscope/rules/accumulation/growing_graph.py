@@ -64,7 +64,7 @@ class GrowingGraph(Rule):
     """Number of backward passes of the line between the first and the last count. Chosen: longer
     than common horizons of truncated backpropagation."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         events = context.shared(Windows).events
         passes = _passes(context.shared(Windows))

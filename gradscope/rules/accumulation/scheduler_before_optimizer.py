@@ -42,7 +42,7 @@ class SchedulerBeforeOptimizer(Rule):
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         events = context.shared(Windows).events
         if any(event.kind == "scheduler" for event in events):

@@ -63,7 +63,7 @@ class WrongCustomGradient(Rule):
     """Relative deviation from which on it is a warning: an approximation, or a solver that stops
     early, may come to this. Only where the function was compared in float64."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("custom functions")
 

@@ -66,7 +66,7 @@ class DeadUnit(Rule):
     few_rows: int = 8
     """Rows below which nothing can be said: half of all units are inactive in a single row."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """The units are counted in a second forward."""
         return context.probe_skip_reason("forward")
 

@@ -61,9 +61,9 @@ class EpsilonDominates(Rule):
     small_loss: float = 1e-3
     """A loss below it may have converged. Source: judgement; a scaled-down loss looks alike."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return Optimizers(context).obstacle() or _why_unsorted(context)
+        return Optimizers(context).skip_reason() or _why_unsorted(context)
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if most elements are below epsilon."""

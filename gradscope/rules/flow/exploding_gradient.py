@@ -94,7 +94,7 @@ class ExplodingGradient(Rule):
     """Orders of magnitude for an error. Recurrent networks of gain 3 over 50 steps reach 6 to
     17."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return None if context.first.nodes else "no graph was recorded"
 

@@ -59,7 +59,7 @@ class GradientNormLimit(Rule):
         """Return whether any limit is set."""
         return bool(context.norm_limits)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why norms cannot be compared, None where they can."""
         return None if _norms(context) else "no parameter has a gradient"
 

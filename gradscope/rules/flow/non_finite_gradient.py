@@ -87,7 +87,7 @@ class NonFiniteGradient(Rule):
         "GS604",
     )
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Without gradients nothing can be judged."""
         is_suspected = bool(context.recording.evidence_of(SuspectedBreak))
         return None if context.has_backward or is_suspected else "backward delivered no gradient"

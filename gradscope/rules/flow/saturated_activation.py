@@ -72,7 +72,7 @@ class SaturatedActivation(Rule):
     elements: int = 16
     """Elements or rows below which an activation is not judged, as a single learnt gate."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """The outputs are counted in a second forward."""
         return context.probe_skip_reason("forward")
 

@@ -64,7 +64,7 @@ class ShortMemoryHorizon(Rule):
     """Orders of magnitude by which the gradient fades until the first input. Measured: none of 28
     runs recalls its first input above 3.9."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("horizons")
 

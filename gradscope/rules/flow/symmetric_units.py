@@ -55,7 +55,7 @@ class SymmetricUnits(Rule):
     share: float = 0.5
     """Share of a weight's rows, 0 to 1. Measured: healthy models have none."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.recording.target.synthetic_loss:
             return "the loss is a placeholder and may treat all outputs alike"

@@ -82,11 +82,11 @@ class UpdateTooLarge(Rule):
     adaptive_error: float = 1.0
     """Ratio: one step changes the weights by their own size. Source: 1 of 275 healthy runs."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if Divergence(context).steps:
-            return Optimizers(context).obstacle()
-        return UpdateRatios(context).obstacle()
+            return Optimizers(context).skip_reason()
+        return UpdateRatios(context).skip_reason()
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the typical step is too large, or one on the way to the judged one."""
@@ -95,7 +95,7 @@ class UpdateTooLarge(Rule):
         if optimizer is None:
             return
         diverged = self._diverged(context, ratios, optimizer)
-        if diverged is not None or ratios.obstacle() is not None:
+        if diverged is not None or ratios.skip_reason() is not None:
             yield from () if diverged is None else (diverged,)
             return
         limits = self._limits(is_sgd=optimizer.family == "sgd")

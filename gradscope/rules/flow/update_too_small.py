@@ -55,12 +55,12 @@ class UpdateTooSmall(Rule):
     sgd_note: float = 1e-4
     """Ratio of SGD. Measured: 3 % learn in 250 steps."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         ratios = UpdateRatios(context)
-        obstacle = ratios.obstacle()
-        if obstacle is not None:
-            return obstacle
+        skip_reason = ratios.skip_reason()
+        if skip_reason is not None:
+            return skip_reason
         optimizer = ratios.optimizers.targets
         groups = () if optimizer is None else optimizer.groups
         if any((g.learning_rate or 0.0) < (g.initial_learning_rate or 0.0) for g in groups):

@@ -81,7 +81,7 @@ class VanishingGradient(Rule):
     error_decades: float = 6.0
     """Orders of magnitude, as above. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return None if context.has_backward else "no backward was recorded"
 

@@ -64,7 +64,7 @@ class LossBroadcast(Rule):
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("comparisons")
 

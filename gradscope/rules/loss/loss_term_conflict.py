@@ -62,7 +62,7 @@ class LossTermConflict(Rule):
     ratio: float = 10_000.0
     """Ratio of two gradient norms; above it the smaller one is negligible (measured)."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("loss terms")
 

@@ -42,7 +42,7 @@ class DuplicateInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.probe_skip_reason(PROBE) is not None:
             return context.probe_skip_reason(PROBE)

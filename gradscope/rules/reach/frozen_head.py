@@ -52,7 +52,7 @@ class FrozenHead(Rule):
     """Share of the other layers, 0 to 1, that may be frozen.
     An early embedding or stem is often frozen for good reason, a whole backbone always."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return None if context.has_backward else "no backward was recorded"
 

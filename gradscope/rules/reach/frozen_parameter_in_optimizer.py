@@ -43,9 +43,9 @@ class FrozenParameterInOptimizer(Rule):
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return Optimizers(context).obstacle()
+        return Optimizers(context).skip_reason()
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""

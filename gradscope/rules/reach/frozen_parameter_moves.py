@@ -46,14 +46,14 @@ class FrozenParameterMoves(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         stats = context.first.parameter_stats.values()
         optimizers = Optimizers(context)
-        obstacle = optimizers.obstacle()
-        if obstacle is None and all(stat.update_norm is None for stat in stats):
+        skip_reason = optimizers.skip_reason()
+        if skip_reason is None and all(stat.update_norm is None for stat in stats):
             return optimizers.without_update
-        return obstacle
+        return skip_reason
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that moves."""

@@ -66,7 +66,7 @@ class ParameterNotInOptimizer(Rule):
     """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
     head or a projection is a few tensors, a second network as many as the first."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.probe_skip_reason(PROBE) is not None:
             return context.probe_skip_reason(PROBE)

@@ -46,7 +46,7 @@ class TiedWeightsApart(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("twins")
 

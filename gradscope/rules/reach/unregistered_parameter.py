@@ -55,7 +55,7 @@ class UnregisteredParameter(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("leaves")
 

@@ -95,7 +95,7 @@ class ZeroGradient(Rule):
     error_above: float = 0.25
     """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return None if context.has_backward else "no backward was recorded"
 
