@@ -235,7 +235,7 @@ class LayerNorms:
             LiveLayer(
                 module=module,
                 level=level,
-                cells=tuple(largest(captured[row.index] for row in module.rows) for captured in shown),
+                cells=tuple(largest(one[row.index] for row in module.rows) for one in shown),
             )
             for module, level in found
         ]

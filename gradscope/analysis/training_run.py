@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradscope.analysis.captured_steps import CapturedStepRow, captured_step_rows
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
-from gradscope.analysis.timeline import Picture, pictures
+from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import shown_path
 from gradscope.analysis.windows import Window, windows
 from gradscope.recording.evidence.optimizers import WatchCost
@@ -103,7 +103,7 @@ class TrainingRun:
     optimizers: tuple[OptimizerRow, ...]
     """Optimizers, in the order of their first step."""
     steps: tuple[RunStep, ...]
-    pictures: tuple[Picture, ...]
+    patterns: tuple[Pattern, ...]
     """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
     seconds: float
     """Until the last event."""
@@ -128,17 +128,17 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
-    drawn = pictures(found, optimizers, recording.sites)
+    drawn = patterns(found, optimizers, recording.sites)
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=_steps(recording, found, optimizers),
-        pictures=drawn,
+        patterns=drawn,
         seconds=last,
         is_complete=recording.finished,
         loss_divided=_loss_divided(found),
-        has_cut=any(norms.cut for picture in drawn for _, norms in picture.norms),
+        has_cut=any(norms.cut for pattern in drawn for _, norms in pattern.norms),
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
         cost=next(iter(recording.evidence_of(WatchCost)), None),

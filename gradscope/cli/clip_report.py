@@ -271,7 +271,7 @@ def _write(
         write_text(render_ci(together(reports), output_format), destination, stdout)
         return
     if output_format == "html":
-        from gradscope.report.html.clip_sheet import render_clip_html
+        from gradscope.report.html.clip_tab import render_clip_html
 
         write_text(render_clip_html(reports), destination, stdout)
         return

@@ -130,5 +130,6 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
 
     captured_steps, verdict = captured_at(recording, step), judge(recording, settings)
     return [
-        Report.from_recording(captured.recording, verdict_on(captured, verdict)) for captured in captured_steps
+        Report.from_recording(captured.recording, verdict_on(captured, verdict))
+        for captured in captured_steps
     ]

@@ -9,7 +9,7 @@ from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.report.html.check_page import render_check_html
-from gradscope.report.html.clip_sheet import render_clip_html
+from gradscope.report.html.clip_tab import render_clip_html
 from gradscope.report.html.comparison_page import render_comparison_html
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report

@@ -51,7 +51,7 @@ class FindingCard:
     """The module it is about, which its button selects."""
     step: int | None
     """The step of a run that shows it first."""
-    sheet: int | None = None
+    tab: int | None = None
     """The place among the page's sheets of the one that shows that step's tensors."""
     mark: str = ""
     """What a check adds to it, as under which seeds it was found."""

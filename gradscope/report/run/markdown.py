@@ -24,7 +24,7 @@ from gradscope.report.run.phrasing import (
     length_text,
     of_each_optimizer,
     optimizer_text,
-    picture_text,
+    pattern_text,
 )
 from gradscope.report.run.text_strips import Scale, scale_of, strip
 
@@ -66,18 +66,18 @@ def run_blocks(report: Report, run: TrainingRun, view: ViewOptions) -> Iterator[
 
 
 def _steps(report: Report, run: TrainingRun) -> Iterator[str]:
-    if not run.pictures:
+    if not run.patterns:
         return
     lines = []
     for position, drawn in of_each_optimizer(run):
         if position is None or len(run.optimizers) > 1:
             lines.append(heading(run, position))
-        width = max(len(f"{picture.count:,}") for picture in drawn)
-        for picture in drawn[:_SHOWN]:
-            at = shown_site(picture.site, report.target.root)
-            first = "" if picture.is_typical else f"  first step {picture.first:,}"
-            count = f"{picture.count:>{width},} {UNICODE.times}"
-            lines.append(f"{count}  {picture_text(picture, UNICODE)}{first}  {at}".rstrip())
+        width = max(len(f"{pattern.count:,}") for pattern in drawn)
+        for pattern in drawn[:_SHOWN]:
+            at = shown_site(pattern.site, report.target.root)
+            first = "" if pattern.is_typical else f"  first step {pattern.first:,}"
+            count = f"{pattern.count:>{width},} {UNICODE.times}"
+            lines.append(f"{count}  {pattern_text(pattern, UNICODE)}{first}  {at}".rstrip())
         if (more := len(drawn) - _SHOWN) > 0:
             lines.append(f"{UNICODE.ellipsis} {more:,} more")
     yield "### Steps"

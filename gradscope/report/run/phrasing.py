@@ -6,7 +6,7 @@ from gradscope.analysis.captured_steps import steps_text
 from gradscope.analysis.columns import Course, Curve, CurveKind
 from gradscope.analysis.layers import Layer
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Fold, Folds, Norms, Picture
+from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.optimizers import WatchCost
@@ -49,34 +49,34 @@ def optimizer_text(row: OptimizerRow, run: TrainingRun) -> str:
     return f"{row.name} {row.title}" if row.name and has_others else row.title
 
 
-def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Picture]]]:
-    """Return the pictures by optimizer; None is what led to no step."""
-    drawn: dict[int | None, list[Picture]] = {}
-    for picture in run.pictures:
-        drawn.setdefault(picture.optimizer, []).append(picture)
+def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Pattern]]]:
+    """Return the patterns by optimizer; None is what led to no step."""
+    drawn: dict[int | None, list[Pattern]] = {}
+    for pattern in run.patterns:
+        drawn.setdefault(pattern.optimizer, []).append(pattern)
     return list(drawn.items())
 
 
 def heading(run: TrainingRun, optimizer: int | None) -> str:
-    """Return what pictures or curves of an optimizer are of."""
+    """Return what patterns or curves of an optimizer are of."""
     if optimizer is None:
         return "after the last step" if run.steps else "without a step"
     return optimizer_text(run.optimizers[optimizer], run)
 
 
-def picture_text(picture: Picture, signs: Signs) -> str:
+def pattern_text(pattern: Pattern, signs: Signs) -> str:
     """Return `zero → forward → backward → clip 1.0 (norm 3.20) → step`."""
-    return f" {signs.arrow} ".join(picture_parts(picture, signs))
+    return f" {signs.arrow} ".join(pattern_parts(pattern, signs))
 
 
-def picture_parts(picture: Picture, signs: Signs) -> list[str]:
+def pattern_parts(pattern: Pattern, signs: Signs) -> list[str]:
     """Return the same in its parts, without arrows between them."""
-    notes = dict(_notes(picture, signs))
-    return _parts(picture.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
+    notes = dict(_notes(pattern, signs))
+    return _parts(pattern.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
 
 
-def _notes(picture: Picture, signs: Signs) -> Iterator[tuple[str, str]]:
-    for word, norms in picture.norms:
+def _notes(pattern: Pattern, signs: Signs) -> Iterator[tuple[str, str]]:
+    for word, norms in pattern.norms:
         words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}", _cut(norms)]
         if norms.nonfinite:
             broken = "non-finite"

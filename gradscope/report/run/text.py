@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Picture
+from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
@@ -23,14 +23,14 @@ from gradscope.report.run.phrasing import (
     length_text,
     of_each_optimizer,
     optimizer_text,
-    picture_text,
+    pattern_text,
     run_words,
 )
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_summary import grid
 
 OPTIMIZERS_SHOWN = 4
-_PICTURES_SHOWN = 5
+_PATTERNS_SHOWN = 5
 
 
 def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[RenderableType]:
@@ -115,7 +115,7 @@ def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
 
 def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
     """Yield what steps are made of: what is usual, and what is not."""
-    if not run.pictures:
+    if not run.patterns:
         return
     yield Text("Steps", style="bold").append(
         "  events before each step, and their frequency", "not bold dim"
@@ -126,27 +126,27 @@ def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
         is_headed = len(drawn) > 1 or position is None
         if is_headed:
             yield Text("  ").append_text(page.text(heading(run, position)))
-        yield _pictures(of_one, page, indent=4 if is_headed else 2)
-        if (more := len(of_one) - _PICTURES_SHOWN) > 0:
-            count = sum(picture.count for picture in of_one[_PICTURES_SHOWN:])
+        yield _patterns(of_one, page, indent=4 if is_headed else 2)
+        if (more := len(of_one) - _PATTERNS_SHOWN) > 0:
+            count = sum(pattern.count for pattern in of_one[_PATTERNS_SHOWN:])
             words = f"{counted(count, 'step')} in {more:,} more ways: --output-format json"
             yield Text(f"  {page.signs.ellipsis} {words}", style="dim")
     if (more := len(drawn) - len(shown)) > 0:
         yield Text(f"  {page.signs.ellipsis} of {more:,} more optimizers", style="dim")
 
 
-def _pictures(drawn: list[Picture], page: Page, indent: int) -> Table:
+def _patterns(drawn: list[Pattern], page: Page, indent: int) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=indent)
     table.add_column(overflow="fold")
-    for picture in drawn[:_PICTURES_SHOWN]:
-        text = page.text(picture_text(picture, page.signs))
-        if not picture.is_typical:
-            position = shown_site(picture.site, page.root)
+    for pattern in drawn[:_PATTERNS_SHOWN]:
+        text = page.text(pattern_text(pattern, page.signs))
+        if not pattern.is_typical:
+            position = shown_site(pattern.site, page.root)
             at = f" at {page.spell(position)}" if position else ""
             text.stylize("magenta")
-            text.append(f"  first step {picture.first:,}{at}", style="dim not magenta")
-        table.add_row(f"{' ' * indent}{picture.count:,} {page.signs.times}", text)
+            text.append(f"  first step {pattern.first:,}{at}", style="dim not magenta")
+        table.add_row(f"{' ' * indent}{pattern.count:,} {page.signs.times}", text)
     return table
 
 
@@ -166,14 +166,14 @@ def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page)
 _SHOWN = 5
 
 
-def picture_lines(run: TrainingRun) -> Iterator[str]:
-    """Yield the steps' pictures, a line each, with how many steps look so."""
+def pattern_lines(run: TrainingRun) -> Iterator[str]:
+    """Yield the steps' patterns, a line each, with how many steps look so."""
     for position, drawn in of_each_optimizer(run):
         of = heading(run, position)
-        for picture in drawn[:_SHOWN]:
-            first = "" if picture.is_typical else f", first {picture.first:,}"
-            count = "" if position is None else f" ({counted(picture.count, 'step')}{first})"
-            yield f"{of}: {picture_text(picture, ASCII)}{count}"
+        for pattern in drawn[:_SHOWN]:
+            first = "" if pattern.is_typical else f", first {pattern.first:,}"
+            count = "" if position is None else f" ({counted(pattern.count, 'step')}{first})"
+            yield f"{of}: {pattern_text(pattern, ASCII)}{count}"
         if (more := len(drawn) - _SHOWN) > 0:
             yield f"{of}: {counted(more, 'more pattern')}"
 

@@ -55,7 +55,9 @@ class Series:
     @cached_property
     def judged(self) -> tuple[JudgedStep, ...]:
         """Those that are judged."""
-        whole = [position for position, one in enumerate(self.sights) if one.captured.same_as is None]
+        whole = [
+            position for position, one in enumerate(self.sights) if one.captured.same_as is None
+        ]
         chosen = _chosen([_state(sight) for sight in self.sights], whole[-1:])
         ends = [*chosen[1:], len(self.sights)]
         return tuple(

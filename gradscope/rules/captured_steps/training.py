@@ -238,7 +238,10 @@ class Training:
     def _position(self, captured: CapturedStep) -> int | None:
         """Return the place of a backward among all events, None where it is not there."""
         position = bisect_left(self._keys, (captured.step, captured.order))
-        is_there = position < len(self._keys) and self._keys[position] == (captured.step, captured.order)
+        is_there = position < len(self._keys) and self._keys[position] == (
+            captured.step,
+            captured.order,
+        )
         return position if is_there and self._events[position].kind in _PASSES else None
 
     @cached_property
@@ -254,7 +257,9 @@ class Training:
     def _find_uses(self, captured: CapturedStep) -> _Uses:
         position = self._position(captured)
         start = (
-            bisect_left(self._keys, (captured.step, captured.order)) if position is None else position + 1
+            bisect_left(self._keys, (captured.step, captured.order))
+            if position is None
+            else position + 1
         )
         reached = 0 if position is None else self._events[position].count("reached")
         found: list[RunEvent] = []

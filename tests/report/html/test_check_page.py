@@ -85,8 +85,8 @@ def test_the_overview_tells_every_target_and_its_outcome():
 def test_every_name_of_a_target_opens_its_sheet():
     page = rendered(check(PASSED, FAILED))
     for button in page.xpath("//button[@data-sheet]"):
-        sheet = page.get_element_by_id(f"sheet-{button.get('data-sheet')}")
-        assert sheet.xpath(".//h1")[0].text == button.text_content()
+        tab = page.get_element_by_id(f"sheet-{button.get('data-sheet')}")
+        assert tab.xpath(".//h1")[0].text == button.text_content()
 
 
 def test_known_findings_stand_apart():

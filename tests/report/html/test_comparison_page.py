@@ -14,8 +14,8 @@ def rendered(comparison):
     return html.fromstring(render_comparison_html(comparison))
 
 
-def facts(page, sheet=0):
-    found = page.xpath(f"//article[@id='sheet-{sheet}']//dl[@class='facts']/div")
+def facts(page, tab=0):
+    found = page.xpath(f"//article[@id='sheet-{tab}']//dl[@class='facts']/div")
     return {one[0].text: one[1].text for one in found}
 
 

@@ -82,7 +82,7 @@ def test_the_operation_is_named_whose_backward_breaks_the_gradient(forward, func
     assert math.isfinite(report.recording.steps[0].loss)
     found = only(report.findings, "GS103")
     assert found.severity == "error"
-    assert f"from the backward of {function} " in found.message
+    assert f"the backward of {function} " in found.message
     assert remedy in found.remedy
     assert set(found.parameters) == {"first.weight", "first.bias", "second.weight", "second.bias"}
     broken = [

@@ -67,7 +67,7 @@ def test_what_is_computed_of_a_lost_parameter_is_an_error(findings_of, make, use
     assert found.parameters == (name,)
     assert found.location.source.startswith("self.head, self.kept, self.use =")
     assert f"{name} is computed once" in found.message
-    assert "compute first and wrap last" in found.remedy
+    assert "compute first, wrap last" in found.remedy
 
 
 def test_computed_buffer_is_found_at_the_line_that_registers_it(findings_of):

@@ -10,7 +10,7 @@ from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_name
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.page import UNICODE
 
 _CURVE = 160
@@ -28,7 +28,7 @@ _GAP = 0.02
 Trace = dict[str, Json]
 
 
-def norm_picture(section: Section) -> Picture | None:
+def norm_chart(section: Section) -> Chart | None:
     """Return how many norms lie where, cut and kept; None where none is finite."""
     bins = [one for one in section.bins if one.high]
     if not bins or len(section.points) < 2:
@@ -48,7 +48,7 @@ def norm_picture(section: Section) -> Picture | None:
     layout["xaxis"] = {**axis, "range": [math.log10(end) if is_log else end for end in ends]}
     data = [*_bars(section, bins), *_beside(section, layout)]
     layout["shapes"], layout["annotations"] = _limits(section, ends, top=1.0, is_log=is_log)
-    return Picture(
+    return Chart(
         name="clip-norms",
         kind="plot",
         title=f"Distribution of {norm_name(section)}s",
@@ -191,7 +191,7 @@ def _upright(limit: float, color: str) -> Trace:
     }
 
 
-def limit_picture(section: Section) -> Picture | None:
+def limit_chart(section: Section) -> Chart | None:
     """Return what each largest norm would cut; None where nothing tells."""
     if not section.sweep:
         return None
@@ -210,7 +210,7 @@ def limit_picture(section: Section) -> Picture | None:
     }
     texts = () if section.advice is None else tuple(advice_text(section.advice, UNICODE))
     told = [f"{text}." for text in (*texts, exchange_text(section, UNICODE)) if text]
-    return Picture(
+    return Chart(
         name="clip-limits",
         kind="plot",
         title="Effect of other limits",

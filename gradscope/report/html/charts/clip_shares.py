@@ -11,7 +11,7 @@ from gradscope.report.clipping.phrasing import headline, percent
 from gradscope.report.html.charts.lettering import hover, lettered, number
 from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column
 
 _MODULES = 30
@@ -37,7 +37,7 @@ class Part:
         return None if self.of is None else self.of.name
 
 
-def share_picture(section: Section, report: Report) -> Picture | None:
+def share_chart(section: Section, report: Report) -> Chart | None:
     """Return the picture; None where no gradient was measured."""
     found = section.contributions
     if not found.parameters:
@@ -49,7 +49,7 @@ def share_picture(section: Section, report: Report) -> Picture | None:
         _layer(position, shown, bars, known) for position in range(max(map(len, bars)))
     ]
     data.append(_largest(shown))
-    return Picture(
+    return Chart(
         name="clip-shares",
         kind="plot",
         title="Contributions to the norm",
@@ -185,7 +185,7 @@ def _layout(shown: Sequence[Contribution]) -> dict[str, Json]:
     }
 
 
-def share_table(section: Section, report: Report) -> Picture | None:
+def share_table(section: Section, report: Report) -> Chart | None:
     """Return the table of all parameters; None where no gradient was measured."""
     found = section.contributions
     rows = found.parameters
@@ -202,7 +202,7 @@ def share_table(section: Section, report: Report) -> Picture | None:
     ]
     if any(value is not None for value in after):
         columns.append(column("norm after", "number", numbers(after), "median"))
-    return Picture(
+    return Chart(
         name="clip-parameters",
         kind="table",
         title=f"Parameters ({len(rows):,})",

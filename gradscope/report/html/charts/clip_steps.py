@@ -10,7 +10,7 @@ from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
 from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _MOST = 3000
 """Points that are drawn one by one."""
@@ -35,14 +35,14 @@ class Stretch:
     cut: int
 
 
-def step_picture(section: Section) -> Picture | None:
+def step_chart(section: Section) -> Chart | None:
     """Return the picture; None where there is no step."""
     if not section.points:
         return None
     points = drawn(section.points)
     panels = list(_panels(section, points))
     data, layout = stacked(panels, "step" if section.site is not None else "gradient measured")
-    return Picture(
+    return Chart(
         name="clip-steps",
         kind="plot",
         title=f"{norm_name(section).capitalize()} before and after",

@@ -11,7 +11,7 @@ from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, st
 from gradscope.report.html.charts.curves import drawn_points
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.page import UNICODE
 
 _COLORS = 8
@@ -27,7 +27,7 @@ _MARKED = 60
 Trace = dict[str, Json]
 
 
-def compared_curves(comparison: Comparison) -> Picture | None:
+def compared_curves(comparison: Comparison) -> Chart | None:
     """Return the picture; None where there are no curves of two sides."""
     if not comparison.curves:
         return None
@@ -37,7 +37,7 @@ def compared_curves(comparison: Comparison) -> Picture | None:
     ]
     data, layout = stacked(panels, "step")
     may_be_log = all(_may_be_log(curve) for curve in comparison.curves)
-    return Picture(
+    return Chart(
         name="compared-curves",
         kind="plot",
         title="Curves",

@@ -12,7 +12,7 @@ from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.comparison.phrasing import TITLES
 from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import NumberKind, column
 
 _Kind = TypeVar("_Kind")
@@ -198,7 +198,7 @@ _ROW = 26
 _HEIGHT = 480
 
 
-def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Picture:
+def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Chart:
     """Return the table of two sides."""
     ordered = sorted(rows, key=lambda row: row.rank)
     columns = list(_columns(ordered, sides))
@@ -209,8 +209,8 @@ def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Picture:
     return _table(columns, links, len(ordered))
 
 
-def _table(columns: Sequence[Json], links: dict[str, Json], count: int) -> Picture:
-    return Picture(
+def _table(columns: Sequence[Json], links: dict[str, Json], count: int) -> Chart:
+    return Chart(
         name=TABLE,
         kind="table",
         title=f"Parameters ({count:,})",
@@ -277,7 +277,7 @@ def worst_first(comparison: Comparison) -> list[ComparedParameter]:
     return sorted(comparison.parameters, key=lambda one: one.worst)
 
 
-def sides_table(comparison: Comparison) -> Picture:
+def sides_table(comparison: Comparison) -> Chart:
     """Return the table of all sides: a norm each."""
     base = comparison.sides[0]
     rows = worst_first(comparison)

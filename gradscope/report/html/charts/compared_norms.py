@@ -15,7 +15,7 @@ from gradscope.report.html.charts.compared_marks import (
     marks,
 )
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 Kind = Literal["none", "0", "norm", "NaN, inf"]
 KINDS: tuple[Kind, ...] = ("none", "0", "norm", "NaN, inf")
@@ -38,7 +38,7 @@ def kind_of(parameter: SideParameter | None) -> Kind:
 
 def compared_norms(
     rows: Sequence[PairRow], base: Side, other: Side, tolerance: float, *, is_wide: bool
-) -> Picture | None:
+) -> Chart | None:
     """Return the picture; None where neither side has any norm."""
     # What has no gradient on either side tells nothing here.
     measured = [row for row in rows if {kind_of(row.base), kind_of(row.other)} != {"none"}]
@@ -54,7 +54,7 @@ def compared_norms(
         **_layout("x", across, f"gradient norm in {base.letter}", ends, _outermost("y", up)),
         **_layout("y", up, f"gradient norm in {other.letter}", ends, _outermost("x", across)),
     }
-    return Picture(
+    return Chart(
         name="compared-norms",
         kind="plot",
         title=f"Gradient norms: {base.letter} against {other.letter}",

@@ -24,7 +24,7 @@ from gradscope.report.html.charts.compared_marks import (
 )
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _PARTS = 18
 """Parts of a model that may be named below the axis."""
@@ -100,7 +100,7 @@ _TOLD = {
 
 def compared_ratios(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float, least_cosine: float
-) -> Picture | None:
+) -> Chart | None:
     """Return the picture; None where there is nothing to compare."""
     shown = drawn(rows)
     known = [one for one in measures(tolerance, least_cosine) if one.tells(shown)]
@@ -112,7 +112,7 @@ def compared_ratios(
     anchor = f"y{len(panels) if len(panels) > 1 else ''}"
     layout |= {"meta": {}, "xaxis": {**_parts_axis(rows), "anchor": anchor}}
     base, other = sides
-    return Picture(
+    return Chart(
         name="compared-ratios",
         kind="plot",
         title=f"Ratio by parameter: {other.letter} over {base.letter}",

@@ -18,7 +18,7 @@ from gradscope.report.html.charts.step_marks import (
     mark_rows,
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.run.phrasing import CURVE_NAMES, curves_note, optimizer_text
 
 SwitchTrace = Mapping[str, Json]
@@ -140,7 +140,7 @@ _DECADES = 1.5
 """Between the smallest and the largest number, above which a panel is logarithmic."""
 
 
-def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
+def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
     """Return the curves of a run; None where nothing was measured."""
     curves = _curves(run)
     if not any(curve.measured for curve in curves):
@@ -155,7 +155,7 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
     ]
     data, layout = stacked(panels, "step")
     height = sum(panel.height for panel in panels) + 0.18 * len(panels)
-    return Picture(
+    return Chart(
         name="curves",
         kind="plot",
         title="Loss, gradient and updates",

@@ -22,7 +22,7 @@ from gradscope.report.html.charts.depth_layout import (
 from gradscope.report.html.charts.flags import flag_traces, flags
 from gradscope.report.html.charts.forward_order import ForwardOrder
 from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _BELOW: tuple[tuple[State, str, str], ...] = (
     ("zero", "zero", "@zero"),
@@ -50,7 +50,7 @@ class Trace:
     """By measure, as `rms`."""
 
 
-def depth(report: Report) -> Picture | None:
+def depth(report: Report) -> Chart | None:
     """Return the picture; None where there is neither a tensor nor a parameter."""
     order = ForwardOrder(report)
     if not order.length:
@@ -72,7 +72,7 @@ def depth(report: Report) -> Picture | None:
         *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken))),
     ]
     layout = depth_layout(order, report, strips)
-    return Picture(
+    return Chart(
         name="depth",
         kind="plot",
         title="Gradient by depth",

@@ -25,7 +25,7 @@ from gradscope.report.html.charts.step_marks import (
     mark_panel,
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 Trace = Mapping[str, Json]
 
@@ -66,7 +66,7 @@ def _is_finite(cell: Cell) -> bool:
     return cell is None or math.isfinite(cell)
 
 
-def heatmap(report: Report) -> Picture | None:
+def heatmap(report: Report) -> Chart | None:
     """Return the picture; None where nothing was measured."""
     rows = heat_rows(report)[:ROWS]
     found = heats(report, rows)
@@ -91,7 +91,7 @@ def heatmap(report: Report) -> Picture | None:
         ),
     ]
     data, layout = stacked(panels, "step")
-    return Picture(
+    return Chart(
         name="heatmap",
         kind="plot",
         title="Layers by step",

@@ -18,7 +18,7 @@ from gradscope.report.html.charts.module_cells import (
     state_of,
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column, module_column, word_column
 
 MOST_DRAWN = 900
@@ -80,7 +80,7 @@ COLOURINGS = (
 )
 
 
-def module_map(report: Report) -> Picture | None:
+def module_map(report: Report) -> Chart | None:
     """Return the map; None of a model that is one module alone."""
     if len(report.modules) < 2:
         return None
@@ -89,7 +89,7 @@ def module_map(report: Report) -> Picture | None:
     norm, *others = COLOURINGS
     known = [norm, *(one for one in others if any(one.of(m) is not None for m in measures))]
     colours = [_coloured(one, cells, measures) for one in known]
-    return Picture(
+    return Chart(
         name="modules",
         kind="plot",
         title="Map of the modules",
