@@ -133,7 +133,7 @@ def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):
     )
     page = show(report)
     modules = chart(page, "modules")
-    expect(modules.locator(".caption")).to_contain_text("the 900 largest are drawn")
+    expect(modules.locator(".caption")).to_contain_text("The 900 largest children")
     cells = modules.locator(".iciclelayer g.slice")
     expect(cells).to_have_count(MOST_DRAWN + 1)
     # The forty that have more parameters than all the others come last.

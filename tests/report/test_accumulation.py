@@ -199,7 +199,7 @@ def test_worst_parameter_without_a_law_is_the_furthest_after_division(recording)
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.0, "nothing"), (2.4e-7, "2e-7 of its norm"), (0.00123, "0.123%"), (0.5, "50%"),
+    [(0.0, "0%"), (2.4e-7, "2e-7 of its norm"), (0.00123, "0.123%"), (0.5, "50%"),
      (1.99, "199%"), (2.0, "2 times its norm"), (float("inf"), "inf times its norm")],
 )  # fmt: skip
 def test_distances(share, words):

@@ -64,7 +64,7 @@ LOST = {
     ),
     "mean of an empty tensor": (
         lambda m, h: h[h > 99].mean() + h.sum(),
-        "mean of nothing",
+        "mean of an empty tensor",
         "count",
     ),
     "root of a negative number": (lambda m, h: h.sqrt().sum(), "sqrt makes NaN", "clamp"),

@@ -145,7 +145,7 @@ def test_infinity_that_a_where_leaves_out_of_the_loss_is_told_by_its_operation()
 
     (found,) = inspect(soft).findings
     assert found.rule == "GS103"
-    assert "from the backward of exp " in found.message
+    assert "the backward of exp " in found.message
     assert "its result is not finite at" in found.message
 
 
