@@ -1,4 +1,4 @@
-"""The backward passes of a run that were looked at closely, as a report lists them."""
+"""Captured backward passes of a run, as a report lists them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedStepRow:
-    """A backward of which every tensor was seen."""
+    """A backward of which every tensor was captured."""
 
     step: int
     site: Site | None
@@ -28,7 +28,7 @@ class CapturedStepRow:
 
 
 def captured_step_rows(recording: Recording) -> tuple[CapturedStepRow, ...]:
-    """Return the looks of a run, in their order."""
+    """Return the captured steps of a run, in order."""
     if not recording.captured_steps:
         return ()
     sites = {(event.step, event.order): event.site for event in recording.events}
@@ -48,7 +48,7 @@ def captured_step_rows(recording: Recording) -> tuple[CapturedStepRow, ...]:
 
 
 def captured_at(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
-    """Return the looks at a step of a run.
+    """Return the captured backward passes of a run's step.
 
     Raises:
         GradscopeError: There are none.

@@ -119,7 +119,7 @@ def check_count(count: int, things: str, wanted: WantedOutput) -> None:
 
 
 def step_reports(recording: "Recording", step: int, settings: "Settings") -> "list[Report]":
-    """Return a report on each backward of a run's step that was looked at closely.
+    """Return a report on each captured backward of a run's step.
 
     Raises:
         GradscopeError: None was.

@@ -70,7 +70,7 @@ def planned_target(
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
-    A loss may be made up for it where it has none: the report says so.
+    A target without a loss gets a placeholder, which the report mentions.
 
     Args:
         target: As written, or a name in the configuration.

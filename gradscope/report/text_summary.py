@@ -14,7 +14,7 @@ from gradscope.report.page import Page
 
 
 def header(report: Report, page: Page) -> Iterator[RenderableType]:
-    """Yield what was inspected, and a warning where the loss is made up."""
+    """Yield what was inspected, and a warning where the loss is a placeholder."""
     target = report.target
     title = Text("gradscope", style="bold cyan")
     yield title.append(" ").append_text(page.text(target.name, "bold"))

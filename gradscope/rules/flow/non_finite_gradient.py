@@ -1,4 +1,4 @@
-"""GS103: gradients that stop being finite on their way back."""
+"""GS103: gradients that become non-finite during backward."""
 
 import math
 from collections.abc import Iterator

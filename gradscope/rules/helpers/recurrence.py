@@ -31,7 +31,7 @@ class Recurrence:
 
 
 def recurrences(context: RuleContext) -> Iterator[Recurrence]:
-    """Yield the recurrences of the first step's graph whose gradient grows on its way back."""
+    """Yield the recurrences of the first step's graph whose gradient grows during backward."""
     for parameter, node in context.parameter_nodes.items():
         if len(context.recording.parameters[parameter].shape.dims) < 2:
             continue
