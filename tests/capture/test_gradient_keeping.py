@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradscope.capture import sketches
 from gradscope.capture.sketches import Sketcher
-from gradscope.capture.step import sketches
 from gradscope.capture.step import stored_gradients as gradient_keeping
 from gradscope.capture.step.stored_gradients import keep
 from gradscope.recording.count_sketch import BUCKETS

@@ -31,7 +31,7 @@ from gradscope.integrations.check_events import Check, announce, columns
 def test_check(number):
     assert columns() == 150  # of the terminal, which a worker does not have
     announce(Check(model="Net", passed=number > 0, parameters=number, grad_norm=float("nan"),
-                   errors=number == 0, warnings=0, notes=0, worst="GS103 x", place="net.py:1"))
+                   errors=number == 0, warnings=0, notes=0, worst="GS103 x", location="net.py:1"))
 
 @pytest.mark.gradscope(max_nrom=1)
 def test_wrong(): pass

@@ -36,7 +36,7 @@ sys.path.insert(0, {root!r})
 from tests.recording.test_looks import *
 recorder = RunRecorder(Path({path!r}), header_of(small()))
 for number in range(3):
-    recorder.add(RunStep(step=step(number), looks=(look(number), look(number, order=4))))
+    recorder.add(RunStep(step=step(number), captured_steps=(look(number), look(number, order=4))))
 with recorder._writer.transaction():
     recorder._writer.add_look(look(3))
     print("in the middle", flush=True)

@@ -105,7 +105,7 @@ def test_a_fault_of_a_look_ends_looks_alone(look, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr("gradscope.step_capture.records.examine_look", fails)
+    monkeypatch.setattr("gradscope.step_capture.records.probe_captured_step", fails)
     made = look(lambda: train(mlp()))
     assert made.captured_steps == ()
     (reason,) = made.reasons
