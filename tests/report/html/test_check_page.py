@@ -160,11 +160,11 @@ def test_without_room_the_targets_with_findings_keep_their_pictures():
     names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
     assert whole.xpath(names.format(1)) == whole.xpath(names.format(2)) > 0
     size = len(whole.get_element_by_id("data-2").text)
-    tight = rendered(result, room=size)
+    tight = rendered(result, size_budget=size)
     assert tight.xpath(names.format(1)) == 0 < tight.xpath(names.format(2))
     assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
     assert "Omitted" not in tight.get_element_by_id("sheet-2").text_content()
-    none = rendered(result, room=0)
+    none = rendered(result, size_budget=0)
     assert none.xpath(names.format(2)) == 0
     assert not none.xpath("//article[@id='sheet-2']//button[contains(@class, 'select')]")
 

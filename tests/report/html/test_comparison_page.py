@@ -102,7 +102,7 @@ def test_without_room_the_sides_that_are_worse_keep_their_pictures():
     names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
     assert all(whole.xpath(names.format(at)) for at in range(3))
     room = sum(len(whole.get_element_by_id(f"data-{at}").text) for at in (0, 2))
-    tight = html.fromstring(render_comparison_html(comparison, room=room))
+    tight = html.fromstring(render_comparison_html(comparison, size_budget=room))
     assert [bool(tight.xpath(names.format(at))) for at in range(3)] == [True, False, True]
     assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
 
