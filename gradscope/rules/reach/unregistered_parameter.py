@@ -172,7 +172,7 @@ def _remedy(leaf: LeafRecord) -> str:
     if leaf.origin in ("forward", "late"):
         return "create it once in `__init__` and assign it to an attribute of the module"
     if leaf.origin == "computed" and leaf.container in ("Tensor", "buffer", "Parameter"):
-        return f"compute first and wrap last: `self.{leaf.attribute} = nn.Parameter(…)`"
+        return f"compute first, wrap last: `self.{leaf.attribute} = nn.Parameter(…)`"
     if leaf.origin == "computed":
         kind = "nn.ParameterDict" if leaf.container == "dict" else "nn.ParameterList"
         return f"compute first, wrap last with `nn.Parameter(…)`, and store them in an `{kind}`"
