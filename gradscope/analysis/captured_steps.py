@@ -1,4 +1,4 @@
-"""The backward passes of a run that were looked at closely, as a report lists them."""
+"""Captured backward passes of a run, as a report lists them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookRow:
-    """A backward of which every tensor was seen."""
+class CapturedStepRow:
+    """A backward of which every tensor was captured."""
 
     step: int
     site: Site | None
@@ -22,50 +22,50 @@ class LookRow:
     """What it started from, as it is written there; empty where that cannot be told."""
     loss: float | None
     nodes: int
-    """Of the graph."""
+    """Number of nodes in the graph."""
     tensors: int
     """Whose gradients were measured."""
 
 
-def look_rows(recording: Recording) -> tuple[LookRow, ...]:
-    """Return the looks of a run, in their order."""
+def captured_step_rows(recording: Recording) -> tuple[CapturedStepRow, ...]:
+    """Return the captured steps of a run, in order."""
     if not recording.captured_steps:
         return ()
     sites = {(event.step, event.order): event.site for event in recording.events}
     return tuple(
-        LookRow(
-            step=look.step,
+        CapturedStepRow(
+            step=captured.step,
             site=None
-            if (site := sites.get((look.step, look.order))) is None
+            if (site := sites.get((captured.step, captured.order))) is None
             else recording.sites[site],
-            subject=look.recording.target.loss,
-            loss=look.recording.steps[0].loss if look.recording.steps else None,
-            nodes=len(look.recording.nodes),
-            tensors=sum(stat.gradient is not None for stat in look.recording.tensor_stats),
+            subject=captured.recording.target.loss,
+            loss=captured.recording.steps[0].loss if captured.recording.steps else None,
+            nodes=len(captured.recording.nodes),
+            tensors=sum(stat.gradient is not None for stat in captured.recording.tensor_stats),
         )
-        for look in recording.captured_steps
+        for captured in recording.captured_steps
     )
 
 
-def look_of(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
-    """Return the looks at a step of a run.
+def captured_at(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
+    """Return the captured backward passes of a run's step.
 
     Raises:
         GradscopeError: There are none.
     """
-    found = tuple(look for look in recording.captured_steps if look.step == step)
+    found = tuple(captured for captured in recording.captured_steps if captured.step == step)
     if found:
         return found
     if not any(one.kind == "run" for one in recording.steps):
-        raise GradscopeError("the recording is of no training run, and has no steps to choose from")
+        raise GradscopeError("the recording is not a training run and has no steps to choose from")
     if not recording.captured_steps:
         raise GradscopeError(
-            "no step of the run was looked at closely",
-            help="gradscope run looks at the first steps and every 100th: --tensor-every",
+            "the run has no captured step",
+            help="gradscope run captures the first steps and every 100th: see --tensor-every",
         )
-    seen = steps_text(look.step for look in recording.captured_steps)
+    seen = steps_text(captured.step for captured in recording.captured_steps)
     raise GradscopeError(
-        f"step {step:,} was not looked at closely: {seen} were",
+        f"step {step:,} was not captured in detail; captured: {seen}",
         help=f"run it again with gradscope run --tensors-at {step}",
     )
 
@@ -90,13 +90,13 @@ def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
             first = position + 1
 
 
-def verdict_on(look: CapturedStep, verdict: Verdict) -> Verdict:
+def verdict_on(captured: CapturedStep, verdict: Verdict) -> Verdict:
     """Return what the rules make of a run, as far as it is about one look.
 
     What they make of the look alone is not asked for: later steps tell whether it holds. Where all
     that they find is about other steps, this one is not called right.
     """
-    findings = tuple(finding for finding in verdict.findings if finding.step == look.step)
+    findings = tuple(finding for finding in verdict.findings if finding.step == captured.step)
     if verdict.findings and not findings:
         return UNJUDGED
     return Verdict(findings=findings, ran=verdict.ran, skipped=verdict.skipped)

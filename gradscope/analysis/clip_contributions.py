@@ -19,13 +19,13 @@ class Contribution:
 
     name: str
     share: float
-    """Of the squared norm, or of the power that the type of norm has; mean over the steps."""
+    """Mean share of the squared norm, or of the power that the norm type uses, over the steps."""
     largest: float
     """That share in the step in which it is largest."""
     before: float
     """Median of its own norm before clipping."""
     after: float | None
-    """The same afterwards; None where that is not known."""
+    """Mean share after the clip; None if unknown."""
     leads: float
     """Share of the steps in which none has a larger share."""
 
@@ -36,9 +36,9 @@ class Contributions:
 
     parameters: tuple[Contribution, ...]
     modules: tuple[Contribution, ...]
-    """Those below the models: of a list of modules, each for itself."""
+    """Contributions by module below the model; each item of a module list counts separately."""
     norm_type: float
-    """Of the norm whose power is shared out."""
+    """Type of the norm whose power is divided."""
 
     @classmethod
     def of(

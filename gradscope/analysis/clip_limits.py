@@ -28,15 +28,15 @@ class Level:
     """The typical norms of a series."""
 
     settled: int
-    """How many of the first norms are not typical."""
+    """Number of first norms that are not typical."""
     first: float
     """Their median; that of all where there are none."""
     median: float
-    """Of those after them."""
+    """Median of the norms after the first ones."""
     deviation: float
     """Their median absolute deviation."""
     count: int
-    """How many they are."""
+    """Number of these norms."""
     still_moves: bool
     """Whether the first half never came to the level of the second."""
 
@@ -92,7 +92,7 @@ _BINS = 12
 _ONE_SIZE = 6.0
 """Numbers that differ by no larger factor have bins of equal width."""
 _FINEST = 0.01
-"""Of the least number: no bin is narrower."""
+"""Smallest width of a bin, relative to the smallest number."""
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -119,7 +119,7 @@ class Distribution:
     count: int
     least: float
     quantiles: tuple[float, ...]
-    """At `SHARES`."""
+    """Quantiles at `SHARES`."""
     greatest: float
     mean: float
 
@@ -139,7 +139,7 @@ class Distribution:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """Median norm."""
         return self.quantiles[SHARES.index(0.5)]
 
 
@@ -226,7 +226,7 @@ class Advice:
     share: float
     """Of the steps after the first ones, that it cuts."""
     quantiles: tuple[tuple[float, float], ...]
-    """Of their norms."""
+    """Quantiles of the norms."""
     is_sure: bool
     """Whether there were enough of them."""
 

@@ -53,10 +53,10 @@ class OptimizerFacts:
     """The optimizer that uses what the clip leaves."""
 
     title: str
-    """As `AdamW(lr=0.001)`; empty where it is not known."""
+    """Title such as `AdamW(lr=0.001)`; empty if unknown."""
     family: OptimizerFamily
     rate: float | None
-    """Its learning rate, the last one."""
+    """Last learning rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +76,13 @@ class Section:
     """Whether the limit is the one advised here, and not the user's."""
     points: tuple[ClipPoint, ...]
     norms: Distribution | None
-    """Before clipping, of the finite ones."""
+    """Distribution of the finite norms before clipping."""
     bins: tuple[Bin, ...]
     coefficients: Distribution | None
-    """Of the points whose norm is finite."""
+    """Coefficients of the points with a finite norm."""
     cosines: Distribution | None
     advice: Advice | None
-    """Of clipping by norm."""
+    """Recommended limit for clipping by norm."""
     sweep: tuple[SweepRow, ...]
     contributions: Contributions
     methods: tuple[MethodRow, ...]

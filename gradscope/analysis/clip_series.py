@@ -18,7 +18,7 @@ class ClipPoint:
 
     step: int
     norm: float
-    """Before."""
+    """Norm before the clip."""
     coefficient: float
     """Norm afterwards over norm before: what is left of the step; at most 1."""
     cosine: float | None
@@ -37,13 +37,13 @@ class ClipSeries:
     """The call, as `clip_grad_norm_(max_norm=1)`."""
     site: int | None
     points: tuple[ClipPoint, ...]
-    """Of each call; of each step where several calls clip different parameters."""
+    """One point per call; one per step if several calls clip different parameters."""
     calls: tuple[Clip, ...] = ()
-    """Those of a run."""
+    """Clip calls of a run."""
     family: OptimizerFamily = "other"
-    """Of the optimizer that uses what is left."""
+    """Family of the optimizer that uses the clipped gradients."""
     optimizer: int | None = None
-    """Its place among those of a run."""
+    """Index among the optimizers of a run."""
 
     @property
     def finite(self) -> tuple[ClipPoint, ...]:

@@ -16,9 +16,9 @@ class Clipping:
     """What clipping does, or would do."""
 
     trial: ClipTrial | None
-    """How a target's gradients were measured; None of a run."""
+    """How a target's gradients were measured; None for a run."""
     sections: tuple[Section, ...]
-    """Of a run one for each line that clips; where none does, one for each optimizer."""
+    """Sections of a run, one per line that clips; without clips one per optimizer."""
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:
@@ -39,8 +39,7 @@ class Clipping:
         if clipping is None:
             name = recording.target.name
             raise GradscopeError(
-                f"the recording of {name} holds no clip, and no steps to measure any",
-                help="gradscope clip-report TARGET makes some; "
-                "gradscope run records those of a script",
+                f"the recording of {name} has no clip call, and no steps to measure one",
+                help="use gradscope clip-report TARGET, or record a script with gradscope run",
             )
         return clipping

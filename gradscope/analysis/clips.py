@@ -27,7 +27,7 @@ class Clip:
 
     event: RunEvent
     parameters: frozenset[int] | None
-    """Those it was given; None where they are not known."""
+    """Parameters that the call was given; None if unknown."""
     step_before: RunEvent | None
     """The last step before, of an optimizer that holds one of them."""
     steps: tuple[RunEvent, ...]
@@ -194,11 +194,11 @@ class ClippedStep:
 
     event: RunEvent
     clips: tuple[Clip, ...]
-    """Those since the optimizer's last step that found new gradients of its parameters."""
+    """Clips since the optimizer's last step that found new gradients."""
     inside: tuple[int, ...]
     """The parameters with a gradient that one of them was given."""
     outside: tuple[int, ...]
-    """Those with a gradient that none was given."""
+    """Parameters with a gradient that no clip was given."""
 
 
 def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:

@@ -108,7 +108,7 @@ class Course:
     ends: tuple[float, ...]
     """The first and the last; one number alone."""
     lowest: Extreme | None
-    """Of the finite ones; the first of several."""
+    """Lowest finite value; the first of several."""
     highest: Extreme | None
     nonfinite: int
     """Steps in which it was NaN or infinite."""
@@ -136,7 +136,7 @@ CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
 """`raw` is the norm before clips, `norm` that which the optimizer found."""
 
 _WHOLE = 0.999
-"""Of a norm, from which on nothing of it was cut but for rounding."""
+"""Share of a norm from which it counts as unclipped, apart from rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

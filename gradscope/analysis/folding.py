@@ -30,7 +30,7 @@ class FoldedModule:
     name: str
     """Path below the parent; `h.[0-11]` for twelve blocks."""
     copies: int
-    """How many siblings it stands for; its own parent may stand for several too."""
+    """Number of siblings that the module represents; its parent may represent several too."""
     rows: tuple[ModuleRow, ...]
     """All the modules it stands for, in order."""
     children: tuple["FoldedModule", ...]

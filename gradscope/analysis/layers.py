@@ -86,7 +86,7 @@ class ParameterCourse:
     middle: float | None
     """Median of the finite norms."""
     largest: float | None
-    """Of the finite norms."""
+    """Largest finite norm."""
     largest_step: int | None
     first_nonfinite: int | None
     """The first step with a NaN or an infinity in the gradient."""
@@ -143,7 +143,7 @@ def optimizer_names(recording: Recording) -> dict[int, str]:
 _NUMBER = re.compile(r"#\d+(?=\.|$)")
 """What tells a model from an earlier one of the same name, as in `model#2.head`."""
 ROWS = 20
-"""As many rows as the tree is cut to, unless the reader says how deep."""
+"""Number of rows that the tree is cut to, unless the reader sets a depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class Layer:
 
     module: FoldedModule
     level: int
-    """How deep it lies in the tree that is shown."""
+    """Depth in the displayed tree."""
     cells: Cells
     """The root of the sum of squares over a module's parameters, each with its largest norm of the
     column; of several modules, that of the largest."""

@@ -44,7 +44,7 @@ class Series:
         self._join = _mean if of_several == "mean" else _largest
         self._buckets: list[_Bucket] = []
         self._size = 1
-        """How many numbers a bucket holds by now."""
+        """Current number of values in a bucket."""
         self._ends: tuple[float, ...] = ()
         self._lowest: Extreme | None = None
         self._highest: Extreme | None = None
@@ -116,7 +116,7 @@ def _largest(one: _Bucket, other: _Bucket) -> _Bucket:
 
 
 KINDS = ("step", "clip-norm", "clip-value", "scaler-step", "scaler-update")
-"""Of the events that are looked at."""
+"""Kinds of events that are read."""
 
 
 class Track:
@@ -136,9 +136,9 @@ class Track:
         self.clips = 0
         """The steps whose gradients went through a clip."""
         self.clipped = 0
-        """Those of them whose norm was over the limit."""
+        """Number of clips whose norm was above the limit."""
         self.limit: float | None = None
-        """Of the last clip: the largest norm, or the largest element."""
+        """Limit of the last clip: largest norm, or largest element."""
         self.is_by_value = False
         """Whether that clip was of elements."""
         self.scale: float | None = None
@@ -192,7 +192,7 @@ class LiveLayer:
     module: FoldedModule
     level: int
     cells: Cells
-    """Of several modules the largest."""
+    """Cells of the strip; the largest value of several modules."""
 
 
 class LayerNorms:
@@ -235,7 +235,7 @@ class LayerNorms:
             LiveLayer(
                 module=module,
                 level=level,
-                cells=tuple(largest(look[row.index] for row in module.rows) for look in shown),
+                cells=tuple(largest(one[row.index] for row in module.rows) for one in shown),
             )
             for module, level in found
         ]
@@ -306,17 +306,17 @@ class LiveRun:
     def __init__(self, name: str) -> None:
         self.name, self.root = name, ""
         self.steps = 0
-        """Of all optimizers."""
+        """Number of steps of all optimizers."""
         self.last_step = 0
         self.seconds = 0.0
-        """From the start of the recording to the last step."""
+        """Seconds from the start of the recording to the last step."""
         self.is_over = False
         """Whether nothing more is recorded."""
         self.tracks: dict[int | None, Track] = {}
         """By optimizer, those that made steps first."""
         self.layers = LayerNorms()
         self._passed: deque[tuple[float, int]] = deque()
-        """At which second how many steps had been made."""
+        """Pairs of a time in seconds and the number of steps made by then."""
 
     @property
     def speed(self) -> float | None:

@@ -18,7 +18,7 @@ class RunEvent:
     """Something that a script did, with its numbers by name."""
 
     position: int
-    """In the order of the run."""
+    """Index of the step in the run."""
     step: int
     kind: str
     site: int | None
@@ -74,7 +74,7 @@ class Series:
     """The first of them."""
     windows: tuple[Window, ...]
     generations: int = 1
-    """How many of them took turns; others are part of these."""
+    """Number of optimizers that replaced each other."""
 
     @property
     def name(self) -> str:
@@ -103,9 +103,9 @@ class Sighting:
 
     series: Series
     windows: tuple[Window, ...]
-    """At least one."""
+    """Windows concerned, at least one."""
     judged: int
-    """Among how many."""
+    """Number of windows that were judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +117,12 @@ class Group:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """The steps that show it."""
+        """Windows that show the finding."""
         return tuple(window for one in self.sightings for window in one.windows)
 
     @property
     def judged(self) -> int:
-        """Among how many steps."""
+        """Number of steps that were judged."""
         return sum(one.judged for one in self.sightings)
 
     @property
@@ -138,8 +138,10 @@ class Group:
 
     @property
     def words(self) -> str:
-        """The steps, as `9 of 10 steps`."""
+        """The steps in words: `9 of 10 steps`, or `all 10 steps`."""
         judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
+        if len(self.windows) == self.judged > 1:
+            return f"all {judged}"
         return f"{len(self.windows):,} of {judged}"
 
 

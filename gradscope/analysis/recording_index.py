@@ -25,7 +25,7 @@ class StepBefore:
     """A step of an optimizer that was made before a backward."""
 
     step: int
-    """Of the run."""
+    """Step of the run."""
     site: Site | None
     rate: float | None
     """The learning rate."""
@@ -43,21 +43,22 @@ class Surroundings:
     held: frozenset[int]
     """Parameters that an optimizer holds at any time."""
     stepped: frozenset[int]
-    """Those that the steps after this backward are for; all where the script moves them itself."""
+    """Parameters that the steps after this backward update; all if the script updates them itself.
+    """
     learning: frozenset[int]
-    """Those that get a gradient other than zero at any time."""
+    """Parameters that get a nonzero gradient at any time."""
     alive: frozenset[int]
-    """Those that get one in this step or in a later one."""
+    """Parameters that get a nonzero gradient in this step or a later one."""
     moved: frozenset[int]
-    """Those whose norm is another at another time."""
+    """Parameters whose norm changes during the run."""
     losses: tuple[float, ...]
-    """From the same line, this backward's first, and then those of the steps after it."""
+    """Losses from this backward's line: its own, then those of later steps."""
     highest_rate: float | None
     """The largest learning rate with which the optimizer of these steps ever steps."""
     is_stepped: bool
     """Whether an optimizer steps after this backward, and no scaler leaves that out."""
     steps_before: tuple[StepBefore, ...] = ()
-    """Of each optimizer: its last step before this backward."""
+    """Last step of each optimizer before this backward."""
     is_scale_sought: bool = False
     """Whether a gradient scaler leaves its steps out, and may yet find a scale that is not too
     large."""
@@ -125,7 +126,7 @@ class RecordingIndex:
             ValueError: There is no probe of that name.
         """
         if name not in get_args(ProbeName):
-            raise ValueError(f"no probe is called {name!r}")
+            raise ValueError(f"unknown probe {name!r}")
         for record in self.recording.evidence_of(ProbeRecord):
             if record.name == name:
                 return record.obstacle

@@ -36,7 +36,7 @@ class Report:
     """
 
     version: str
-    """Of gradscope, that made the recording."""
+    """Version of gradscope that made the recording."""
     command: str
     environment: Environment
     target: TargetRecord
@@ -51,16 +51,16 @@ class Report:
     probes: tuple[OtherStep, ...]
     """The steps on from there."""
     training_run: TrainingRun | None
-    """How a script trained, step by step; None where gradscope made the steps."""
+    """Training run of a script, step by step; None if gradscope made the steps."""
     events: tuple[EventRecord, ...]
     findings: tuple[Finding, ...]
     """The worst first."""
     rules: Verdict
-    """Which rules ran, and which could not."""
+    """Rules that ran, and rules that were skipped."""
     skipped: tuple[Skipped, ...]
     """What could not be measured, and why."""
     recording: Recording = field(compare=False)
-    """Where all of it comes from."""
+    """Recording that the report is derived from."""
 
     @classmethod
     def from_recording(cls, recording: Recording, verdict: Verdict = UNJUDGED) -> Self:

@@ -38,7 +38,7 @@ class ParameterRow:
     """Norm of the change that an optimizer step made."""
     optimizer_group: int | None
     depth: int | None
-    """Edges on the longest path from the loss to it; None where backward does not lead to it."""
+    """Number of edges on the longest path from the loss."""
 
     @property
     def grad_to_weight(self) -> float | None:
@@ -56,16 +56,16 @@ class ModuleCallRow:
     """One call of a module, and the gradients at its ends."""
 
     index: int
-    """Of the call in the recording."""
+    """Index of the call in the recording."""
     call: int
-    """How many times this module had been called before."""
+    """Number of earlier calls of this module."""
     site: Site | None
     """The line that made the call."""
     output_grad_norm: float | None
     """Total norm of the gradients with respect to its outputs."""
     input_grad_norm: float | None
-    """Likewise its inputs, by way of this call alone: what other users of an input hand back, as
-    the sum that a residual branch is added to, is not in it."""
+    """Gradient norm at the call's inputs, through this call only: gradients from other uses of an
+    input, such as a residual branch, are not included."""
 
     @property
     def gain(self) -> float | None:
@@ -85,7 +85,7 @@ class ModuleRow:
     parent: int | None
     """Index of the parent's row."""
     depth: int
-    """How many modules it lies in."""
+    """Number of enclosing modules."""
     in_model: bool
     site: Site | None
     """The line that gave it to its parent, where that was watched."""
@@ -93,7 +93,7 @@ class ModuleRow:
     parameters: int
     """Parameter tensors in it and below it."""
     trainable_parameters: int
-    """Those of them that require grad."""
+    """Number of parameters that require grad."""
     own_parameters: int
     """Parameter tensors that are its own attributes."""
     numel: int
@@ -114,12 +114,12 @@ class TensorRow:
     """The graph's node whose output it is, and which output."""
     slot: int
     operation: str
-    """As autograd names it: `AddmmBackward0`."""
+    """Operation as autograd names it: `AddmmBackward0`."""
     kind: NodeKind
     module: str | None
     """Path of the innermost module whose call made it; None outside of every module."""
     call: int | None
-    """Which call of that module, counted from 0."""
+    """Index of the module's call, from 0."""
     site: Site | None
     """The line that made it; where that lies in torch, as in an `nn.Sequential`, the line that
     defined the module."""
@@ -131,9 +131,10 @@ class TensorRow:
     reason: str | None
     """Why there is no gradient, where `grad` is None."""
     depth: int
-    """Edges on the longest path from the loss."""
+    """Number of edges on the longest path from the loss."""
     is_parameter_view: bool
-    """It is a parameter under another shape or dtype, as a weight's transpose."""
+    """Whether the tensor is a parameter with another shape or dtype, such as a transposed weight.
+    """
 
     @property
     def is_telling(self) -> bool:
@@ -157,7 +158,7 @@ class GraphSummary:
     nodes: int
     edges: int
     depth: int
-    """Edges on the longest path from the loss."""
+    """Number of edges on the longest path from the loss."""
     leaves: int
     """Tensors that gradients accumulate into, parameters included."""
     views: int

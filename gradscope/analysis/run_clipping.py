@@ -14,7 +14,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, Site
 
 _STEPS_READ = 400
-"""Of so many steps it is told who makes the norm."""
+"""Number of steps whose contributions to the norm are read."""
 
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:
@@ -115,11 +115,13 @@ def _order(calls: Sequence[Clip]) -> Check:
     if inside:
         return Check(
             is_right=False,
-            words=f"another backward adds to what is clipped in {len(inside):,} of {count} calls",
+            words=f"another backward adds to clipped gradients in {len(inside):,} of {count} calls",
         )
     if len(vain) > 1 or len(vain) == len(calls):
-        return Check(is_right=False, words=f"no step follows {len(vain):,} of {count} calls")
-    return Check(is_right=True, words=f"after the backward and before the step, in {count} calls")
+        return Check(
+            is_right=False, words=f"{len(vain):,} of {count} calls are not followed by a step"
+        )
+    return Check(is_right=True, words=f"between backward and step in {count} calls")
 
 
 def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
@@ -132,7 +134,9 @@ def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
             f"{counted(len(calls), 'call')}",
         )
     if any(event.kind == "unscale" for event in clips.windows.events):
-        return Check(is_right=True, words="after unscale_, so the limit means what it says")
+        return Check(
+            is_right=True, words="after unscale_, so the limit applies to unscaled gradients"
+        )
     return None
 
 
@@ -163,7 +167,7 @@ def _nonfinite(calls: Sequence[Clip]) -> Check | None:
         return None
     spread = [clip for clip in broken if clip.step is not None and clip.step.count("nonfinite")]
     first = broken[0].event.step
-    words = f"norm not finite in {counted(len(broken), 'call')}, first in step {first:,}"
+    words = f"non-finite norm in {counted(len(broken), 'call')}, first in step {first:,}"
     if spread:
         return Check(
             is_right=False,

@@ -25,14 +25,15 @@ class OptimizerRow:
     name: str
     """The variable that holds it; empty where none was found."""
     title: str
-    """As `AdamW(lr=0.001)`; its class where it made no step, or with different rates."""
+    """Title such as `AdamW(lr=0.001)`; only the class if it made no step, or with different rates.
+    """
     site: Site | None
     """The line that made it; of steps without an optimizer, that of the first."""
     parameters: int | None
-    """How many it holds, or they hold together; None where that is not known."""
+    """Number of parameters, of all copies together; None if unknown."""
     steps: int
     made: int
-    """How many it stands for."""
+    """Number of optimizers that the row represents."""
 
 
 class Optimizers:

@@ -25,7 +25,7 @@ class Group(Generic[Row]):
     kind: GroupKind
     rows: tuple[Row, ...]
     total: int
-    """How many there are; `rows` holds the first of them."""
+    """Number of matching rows; `rows` holds the first of them."""
 
     @property
     def title(self) -> str:

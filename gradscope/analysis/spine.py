@@ -74,7 +74,7 @@ class Dominators:
 
 
 LATER = 3
-"""Where there are no probes, so many of the user's own steps tell what lasts."""
+"""Number of the user's own steps that show what lasts, if there are no probes."""
 
 _RESHAPED_WEIGHTS = frozenset({"ToCopyBackward0", "CloneBackward0", "WeightNormInterfaceBackward0"})
 
@@ -84,9 +84,9 @@ class Reading:
     """What the spine of one step tells."""
 
     growth: Trend | None
-    """Where the gradient grows most on its way back; None without a chain of like operations."""
+    """Strongest growth of the gradient during backward; None without a chain of like operations."""
     loss: Trend | None
-    """Where it shrinks most."""
+    """Strongest decrease of the gradient."""
     jump: Trend | None
     """The single operation around which the gradient's typical size differs most."""
     length: int

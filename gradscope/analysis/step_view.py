@@ -28,7 +28,7 @@ class StepView:
     """By module call and place among its inputs, where an input is used elsewhere too; None where
     the call made no use of it."""
     nodes: tuple[NodeRecord, ...]
-    """Those of the step's graph."""
+    """Nodes of the step's graph."""
 
     def measured(self, ref: TensorRef) -> TensorRef:
         """Return the tensor that this one shares its gradient with, itself where with none."""

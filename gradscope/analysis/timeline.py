@@ -82,11 +82,11 @@ _WORDS = {
     "grad": "autograd.grad",
     "scaler-update": "update scale",
 }
-"""What events are called in a picture, where not by the name of their kind."""
+"""What events are called in a pattern, where not by the name of their kind."""
 _LIMITS_TOLD = 4
-"""Limits that differ more often than so are no part of a picture: they are computed anew."""
+"""Limits that differ more often than so are no part of a pattern: they are computed anew."""
 _USUAL = 0.5
-"""Where no picture makes up this share, those are one that differ in repetitions alone."""
+"""Share of steps below which patterns that differ only in repetitions are merged."""
 _LIMIT = {"clip-norm": "max_norm", "clip-value": "clip_value"}
 """By kind of event: the number that holds the limit."""
 
@@ -96,25 +96,25 @@ class Norms:
     """What a function that clips measured."""
 
     median: float | None
-    """Of the finite ones; None where none is."""
+    """Median of the finite norms; None without any."""
     nonfinite: int
     calls: int
-    """With a finite norm."""
+    """Number of calls with a finite norm."""
     cut: int
-    """How many of these met a norm above their limit."""
+    """Number of calls with a norm above the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Pattern:
     """Windows that are made of the same events."""
 
     optimizer: int | None
     """Place of the optimizer among the report's; None of windows that led to no step."""
     folds: Folds
     norms: tuple[tuple[str, Norms], ...]
-    """By the word of the picture that clips: the norms before."""
+    """By the word of the pattern that clips: the norms before."""
     count: int
-    """How many windows look so."""
+    """Number of windows with this pattern."""
     first: int
     """The first such step."""
     site: Site | None
@@ -125,10 +125,10 @@ class Picture:
     """Their places among the windows of the run."""
 
 
-def pictures(
+def patterns(
     found: Sequence[Window], optimizers: Optimizers, sites: Sequence[Site]
-) -> tuple[Picture, ...]:
-    """Return the pictures of each optimizer's windows, the most frequent first."""
+) -> tuple[Pattern, ...]:
+    """Return the patterns of each optimizer's windows, the most frequent first."""
     spelling = Spelling(found, optimizers)
     by_optimizer: dict[int | None, list[_Drawn]] = {}
     for position, window in enumerate(found):
@@ -138,9 +138,9 @@ def pictures(
         by_optimizer.setdefault(optimizers.position(window), []).append(drawn)
     order = sorted(by_optimizer, key=lambda position: (position is None, position or 0))
     return tuple(
-        picture
+        pattern
         for position in order
-        for picture in _of_one(position, by_optimizer[position], sites)
+        for pattern in _of_one(position, by_optimizer[position], sites)
     )
 
 
@@ -149,7 +149,7 @@ class _Drawn:
     """A window in words."""
 
     position: int
-    """Among the windows of the run."""
+    """Index among the windows of the run."""
     window: Window
     folds: Folds
     norms: tuple[tuple[str, float, bool], ...]
@@ -218,8 +218,8 @@ class Spelling:
         return f" {name}" if name and len(self._optimizers.rows) > 1 else ""
 
 
-def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Picture]:
-    """Yield the pictures of one optimizer's windows."""
+def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Pattern]:
+    """Yield the patterns of one optimizer's windows."""
     found = _with_whole_end(found)
     counts = Counter(map(_identity, found))
     is_varied = len(counts) > 2 and max(counts.values()) < _USUAL * len(found)
@@ -230,7 +230,7 @@ def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) ->
     # Of equally frequent ones the first comes first: the sort is stable.
     groups = sorted(by_key.values(), key=len, reverse=True)
     for rank, alike in enumerate(groups):
-        yield _picture(position, alike, sites, is_typical=rank == 0)
+        yield _pattern(position, alike, sites, is_typical=rank == 0)
 
 
 def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
@@ -250,9 +250,9 @@ def _identity(drawn: _Drawn) -> int:
     return id(drawn.folds)
 
 
-def _picture(
+def _pattern(
     position: int | None, alike: list[_Drawn], sites: Sequence[Site], *, is_typical: bool
-) -> Picture:
+) -> Pattern:
     whole = alike[0].folds
     for folds in {_identity(drawn): drawn.folds for drawn in alike}.values():
         whole = merged(whole, folds)
@@ -262,7 +262,7 @@ def _picture(
             measured.setdefault(word, []).append((norm, is_above))
     first = alike[0].window
     site = first.last.site if first.last else None
-    return Picture(
+    return Pattern(
         optimizer=position,
         folds=whole,
         norms=tuple((word, _summed_up(norms)) for word, norms in measured.items()),

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gradscope.analysis.captured_steps import LookRow, look_rows
+from gradscope.analysis.captured_steps import CapturedStepRow, captured_step_rows
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
-from gradscope.analysis.timeline import Picture, pictures
+from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import shown_path
 from gradscope.analysis.windows import Window, windows
 from gradscope.recording.evidence.optimizers import WatchCost
@@ -23,7 +23,7 @@ class EndingText:
     """What is said of an end that is not the usual one."""
 
     title: str
-    """As `ended by RuntimeError`."""
+    """Title such as `ended by RuntimeError`."""
     details: str
     """What it said, and where; may be empty."""
     is_trouble: bool
@@ -44,7 +44,7 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
         is_complete: Whether the recording was finished.
     """
     if ending is None:
-        why = "the process was killed, or is still running; this is what it recorded"
+        why = "the process was killed or is still running; this is the recording so far"
         return None if is_complete else _lost(why)
     position = f"{shown_path(ending.file, root)}:{ending.line}" if ending.file else ""
     match ending.kind:
@@ -58,12 +58,12 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
         case "stopped":
             return _ended_by(ending.message, "", is_trouble=False)
         case "limited":
-            details = "the script went on"
+            details = "the script continued"
             return EndingText(
                 title=f"recorded up to {ending.message}", details=details, is_trouble=False
             )
         case "lost":
-            return _lost(f"{ending.message}; the script went on")
+            return _lost(f"{ending.message}; the script continued")
     return None
 
 
@@ -80,16 +80,16 @@ class RunStep:
     """A step of an optimizer."""
 
     step: int
-    """Its place among the steps of all optimizers, from 0."""
+    """Index among the steps of all optimizers, from 0."""
     optimizer: int
-    """Its place among the run's optimizers."""
+    """Index among the run's optimizers."""
     seconds: float | None
     """Since the recording began."""
     loss: float | None
     grad_norm: float | None
     """Global norm over the parameters of this step, as the optimizer saw their gradients."""
     norm_before_clip: float | None
-    """The same before clips, the largest that one of them found; None without a clip."""
+    """Largest norm that a clip found before clipping; None without a clip."""
     update_ratio: float | None
     """Norm of the change over norm of the weights, over the parameters of which both were
     measured."""
@@ -101,9 +101,9 @@ class TrainingRun:
     """What was run, and how it went."""
 
     optimizers: tuple[OptimizerRow, ...]
-    """Those that made steps first."""
+    """Optimizers, in the order of their first step."""
     steps: tuple[RunStep, ...]
-    pictures: tuple[Picture, ...]
+    patterns: tuple[Pattern, ...]
     """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
     seconds: float
     """Until the last event."""
@@ -114,11 +114,11 @@ class TrainingRun:
     has_cut: bool = False
     """Whether a clip has made gradients smaller."""
     ending: EndingText | None = None
-    """How it ended; None where that was the usual way, or is not known."""
+    """Ending of the run; None if it ended normally, or if unknown."""
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
     """What watching it has cost; None where that is not known."""
-    captured_steps: tuple[LookRow, ...] = ()
+    captured_steps: tuple[CapturedStepRow, ...] = ()
     """The backward passes of which every tensor was seen."""
 
 
@@ -128,21 +128,21 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
-    drawn = pictures(found, optimizers, recording.sites)
+    drawn = patterns(found, optimizers, recording.sites)
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=_steps(recording, found, optimizers),
-        pictures=drawn,
+        patterns=drawn,
         seconds=last,
         is_complete=recording.finished,
         loss_divided=_loss_divided(found),
-        has_cut=any(norms.cut for picture in drawn for _, norms in picture.norms),
+        has_cut=any(norms.cut for pattern in drawn for _, norms in pattern.norms),
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
         cost=next(iter(recording.evidence_of(WatchCost)), None),
-        captured_steps=look_rows(recording),
+        captured_steps=captured_step_rows(recording),
     )
 
 

@@ -30,10 +30,10 @@ class ViewOptions:
     """What a reader wants to see; `json` and `jsonl` hold everything, whatever is asked for."""
 
     tensors: TensorChoice = "top"
-    """Which tensors are listed: none, the ones worth looking at, or all."""
+    """Tensors to list: none, the notable ones, or all."""
     sort: SortKey = "order"
     top: int = 5
-    """How many of the largest and of the smallest."""
+    """Number of the largest and the smallest to list."""
     module: str | None = None
     """Only this module and what lies below it."""
     depth: int | None = None

@@ -27,10 +27,9 @@ class Window:
     """What led to an optimizer step, that step, and what the loop did behind it."""
 
     step: StepRecord
-    """Where it was skipped, the next."""
+    """Step that ends the window; the next one if the step was skipped."""
     optimizer: int | None
-    """Its place among the `TrainedOptimizer` records; None where that is not known, and of what
-    led to no step."""
+    """Index among the `TrainedOptimizer` records; None if unknown, or if no step follows."""
     events: tuple[EventRecord, ...]
     is_skipped: bool = False
 

@@ -238,8 +238,8 @@ def _words(entry: Entry, likely: Entry | None) -> str:
         entry: What nothing matches.
         likely: What it may have become.
     """
-    now = "" if likely is None else _location(likely) or " of no line"
-    became = f"; it may be what is now{now}" if now else ""
+    now = "" if likely is None else _location(likely) or " without a line"
+    became = f"; it may now be{now}" if now else ""
     return f"{entry.rule} {entry.name}{_location(entry)} (target {entry.target}){became}"
 
 

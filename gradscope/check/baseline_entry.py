@@ -31,7 +31,7 @@ class Entry:
     """A finding that is known: by what it is found again, how bad it was, and words for people."""
 
     target: str
-    """As `target_key` gives it."""
+    """Target as `target_key` returns it."""
     rule: str
     name: str
     """The rule's."""
@@ -40,13 +40,13 @@ class Entry:
     """What it concerns: tells findings of one fingerprint apart."""
     level: Severity
     count: int
-    """How many things it was about."""
+    """Number of affected items."""
     measure: tuple[str, float] | None = None
     """The number that told how bad it was; None where the rule has none."""
     seeds: tuple[int, ...] = ()
-    """Those that showed it; empty where all runs did."""
+    """Seeds that showed the finding; empty if all runs did."""
     file: str = ""
-    """As it is on every machine; empty, as the next two, where no line is known."""
+    """Path that is equal on every machine; empty, as are the next two, without a known line."""
     function: str = ""
     code: str = ""
 
@@ -122,7 +122,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
     """
     reasons = []
     if LEVELS.index(finding.severity) < LEVELS.index(known.level):
-        reasons.append(f"{finding.severity} against {known.level}")
+        reasons.append(f"{finding.severity} instead of {known.level}")
     measured = measure_of(finding)
     if (
         measured is not None
@@ -132,7 +132,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
         measure, value = measured
         if measure.is_worse(rounded(value), known.measure[1], tolerance):
             name = measure.number.replace("_", " ")
-            reasons.append(f"{name} {value:.3g} against {known.measure[1]:.3g}")
+            reasons.append(f"{name} {value:.3g} instead of {known.measure[1]:.3g}")
     if finding.count > known.count * tolerance:
-        reasons.append(f"count {finding.count:,} against {known.count:,}")
+        reasons.append(f"count {finding.count:,} instead of {known.count:,}")
     return ", ".join(reasons) or None

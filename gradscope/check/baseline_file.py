@@ -31,17 +31,18 @@ def read_entries(path: Path) -> tuple[Entry, ...]:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise GradscopeError(
-            f"there is no baseline `{path}`", help="gradscope check … --write-baseline makes one"
+            f"there is no baseline `{path}`",
+            help="create one with gradscope check --write-baseline",
         ) from None
     except OSError as error:
         raise GradscopeError(f"cannot read `{path}`", cause=error.strerror) from error
     except UnicodeDecodeError:
-        raise _damaged(path, "it is no text in UTF-8") from None
+        raise _damaged(path, "it is not UTF-8 text") from None
     if (mark := _CONFLICT.search(text)) is not None:
         line = text.count("\n", 0, mark.start()) + 1
         raise GradscopeError(
-            f"`{path}` holds a merge that was not resolved, in line {line}",
-            help="keep the lines of both sides; --write-baseline then puts them in order",
+            f"`{path}` has an unresolved merge conflict in line {line}",
+            help="keep the lines of both sides, then sort them with --write-baseline",
         )
     return _entries(path, _parsed(path, text))
 
@@ -52,18 +53,18 @@ def _parsed(path: Path, text: str) -> Json:
     except json.JSONDecodeError as error:
         raise _damaged(path, f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError):
-        raise _damaged(path, "it is no JSON that can be read") from None
+        raise _damaged(path, "it is not valid JSON") from None
     return parsed
 
 
 def _entries(path: Path, document: Json) -> tuple[Entry, ...]:
     if not isinstance(document, dict) or document.get("application") != _APPLICATION:
         raise GradscopeError(
-            f"`{path}` is no baseline of gradscope", help="name another file, or remove it"
+            f"`{path}` is not a gradscope baseline", help="name another file, or remove it"
         )
     version = document.get("schema_version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise _damaged(path, "`schema_version` is no number that was ever used")
+        raise _damaged(path, "`schema_version` is not a known version")
     if version > SCHEMA_VERSION:
         raise GradscopeError(
             f"`{path}` was written by a newer gradscope", help="install that version or a newer one"
@@ -84,7 +85,7 @@ def _damaged(path: Path, cause: str) -> GradscopeError:
     return GradscopeError(
         f"the baseline `{path}` is damaged",
         cause=cause,
-        help="take it from version control, or remove it and write it anew by --write-baseline",
+        help="restore it from version control, or remove it and use --write-baseline",
     )
 
 
@@ -110,7 +111,7 @@ def _entry(item: Json) -> Entry:
 def _text(item: Mapping[str, Json], key: str, default: str | None = None) -> str:
     value = item.get(key, default)
     if not isinstance(value, str):
-        raise ValueError(f"`{key}` is missing" if value is None else f"`{key}` is no text")
+        raise ValueError(f"`{key}` is missing" if value is None else f"`{key}` is not a string")
     return value
 
 
@@ -124,14 +125,14 @@ def _list(item: Mapping[str, Json], key: str) -> list[Json]:
 def _texts(item: Mapping[str, Json], key: str) -> tuple[str, ...]:
     values = _list(item, key)
     if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"`{key}` holds more than texts")
+        raise ValueError(f"`{key}` holds more than strings")
     return tuple(map(str, values))
 
 
 def _level(item: Mapping[str, Json]) -> Severity:
     level = next((known for known in LEVELS if known == item.get("level")), None)
     if level is None:
-        raise ValueError("`level` is none of " + ", ".join(LEVELS))
+        raise ValueError("`level` is not one of " + ", ".join(LEVELS))
     return level
 
 
@@ -145,7 +146,7 @@ def _measure(value: Json) -> tuple[str, float] | None:
     if value is None:
         return None
     if not isinstance(value, dict) or len(value) != 1:
-        raise ValueError("`measure` is not one number by its name")
+        raise ValueError("`measure` is not one number with its name")
     ((name, number),) = value.items()
     if isinstance(number, bool) or not isinstance(number, int | float | str):
         raise ValueError(f"`{name}` is not a number")

@@ -64,7 +64,7 @@ def _may_be_one(finding: Finding, entry: Entry) -> bool:
 
 
 _ALIKE = 0.6
-"""How much of two lines has to be the same for one to have become the other."""
+"""Share of two lines that must be equal for one to be the other's successor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class Surroundings:
     targets: frozenset[str]
     """Keys of the targets that were checked."""
     files: frozenset[str]
-    """Those of which a line was seen in the check, as entries name them."""
+    """Files with a line observed in the check, as entries name them."""
     repositories: tuple[Path, ...]
-    """Of what was checked; only those that are on this machine."""
+    """Repositories of the checked targets on this machine."""
     configured: frozenset[str] | None
     """Names of all targets in the configuration; None where nothing is configured."""
 

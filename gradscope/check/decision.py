@@ -61,6 +61,6 @@ def reasons(result: CheckResult) -> Iterator[str]:
         if counts[level]:
             yield counted(counts[level], level)
     if policy.max_warnings is not None and counts["warning"] > policy.max_warnings:
-        yield f"{counted(counts['warning'], 'warning')}, and {policy.max_warnings:,} may pass"
+        yield f"{counted(counts['warning'], 'warning')}, above the limit of {policy.max_warnings:,}"
     if result.stale_fails and result.stale:
-        yield f"{counted(len(result.stale), 'known finding')} that nothing shows any more"
+        yield f"{counted(len(result.stale), 'known finding')} no longer found"

@@ -59,14 +59,14 @@ def obstacle_of(run: Run) -> Failure | None:
         return Failure(
             what="no parameter received a gradient",
             cause=_why_none(recording),
-            help="gradscope inspect says of each parameter why",
+            help="gradscope inspect shows the reason for each parameter",
             seed=seed,
         )
     if not run.verdict.ran:
         return Failure(
-            what="no rule judged the gradients",
+            what="no rule could check the gradients",
             cause="; ".join(dict.fromkeys(item.reason for item in run.verdict.skipped)),
-            help="select rules that can judge this target: gradscope rule lists all",
+            help="select rules that apply to this target: gradscope rule lists all",
             seed=seed,
         )
     return None
@@ -93,4 +93,4 @@ def _reaches(event: EventRecord) -> bool:
 def _why_none(recording: Recording) -> str:
     stats = first_step(recording).parameter_stats.values()
     reasons = dict.fromkeys(stat.reason for stat in stats if stat.reason is not None)
-    return next(iter(reasons), "backward was not seen")
+    return next(iter(reasons), "no backward was recorded")

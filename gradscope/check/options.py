@@ -14,7 +14,7 @@ class Policy:
     fail_level: Severity = "error"
     """The mildest level of a finding that fails the check."""
     max_warnings: int | None = None
-    """How many warnings pass; None counts none of them."""
+    """Number of warnings that pass; None for no limit."""
     exit_zero: bool = False
     """Whether findings do not show in the exit code; what could not be judged does all the same."""
 
@@ -25,7 +25,7 @@ class BaselineOptions:
 
     file: Path | None = None
     tolerance: float = 2.0
-    """How many times worse than known a finding may become before it counts again."""
+    """Factor by which a known finding may become worse before it counts again."""
     is_strict: bool = False
     """Whether an entry that matches nothing any more fails the check."""
     targets: tuple[str, ...] | None = None
@@ -37,13 +37,13 @@ class PlannedTarget:
     """A target of a check, and all that is known of how to run it."""
 
     name: str
-    """As the user wrote it, or its name in the configuration."""
+    """Name as written by the user, or in the configuration."""
     spec: str
     """`path/file.py[:EXPR]` or `package.module[:EXPR]`."""
     folder: Path
     """The working directory in which it runs."""
     options: TargetOptions = field(default_factory=TargetOptions)
-    """Its seed is the first."""
+    """Options of the run; its seed is the first one."""
     trial: Trial = field(default_factory=Trial)
     seeds: int = 1
     """Under how many seeds it runs, each one higher than the last."""

@@ -19,7 +19,7 @@ class Failure:
     cause: str | None = None
     help: str | None = None
     seed: int | None = None
-    """Of the run; None where it concerns the target as a whole."""
+    """Seed of the run; None if it concerns the target as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,15 +35,16 @@ class CheckedFinding:
     """One cause, in however many runs of a target it was found."""
 
     finding: Finding
-    """As it is in the run in which it is worst."""
+    """The finding as in its worst run."""
     run: int
-    """Which of the target's runs that is."""
+    """Index of the target's worst run."""
     seeds: tuple[int | None, ...]
-    """Of the runs that show it, in their order."""
+    """Seeds of the runs with this finding, in order."""
     is_known: bool = False
     """Whether the baseline hides it: it is reported apart and does not count."""
     worsened: str | None = None
-    """How it became worse than the baseline allows, as `decades 5.2 against 2.1`; else None."""
+    """Change beyond the baseline's tolerance, such as `decades 5.2 instead of 2.1`; None without.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,9 @@ class CheckResult:
     """What one command found, of one target or several."""
 
     version: str
-    """Of gradscope."""
+    """Version of gradscope."""
     command: str
-    """As typed, for the record."""
+    """Command line as typed."""
     targets: tuple[TargetResult, ...]
     policy: Policy | None = None
     """None where nothing is a gate: `inspect` and `report`."""

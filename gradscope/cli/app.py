@@ -81,7 +81,13 @@ def _show_version(wanted: bool) -> None:
 def root(
     version: Annotated[
         bool,
-        typer.Option("-V", "--version", callback=_show_version, is_eager=True, help="The version."),
+        typer.Option(
+            "-V",
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
+        ),
     ] = False,
 ) -> None:
     """The debugger for gradients in PyTorch."""

@@ -20,7 +20,7 @@ def check_file_arguments(args: list[str] | None) -> None:
     """
     if args and "--" not in sys.argv:
         raise GradscopeError(
-            f"one TARGET at a time: {args[0]!r} is one too many",
+            f"unexpected argument {args[0]!r}: expected one TARGET",
             help=f"arguments for the target's file go after --: -- {shlex.join(args)}",
         )
 

@@ -33,7 +33,7 @@ class BottomPanel:
         self._terminal, self._encoding = terminal, encoding
         self._guard = TerminalGuard(terminal)
         self._size: os.terminal_size | None = None
-        """Of the terminal, when rows were last set aside; None where none are."""
+        """Size of the terminal when rows were last reserved; None before."""
         self._height = 0
 
     @property

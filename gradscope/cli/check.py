@@ -42,8 +42,8 @@ CheckArguments = Annotated[
     typer.Argument(
         metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR], package.module[:EXPR], a target's name in the configuration, or "
-        "a .gradscope file or a folder of them; without any, every configured target. What "
-        "follows -- is what the target's file sees as sys.argv.",
+        "a .gradscope file or a folder of them. Default: every configured target. Arguments "
+        "after -- go to the target's file (sys.argv).",
         show_default=False,
     ),
 ]
@@ -51,7 +51,7 @@ NoStepSummaryOption = Annotated[
     bool,
     typer.Option(
         "--no-step-summary",
-        help="With --output-format github, leave $GITHUB_STEP_SUMMARY alone.",
+        help="With --output-format github, do not write $GITHUB_STEP_SUMMARY.",
         rich_help_panel="Output",
     ),
 ]
@@ -76,9 +76,9 @@ def check(  # noqa: PLR0913 - the signature is the list of options
     verbose: options.VerboseOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Fail where gradients are broken: a step for continuous integration.
+    """Fail if gradients are broken, for continuous integration.
 
-    Exit code 0 where all is well, 1 for findings, 2 where something could not be judged.
+    Exit code: 0 if all gradients pass, 1 for findings, 2 if something could not be checked.
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     # What reads and runs is loaded for those who check, not for --help.
@@ -164,8 +164,8 @@ def _subjects(
     if named and not targets:
         if overrides:
             raise GradscopeError(
-                f"--{next(iter(overrides))} says how to run a target, and a recording has been run",
-                help="leave it out, or name the target",
+                f"--{next(iter(overrides))} applies to targets, not to recordings",
+                help="remove it, or name a target",
             )
         return [Path(name) for name in dict.fromkeys(named)]
     planned = {target.name: target for target in plan_targets(configuration, targets, overrides)}

@@ -1,4 +1,4 @@
-"""The options that `gradscope check` alone has, in groups; None where one was not given."""
+"""Options of `gradscope check`; None for an option that was not given."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from gradscope.cli.rules import settings_of
 from gradscope.recording.finding import Severity
 from gradscope.rules.settings import Settings
 
-_GATE = "Gate"
+_CHECK = "Check"
 _BASELINE = "Baseline"
 
 DEFAULT_BASELINE = Path(".gradscope-baseline.json")
@@ -21,14 +21,14 @@ DEFAULT_BASELINE = Path(".gradscope-baseline.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateGroup:
-    """What makes the check fail."""
+    """Options that say when the check fails."""
 
     fail_level: Annotated[
         Severity | None,
         typer.Option(
             "--fail-level",
-            help="The mildest level that fails the check; error if not given.",
-            rich_help_panel=_GATE,
+            help="Lowest level that fails the check. Default: error.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     max_warnings: Annotated[
@@ -37,8 +37,8 @@ class GateGroup:
             "--max-warnings",
             min=0,
             metavar="N",
-            help="Fail from more warnings than these on.",
-            rich_help_panel=_GATE,
+            help="Fail above N warnings.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     max_grad_norm: Annotated[
@@ -46,8 +46,8 @@ class GateGroup:
         typer.Option(
             "--max-grad-norm",
             metavar="X",
-            help="Fail where the global gradient norm is larger.",
-            rich_help_panel=_GATE,
+            help="Fail if the global gradient norm is larger.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     min_grad_norm: Annotated[
@@ -55,8 +55,8 @@ class GateGroup:
         typer.Option(
             "--min-grad-norm",
             metavar="X",
-            help="Fail where it is smaller.",
-            rich_help_panel=_GATE,
+            help="Fail if the global gradient norm is smaller.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     seeds: Annotated[
@@ -65,8 +65,8 @@ class GateGroup:
             "--seeds",
             min=1,
             metavar="N",
-            help="Run each target under so many seeds, and judge the worst.",
-            rich_help_panel=_GATE,
+            help="Run each target with N seeds, and check the worst.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     timeout: Annotated[
@@ -74,26 +74,26 @@ class GateGroup:
         typer.Option(
             "--timeout",
             metavar="S",
-            help="Seconds after which a run is given up.",
-            rich_help_panel=_GATE,
+            help="Timeout in seconds for each run.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     exit_zero: Annotated[
         bool,
         typer.Option(
             "--exit-zero",
-            help="Exit with 0 whatever is found; with 2 all the same where nothing is judged.",
-            rich_help_panel=_GATE,
+            help="Exit with code 0 even with findings; still 2 if nothing could be checked.",
+            rich_help_panel=_CHECK,
         ),
     ] = False
 
     def running(self) -> Mapping[str, Value]:
-        """Return what was given of how targets run, by the configuration's keys."""
+        """Return the given options that say how targets run, by their configuration keys."""
         given = given_in(self)
         return {key: given[key] for key in ("seeds", "timeout") if key in given}
 
     def settings(self, rules: RulesGroup, configured: Settings) -> Settings:
-        """Return the settings of the configuration as the options change them.
+        """Return the configured settings with the options applied.
 
         Raises:
             GradscopeError: An option names no rule.
@@ -103,7 +103,7 @@ class GateGroup:
         )
 
     def policy(self, configured: Policy) -> Policy:
-        """Return the configured policy as the options change it."""
+        """Return the configured policy with the options applied."""
         given = given_in(self)
         changes = {"exit_zero": self.exit_zero} | {
             key.replace("-", "_"): given[key]
@@ -115,14 +115,14 @@ class GateGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineGroup:
-    """Which findings are known already."""
+    """Options for findings that are already known."""
 
     baseline: Annotated[
         Path | None,
         typer.Option(
             "--baseline",
             metavar="FILE",
-            help="Do not count the findings that this file knows, unless they have become worse.",
+            help="Ignore findings listed in FILE, unless they became worse.",
             rich_help_panel=_BASELINE,
         ),
     ] = None
@@ -130,7 +130,7 @@ class BaselineGroup:
         bool,
         typer.Option(
             "--write-baseline",
-            help=f"Write all findings into the baseline, {DEFAULT_BASELINE} if none is named.",
+            help=f"Write all findings to the baseline. Default file: {DEFAULT_BASELINE}.",
             rich_help_panel=_BASELINE,
         ),
     ] = False
@@ -138,7 +138,7 @@ class BaselineGroup:
         bool,
         typer.Option(
             "--prune-baseline",
-            help="Remove from it what is not found any more.",
+            help="Remove findings that no longer occur from the baseline.",
             rich_help_panel=_BASELINE,
         ),
     ] = False
@@ -146,7 +146,7 @@ class BaselineGroup:
         bool | None,
         typer.Option(
             "--strict-baseline/--no-strict-baseline",
-            help="Fail where it holds what is not found any more, or do not.",
+            help="Fail if the baseline lists findings that no longer occur.",
             rich_help_panel=_BASELINE,
         ),
     ] = None
@@ -156,13 +156,13 @@ class BaselineGroup:
             "--baseline-tolerance",
             min=1.0,
             metavar="X",
-            help="How many times worse a known finding may become; 2 if not given.",
+            help="Factor by which a known finding may become worse. Default: 2.",
             rich_help_panel=_BASELINE,
         ),
     ] = None
 
     def chosen(self, configured: BaselineOptions) -> BaselineOptions:
-        """Return the configured baseline as the options change it; its file is absolute."""
+        """Return the configured baseline with the options applied; its path is absolute."""
         changed = configured
         if self.baseline is not None:
             changed = replace(changed, file=self.baseline.resolve())

@@ -128,7 +128,7 @@ def check_baseline(group: BaselineGroup, options: BaselineOptions) -> None:
         for name, is_given in (("prune", group.prune_baseline), ("strict", group.strict_baseline)):
             if is_given:
                 raise GradscopeError(
-                    f"--{name}-baseline needs a baseline", help="name it with --baseline FILE"
+                    f"--{name}-baseline needs a baseline file", help="name it with --baseline FILE"
                 )
     elif options.file.exists() or not group.write_baseline:
         read_baseline(options.file)
@@ -153,7 +153,7 @@ def baseline_applied(
     elif group.prune_baseline:
         removed = prune_baseline(file, result, options.targets)
         gone = counted(len(removed.entries), "finding")
-        show_note(f"removed from {_shown(file)}: {gone} that nothing shows any more")
+        show_note(f"removed from {_shown(file)}: {gone} that no longer occurs")
     return applied(
         result, read_baseline(file), options.tolerance, options.is_strict, options.targets
     )

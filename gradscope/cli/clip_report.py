@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from gradscope.target.options import ClipOptions
 
 DEFAULT_STEPS = 20
-"""Of the optimizer, where neither steps nor batches are asked for."""
+"""Default number of optimizer steps, without `--steps` and `--batches`."""
 CLIP_RULES = ("clipping", "GS101", "GS103", "GS107")
-"""Those that judge clips, and what clips hide."""
+"""Rules that judge clips, and problems that clips hide."""
 
 _CLIP = "Clipping"
 
@@ -48,8 +48,8 @@ TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET|RECORDING",
-        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files. The configured "
-        "target, or the newest recording here, if not given.",
+        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files. Default: the "
+        "configured target, or the newest recording here.",
         show_default=False,
     ),
 ]
@@ -58,15 +58,15 @@ MaxNormOption = Annotated[
     typer.Option(
         "--max-norm",
         metavar="X|auto",
-        help="The largest global norm; auto finds one. If not given, the clip_grad_norm of the "
-        "target's gradscope_setup(), else auto.",
+        help="Largest global norm; auto chooses one. Default: the clip_grad_norm of the target's "
+        "gradscope_setup(), otherwise auto.",
         rich_help_panel=_CLIP,
         show_default=False,
     ),
 ]
 NormTypeOption = Annotated[
     str,
-    typer.Option("--norm-type", metavar="2|inf|P", help="The type of norm.", rich_help_panel=_CLIP),
+    typer.Option("--norm-type", metavar="2|inf|P", help="Type of the norm.", rich_help_panel=_CLIP),
 ]
 ClipValueOption = Annotated[
     float | None,
@@ -91,7 +91,7 @@ AgcOption = Annotated[
     typer.Option(
         "--agc",
         metavar="RATIO",
-        help="Clip each unit's gradient to so much of the norm of its weights.",
+        help="Clip each unit's gradient to X times the norm of its weights.",
         rich_help_panel=_CLIP,
         show_default=False,
     ),
@@ -102,7 +102,7 @@ BatchesOption = Annotated[
         "--batches",
         min=1,
         metavar="N",
-        help="Measure so many batches after the steps; without --steps none is made then.",
+        help="Measure N batches after the steps. Without --steps, run no steps.",
         rich_help_panel=_CLIP,
         show_default=False,
     ),
@@ -152,7 +152,7 @@ def _positive(option: str, given: str | float, *, may_be_infinite: bool = False)
     if value > 0 and (may_be_infinite or value < math.inf):
         return value
     choice = ", or auto" if option == "--max-norm" else ", or inf" if may_be_infinite else ""
-    raise GradscopeError(f"{option} {given!r} is no number above zero{choice}")
+    raise GradscopeError(f"{option} {given!r} is not a number above zero{choice}")
 
 
 @with_groups
@@ -172,10 +172,10 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
     verbose: options.VerboseOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Show what clipping does to gradients: how often, how hard, and who causes it.
+    """Show how often and how strongly clipping changes gradients, and which layers cause it.
 
-    Of a target, some optimizer steps are made on a snapshot that is put back: 20 if neither --steps
-    nor --batches is given. Of the recording of a run, it is what the script's own clips did.
+    A target runs optimizer steps, and is restored afterwards: 20 steps without --steps and
+    --batches. A recording of a run shows the effect of the script's own clip calls.
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     from gradscope.config import read_configuration
@@ -196,7 +196,7 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
         )
         planned = kept_as_saved(planned, trial.keep_gradients, is_saved=save is not None)
     elif save is not None:
-        raise GradscopeError("--save has nothing to keep: recordings are saved already")
+        raise GradscopeError("nothing to --save: the recordings are already saved")
     read = recordings if planned is None else files_of_target(planned)
     wanted = wanted_output(output_format, output_file, is_opened=open_page, subject=chosen[0])
     destinations = check_destinations(wanted.file, save, force=force, inputs=read)
@@ -233,8 +233,8 @@ def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
     if len(recordings) == len(chosen) or len(chosen) == 1:
         return recordings
     raise GradscopeError(
-        "clip-report takes one target, or any number of recordings",
-        help="give targets one at a time",
+        "clip-report takes one target or several recordings",
+        help="run it once per target",
     )
 
 
@@ -271,7 +271,7 @@ def _write(
         write_text(render_ci(together(reports), output_format), destination, stdout)
         return
     if output_format == "html":
-        from gradscope.report.html.clip_sheet import render_clip_html
+        from gradscope.report.html.clip_tab import render_clip_html
 
         write_text(render_clip_html(reports), destination, stdout)
         return

@@ -37,8 +37,8 @@ def nearest(configuration: "Configuration") -> str:
     found = [path for path in Path().glob(f"*{_SUFFIX}") if path.is_file()]
     if not found:
         raise GradscopeError(
-            "no target is given, none is configured, and no recording is here",
-            help="gradscope clip-report model.py, or the recording of gradscope run train.py",
+            "no target given, none configured, and no recording here",
+            help="gradscope clip-report model.py, or record a run: gradscope run train.py",
         )
     newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
     show_note(f"clipping of `{newest}`, the newest recording here")

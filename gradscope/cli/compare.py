@@ -56,10 +56,10 @@ def compare(  # noqa: PLR0913 - the signature is the list of options
     verbose: options.VerboseOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Compare gradients: before and after a change, of types, seeds, ranks, runs.
+    """Compare gradients: before and after a change, or between dtypes, seeds, ranks or runs.
 
-    Exit code 0, with --fail-on-regression 1 where one is worse than the first, 2 where nothing can
-    be compared.
+    Exit code: 0, or with --fail-on-regression 1 if one is worse than the first; 2 if nothing can be
+    compared.
     """
     set_verbosity(quiet=quiet, verbose=verbose)
     from gradscope.comparison.comparison import compare as compared
@@ -120,7 +120,7 @@ def _exit_code(comparison: "Comparison") -> ExitCode:
         show_error(
             GradscopeError(
                 f"nothing to compare: {verdict.obstacles[0]}",
-                help="gradscope inspect or gradscope report says why",
+                help="gradscope inspect or gradscope report shows why",
             )
         )
         return ExitCode.CANNOT_JUDGE

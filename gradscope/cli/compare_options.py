@@ -1,4 +1,4 @@
-"""The options that `gradscope compare` alone has."""
+"""Options of `gradscope compare`."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from gradscope.recording.finding import Severity
 if TYPE_CHECKING:
     from gradscope.comparison.tolerance import Tolerance
 
-_GATE = "Gate"
+_REGRESSIONS = "Regressions"
 _WHAT = "What to compare"
 _OUTPUT = "Output"
 
@@ -19,8 +19,8 @@ CompareArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET|RECORDING...",
-        help="Two or more: .gradscope files, path/file.py[:EXPR] or package.module[:EXPR]. Each is "
-        "compared with the first. What follows -- is what the targets' files see as sys.argv.",
+        help="Two or more of: .gradscope files, path/file.py[:EXPR] or package.module[:EXPR]. Each "
+        "is compared with the first. Arguments after -- go to the targets' files (sys.argv).",
         show_default=False,
     ),
 ]
@@ -29,8 +29,8 @@ VaryOption = Annotated[
     typer.Option(
         "--vary",
         metavar="OPTION=V,V",
-        help="Run each target with several values of an option of its own, as seed=0,1 or "
-        "dtype=float32,bfloat16, and compare what comes of it.",
+        help="Run each target with several values of an option and compare the runs, such as "
+        "seed=0,1 or dtype=float32,bfloat16.",
         rich_help_panel=_WHAT,
         show_default=False,
     ),
@@ -41,7 +41,7 @@ StepOption = Annotated[
         "--step",
         min=0,
         metavar="N",
-        help="Of training runs, compare this step; all that they have in common if not given.",
+        help="Compare this step of training runs. Default: all steps in common.",
         rich_help_panel=_WHAT,
         show_default=False,
     ),
@@ -49,7 +49,7 @@ StepOption = Annotated[
 TopOption = Annotated[
     int,
     typer.Option(
-        "--top", min=1, metavar="N", help="List so many parameters, the worst first.",
+        "--top", min=1, metavar="N", help="List N parameters, worst first.",
         rich_help_panel="Report",
     ),
 ]  # fmt: skip
@@ -57,7 +57,7 @@ ComparisonFormatOption = Annotated[
     ReportFormat | None,
     typer.Option(
         "--output-format",
-        help="How to write it; html for a file that ends so, else full, if not given.",
+        help="Report format. Default: html for .html files, otherwise full.",
         rich_help_panel=_OUTPUT,
         show_default=False,
     ),
@@ -66,14 +66,14 @@ ComparisonFormatOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegressionGroup:
-    """What makes a comparison fail."""
+    """Options that say which differences are regressions."""
 
     fail_on_regression: Annotated[
         bool,
         typer.Option(
             "--fail-on-regression",
-            help="Exit with 1 where a recording is worse than the first one.",
-            rich_help_panel=_GATE,
+            help="Exit with code 1 if a recording is worse than the first.",
+            rich_help_panel=_REGRESSIONS,
         ),
     ] = False
     tolerance: Annotated[
@@ -82,9 +82,9 @@ class RegressionGroup:
             "--tolerance",
             min=0.0,
             metavar="X",
-            help="How much larger or smaller a gradient norm may be: 0.1 is from 1 / 1.1 to 1.1 "
-            "times, which is the default; 1e-5 between ranks.",
-            rich_help_panel=_GATE,
+            help="Allowed relative change of a gradient norm: 0.1 allows a factor of 1.1 up or "
+            "down. Default: 0.1, or 1e-5 between ranks.",
+            rich_help_panel=_REGRESSIONS,
             show_default=False,
         ),
     ] = None
@@ -94,9 +94,9 @@ class RegressionGroup:
             "--max-loss-increase",
             min=0.0,
             metavar="X",
-            help="By which part of itself the loss may be higher; of runs, at their end. 0.1 if "
-            "not given.",
-            rich_help_panel=_GATE,
+            help="Allowed relative increase of the loss; for training runs, of the final loss. "
+            "Default: 0.1.",
+            rich_help_panel=_REGRESSIONS,
             show_default=False,
         ),
     ] = None
@@ -107,9 +107,8 @@ class RegressionGroup:
             min=-1.0,
             max=1.0,
             metavar="X",
-            help="The smallest cosine between two gradients, where they were kept; 0.9 if not "
-            "given.",
-            rich_help_panel=_GATE,
+            help="Smallest allowed cosine between stored gradients. Default: 0.9.",
+            rich_help_panel=_REGRESSIONS,
             show_default=False,
         ),
     ] = None
@@ -117,13 +116,13 @@ class RegressionGroup:
         Severity,
         typer.Option(
             "--fail-level",
-            help="The mildest level at which a new finding is a regression.",
-            rich_help_panel=_GATE,
+            help="Lowest level at which a new finding is a regression.",
+            rich_help_panel=_REGRESSIONS,
         ),
     ] = "error"
 
     def limits(self) -> "Tolerance":
-        """Return what passes."""
+        """Return the tolerance that the options set."""
         from gradscope.comparison.tolerance import DEFAULT_COSINE, DEFAULT_LOSS, Tolerance
 
         loss, cosine = self.max_loss_increase, self.min_cosine

@@ -22,7 +22,7 @@ class PlannedSide:
     """A recording or a target, before it is read or run."""
 
     name: str
-    """As the user knows it; with the value of what is varied."""
+    """Name as the user knows it, with the varied value."""
     source: "Path | PlannedTarget"
 
     def recording(self) -> "Recording":
@@ -58,16 +58,16 @@ def planned_sides(
     has_target = any(not is_recording(name) for name in given)
     if overrides and not has_target:
         raise GradscopeError(
-            f"--{next(iter(overrides))} says how to run a target, and a recording has been run",
-            help="leave it out, or name a target",
+            f"--{next(iter(overrides))} applies to targets, not to recordings",
+            help="remove it, or name a target",
         )
     if vary is not None and not has_target:
-        raise GradscopeError("--vary runs targets, and recordings have been run", help="name one")
+        raise GradscopeError("--vary applies to targets, not to recordings", help="name a target")
     varied = _varied(vary) if vary is not None else ()
     sides = tuple(side for name in given for side in _sides(name, varied, configuration, overrides))
     if len(sides) < 2:
         raise GradscopeError(
-            "there is nothing to compare it with" if sides else "there is nothing to compare",
+            "nothing to compare it with" if sides else "nothing to compare",
             help="gradscope compare before.gradscope after.gradscope, or model.py --vary seed=0,1",
         )
     return sides
@@ -129,7 +129,7 @@ def _varied(text: str) -> "tuple[tuple[str, str, Value], ...]":
     if reader is None:
         raise GradscopeError(
             f"--vary {text!r}: {key!r} cannot be varied",
-            help=f"one of {', '.join(_READERS)}: as --vary seed=0,1",
+            help=f"one of {', '.join(_READERS)}: such as --vary seed=0,1",
         )
     found = []
     for value in values.split(","):
@@ -137,7 +137,8 @@ def _varied(text: str) -> "tuple[tuple[str, str, Value], ...]":
             found.append((key.removeprefix("--"), value, reader(value)))
         except ValueError:
             raise GradscopeError(
-                f"--vary {text!r}: {value!r} is no value of --{key}", help="as --vary seed=0,1"
+                f"--vary {text!r}: {value!r} is not a value of --{key}",
+                help="such as --vary seed=0,1",
             ) from None
     return tuple(found)
 
@@ -162,7 +163,7 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
     seen = run_apart(job, planned.folder, planned.timeout)
     if isinstance(seen, Recording):
         return seen
-    raise GradscopeError(f"cannot compare `{name}`: it could not be run, for the reason told above")
+    raise GradscopeError(f"cannot compare `{name}`: its run failed, see the error above")
 
 
 def _keeping(trial: "Trial") -> "Trial":

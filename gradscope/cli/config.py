@@ -25,12 +25,12 @@ FileOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
+        help="Read \\[tool.gradscope] from FILE instead of the nearest pyproject.toml.",
     ),
 ]
 ListingFormatOption = Annotated[
     Literal["text", "json"],
-    typer.Option("--output-format", help="How to write it.", rich_help_panel="Output"),
+    typer.Option("--output-format", help="Output format.", rich_help_panel="Output"),
 ]
 
 
@@ -42,7 +42,7 @@ def config(
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Show the configuration that holds here: every key, its value, and where it comes from."""
+    """Show the effective configuration: every key, its value, and where it comes from."""
     set_verbosity(quiet=quiet, verbose=False)
     inputs = () if config is None else (config,)
     destination = check_destinations(output_file, None, force=False, inputs=inputs).report

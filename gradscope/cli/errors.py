@@ -24,7 +24,7 @@ class Verbosity:
 
 
 VERBOSITY = Verbosity()
-"""Of this process: `-v` makes it VERBOSE, `-q` QUIET."""
+"""Verbosity of this process: `-v` makes it VERBOSE, `-q` QUIET."""
 
 _OWN_FOLDER = str(Path(__file__).resolve().parents[1])
 
@@ -110,6 +110,6 @@ class BugReport:
             raise SystemExit(ExitCode.INTERRUPTED) from None
         if not isinstance(error, Exception):
             return
-        write_line("error: this is a bug in gradscope; please report it with the lines below")
+        write_line("error: this is a bug in gradscope; please report it with the traceback below")
         print_exception(error, file=sys.stderr)
         raise SystemExit(ExitCode.CANNOT_JUDGE) from None

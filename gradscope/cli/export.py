@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 RecordingArgument = Annotated[
     Path,
-    typer.Argument(metavar="RECORDING", help="A file that --save has written.", show_default=False),
+    typer.Argument(metavar="RECORDING", help="Recording written by --save.", show_default=False),
 ]
 PathArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="FOLDER|FILE",
-        help="Where to write, as with -o: --to tensorboard logs.",
+        help="Where to write, same as -o: --to tensorboard logs.",
         show_default=False,
     ),
 ]
 FormOption = Annotated[
     Literal["tensorboard", "csv", "parquet", "jsonl"],
-    typer.Option("--to", help="For what to write it.", rich_help_panel="Output"),
+    typer.Option("--to", help="Output format.", rich_help_panel="Output"),
 ]
 OutputOption = Annotated[
     str | None,
@@ -40,7 +40,7 @@ OutputOption = Annotated[
         "-o",
         "--output",
         metavar="FOLDER|FILE",
-        help="A folder, or with --table a file; - is stdout.",
+        help="Write to a folder, or with --table to a file; - for stdout.",
         rich_help_panel="Output",
         show_default=False,
     ),
@@ -49,7 +49,7 @@ TableOption = Annotated[
     Literal["steps", "parameters", "tensors", "modules", "events", "findings"] | None,
     typer.Option(
         "--table",
-        help="This table alone; every one, each to a file of its own, if not given.",
+        help="Export only this table. Default: every table, one file each.",
         rich_help_panel="Output",
         show_default=False,
     ),
@@ -79,7 +79,7 @@ def export(
 
     if path is not None and output is not None:
         raise GradscopeError(
-            f"{path!r} and -o {output!r} both say where to write", help="leave one of them out"
+            f"{path!r} and -o {output!r} both name the output", help="remove one of them"
         )
     plan = planned_export(to, path if output is None else output, table)
     plan.check(force=force, inputs=(recording,))
@@ -97,7 +97,7 @@ def export(
 
 def _tell(plan: "ExportPlan") -> None:
     if plan.form == "tensorboard":
-        show_note(f"wrote {plan.files[0]}; to look at it: tensorboard --logdir {plan.folder}")
+        show_note(f"wrote {plan.files[0]}; view it with tensorboard --logdir {plan.folder}")
     elif plan.folder is not None:
         show_note(f"wrote {len(plan.files)} tables into {plan.folder}")
     elif plan.files:

@@ -22,7 +22,7 @@ AlsoOption = Annotated[
     typer.Option(
         "--also",
         metavar="FORMAT=FILE",
-        help="Write the report in this format too, as sarif=gradscope.sarif; any number of times.",
+        help="Also write the report in this format, such as sarif=gradscope.sarif. Repeatable.",
         rich_help_panel="Output",
     ),
 ]
@@ -56,8 +56,8 @@ def check_further_reports(
         report = _further_report(text, read)
         if report.destination.path in taken:
             raise GradscopeError(
-                f"two reports go to {report.destination.text!r}",
-                help="give each a file of its own",
+                f"two reports would be written to {report.destination.text!r}",
+                help="give each its own file",
             )
         taken.add(report.destination.path)
         reports.append(report)
@@ -71,12 +71,12 @@ def _further_report(text: str, inputs: Iterable[Path]) -> FurtherReport:
     formats = {one: one for one in (*get_args(ReportFormat), *get_args(CIFormat))}
     if name not in formats:
         raise GradscopeError(
-            f"--also {text!r}: there is no format {name!r}",
+            f"--also {text!r}: unknown format {name!r}",
             help=f"write it as FORMAT=FILE with one of {', '.join(formats)}",
         )
     if file in ("", "-"):
         raise GradscopeError(
-            f"--also {text!r} names no file", help=f"as --also {name}=gradscope.{name}"
+            f"--also {text!r} does not name a file", help=f"such as --also {name}=gradscope.{name}"
         )
     destination = check_destinations(file, None, force=False).report
     assert destination is not None

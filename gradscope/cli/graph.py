@@ -34,8 +34,7 @@ GraphTargetArgument = Annotated[
     str,
     typer.Argument(
         metavar="TARGET|RECORDING",
-        help="path/file.py[:EXPR], package.module[:EXPR], or a .gradscope file that --save has "
-        "written.",
+        help="path/file.py[:EXPR], package.module[:EXPR], or a .gradscope file written by --save.",
         show_default=False,
     ),
 ]
@@ -43,7 +42,7 @@ GraphFormatOption = Annotated[
     GraphFormat | None,
     typer.Option(
         "--output-format",
-        help="How to write the graph; by the ending of the output file where it is not given.",
+        help="Graph format. Default: by the extension of the output file.",
         rich_help_panel="Output",
         show_default=False,
     ),
@@ -54,7 +53,8 @@ MaxNodesOption = Annotated[
         "--max-nodes",
         min=1,
         metavar="N",
-        help="Fold the deepest modules until no more nodes are left; 200 in dot, mermaid and svg.",
+        help="Fold the deepest modules until at most N nodes are left. Default: 200 in dot, "
+        "mermaid and svg.",
         rich_help_panel="Report",
         show_default=False,
     ),
@@ -63,7 +63,7 @@ UnfoldOption = Annotated[
     bool,
     typer.Option(
         "--unfold",
-        help="Draw blocks that are alike one by one, in dot, mermaid and svg.",
+        help="Draw repeated blocks one by one in dot, mermaid and svg.",
         rich_help_panel="Report",
     ),
 ]
@@ -98,7 +98,7 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     configuration = read_configuration()
     planned = None if _is_recording(target) else _planned(target, configuration, loading, args)
     if planned is not None and step is not None:
-        raise GradscopeError("`--step` chooses a step of a recorded training run")
+        raise GradscopeError("`--step` needs a recording of a training run")
     read = (Path(target),) if planned is None else files_of_target(planned)
     file = output_file if page is None else page.file
     destination = check_destinations(file, None, force=False, inputs=read).report
@@ -135,8 +135,8 @@ def _page(form: GraphFormat, file: str, *, is_opened: bool, subject: str) -> Wan
         return wanted_output("html", file, is_opened=is_opened, subject=subject)
     if is_opened:
         raise GradscopeError(
-            f"--open shows a page of HTML, and the graph is written as {form}",
-            help="leave one of them out",
+            f"--open needs HTML, but the graph is written as {form}",
+            help="remove one of them",
         )
     return None
 
@@ -167,13 +167,13 @@ def _stepless(recording: "Recording", name: str) -> GradscopeError:
 
     if not recording.captured_steps:
         return GradscopeError(
-            f"`{name}` is of a training run of which no step was looked at closely",
-            help="gradscope run looks at the first steps and every 100th: --tensor-every",
+            f"`{name}` is a training run without a captured step",
+            help="gradscope run captures the first steps and every 100th: see --tensor-every",
         )
-    seen = steps_text(look.step for look in recording.captured_steps)
+    seen = steps_text(captured.step for captured in recording.captured_steps)
     return GradscopeError(
-        f"`{name}` is of a training run: --step says which graph to draw",
-        cause=f"{seen} were looked at closely",
+        f"`{name}` is a training run: choose a step with --step",
+        cause=f"captured: {seen}",
         help=f"--step {recording.captured_steps[0].step}",
     )
 
@@ -199,18 +199,18 @@ def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) 
     """
     if max_nodes is not None and form == "text":
         raise GradscopeError(
-            "`--max-nodes` caps a drawing, and `text` draws no nodes",
-            help="--depth N folds modules, --output-format svg, dot, mermaid or json draws nodes",
+            "`--max-nodes` has no effect on `text`, which draws no nodes",
+            help="--depth N folds modules; --output-format svg, dot, mermaid or json draws nodes",
         )
     if form == "svg" and max_nodes is not None and max_nodes > _MOST_DRAWN:
         raise GradscopeError(
-            f"`svg` draws {_MOST_DRAWN:,} nodes at most: nobody reads more in one picture",
-            help="--module PATH draws a part, --output-format html opens modules one by one",
+            f"`svg` draws {_MOST_DRAWN:,} nodes at most",
+            help="--module PATH draws one module; --output-format html opens modules one by one",
         )
     if form == "html" and (depth is not None or max_nodes is not None):
         raise GradscopeError(
-            "`--depth` and `--max-nodes` fold a drawing, and `html` opens modules one by one",
-            help="--module PATH opens one at first",
+            "`--depth` and `--max-nodes` have no effect on `html`, which opens modules one by one",
+            help="--module PATH opens one module first",
         )
 
 

@@ -33,7 +33,7 @@ def inspect(  # noqa: PLR0913 - the signature is the list of options
     verbose: options.VerboseOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Run one forward and backward, and report every gradient, where it arose and in which line.
+    """Run one forward and backward, and report every gradient and the line that produced it.
 
     gradscope imports and runs the target's code, as pytest does.
     """

@@ -60,8 +60,8 @@ def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
     recording = recording_in(shared)
     if recording.exists():
         if code != ExitCode.OK:
-            how = "did not end" if code is None else _ending(code)
-            show_note(f"{job.name} {how} after its gradients were recorded; they are judged")
+            how = "did not exit" if code is None else _ending(code)
+            show_note(f"{job.name} {how} after its gradients were recorded; they are checked")
         try:
             seen = load_recording(recording)
             return replace(seen, stored_gradients=in_memory(seen.stored_gradients))
@@ -145,7 +145,7 @@ def _too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: f
     return Failure(
         what=f"{job.name} took longer than {seconds:g} s",
         cause=None if line is None else f"it was at {line}",
-        help="give it more with --timeout, or a smaller batch",
+        help="raise --timeout, or use a smaller batch",
         seed=job.options.seed,
     )
 
@@ -176,16 +176,16 @@ def _crash(job: Job, shared: Path, code: int) -> Failure:
     """Return the failure of a run that ended without a word."""
     cause = help_ = None
     if not shared.is_dir():
-        cause = f"its code removed the temporary folder {str(shared)!r}"
+        cause = f"the code removed the temporary folder {str(shared)!r}"
     elif failure_in(shared).exists():
-        cause = f"its reason, told on stderr, could not be written into {str(shared)!r}"
-        help_ = "make room there, or name another folder in TMPDIR"
+        cause = f"the error on stderr could not be written to {str(shared)!r}"
+        help_ = "free some disk space, or set TMPDIR to another folder"
     elif code == ExitCode.INTERRUPTED:
-        cause = "its code raised KeyboardInterrupt, or sent itself SIGINT"
+        cause = "the code raised KeyboardInterrupt, or sent itself SIGINT"
     elif code >= 0:
-        cause = "its code, or a library's, calls os._exit"
+        cause = "the code, or a library, called os._exit"
     elif code == -signal.SIGKILL:
-        help_ = "is there enough memory?"
+        help_ = "check that there is enough memory"
     return Failure(
         what=f"{job.name} {_ending(code)}", cause=cause, help=help_, seed=job.options.seed
     )
@@ -196,4 +196,4 @@ def _ending(code: int) -> str:
     if code >= 0:
         return f"ended its process with exit code {code}"
     known = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {known.get(-code, f'signal {-code}')}"
+    return f"was killed by {known.get(-code, f'signal {-code}')}"

@@ -17,14 +17,14 @@ class Job:
     """One run of a target under one seed, written into a folder that parent and child share."""
 
     name: str
-    """Of the target, as the user knows it."""
+    """Name of the target as the user knows it."""
     spec: str
     options: TargetOptions
     trial: Trial
     command: str
     """What the user typed, for the record."""
     level: int
-    """How much is told on stderr."""
+    """Verbosity of messages on stderr."""
 
     def write(self, folder: Path) -> None:
         """Write the job into a folder, from where the child reads it."""

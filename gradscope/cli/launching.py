@@ -34,11 +34,11 @@ class WatchedRun:
         self._seconds_of_children = seconds_of_children()
         self.live = _live_display(planned)
         self.recording: Path | None = None
-        """Where it is being recorded; None before torch is imported."""
+        """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
         """Why it could not be watched."""
         self.stopped_after: int | None = None
-        """After how many steps the script was stopped, where it was."""
+        """Number of steps after which the script was stopped; None otherwise."""
 
     @property
     def seconds_of_children(self) -> float:
@@ -81,8 +81,8 @@ class WatchedRun:
         else:
             _show_bug(error)
         show_note(
-            f"{self.planned.program.name} runs on without being watched;"
-            f" {OFF} in the environment leaves gradscope out from the start"
+            f"{self.planned.program.name} continues without recording;"
+            f" set {OFF} in the environment to disable gradscope from the start"
         )
 
     def _on_step(self, count: int) -> None:
@@ -193,5 +193,5 @@ def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
 
 
 def _show_bug(error: Exception) -> None:
-    write_line("error: this is a bug in gradscope; please report it with the lines below")
+    write_line("error: this is a bug in gradscope; please report it with the traceback below")
     print_exception(error, file=sys.stderr)

@@ -21,25 +21,27 @@ _OUTPUT = "Output"
 _RULES = "Rules"
 
 Value = str | int | float | bool | tuple[str, ...]
-"""Of an option as the command line gives it."""
+"""Value of an option, as parsed from the command line."""
 
 TargetArgument = Annotated[
     str,
     Argument(
         metavar="TARGET",
-        help="path/file.py[:EXPR] or package.module[:EXPR]. EXPR is a name in it, or a call with "
-        "literal arguments: 'model.py:Net(hidden=64)'.",
+        help="path/file.py[:EXPR] or package.module[:EXPR]. EXPR is a name in the file, or a call "
+        "with literal arguments: 'model.py:Net(hidden=64)'.",
         show_default=False,
     ),
 ]
 FileArguments = Annotated[
     list[str] | None,
-    Argument(metavar="-- ARGS", help="What the file sees as sys.argv.", show_default=False),
+    Argument(
+        metavar="-- ARGS", help="Arguments for the target's file (sys.argv).", show_default=False
+    ),
 ]
 
 
 def given_in(group: object) -> dict[str, Value]:
-    """Return what was given of a group, under the names that the configuration uses."""
+    """Return the options of a group that were given, by their configuration keys."""
     values = {
         field.name: getattr(group, field.name)
         for field in dataclasses.fields(group)  # type: ignore[arg-type]
@@ -53,18 +55,23 @@ def given_in(group: object) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetGroup:
-    """How to load a target."""
+    """Options that say how to load a target."""
 
     model: Annotated[
         str | None,
-        Option("--model", metavar="EXPR", help="The model in it.", rich_help_panel=_TARGET),
+        Option(
+            "--model",
+            metavar="EXPR",
+            help="Expression that gives the model.",
+            rich_help_panel=_TARGET,
+        ),
     ] = None
     batch: Annotated[
         str | None,
         Option(
             "--batch",
             metavar="EXPR|FILE",
-            help="The batch in it, or a .pt, .npz, .safetensors or .json file.",
+            help="Expression that gives the batch, or a .pt, .npz, .safetensors or .json file.",
             rich_help_panel=_TARGET,
         ),
     ] = None
@@ -73,7 +80,7 @@ class TargetGroup:
         Option(
             "--loss",
             metavar="EXPR|NAME",
-            help="The loss in it, or one of cross-entropy, mse, mean, sum-squares.",
+            help="Expression that gives the loss, or cross-entropy, mse, mean or sum-squares.",
             rich_help_panel=_TARGET,
         ),
     ] = None
@@ -82,8 +89,8 @@ class TargetGroup:
         Option(
             "--input",
             metavar="SPEC",
-            help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes: 8,3,32,32 "
-            "or ids=int64[0,100]:2,16. Once for each input.",
+            help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes, such as 8,3,32,32 or "
+            "ids=int64[0,100]:2,16. Repeat for several inputs.",
             rich_help_panel=_TARGET,
         ),
     ] = None
@@ -92,52 +99,54 @@ class TargetGroup:
         Option(
             "--grad-output",
             metavar="ones|randn|FILE",
-            help="Start backward from the output with this vector, without a loss.",
+            help="Start backward from the output with this gradient instead of a loss.",
             rich_help_panel=_TARGET,
         ),
     ] = None
     device: Annotated[
         str | None,
-        Option("--device", help="Where to run; cpu if not given.", rich_help_panel=_TARGET),
+        Option("--device", help="Device to run on. Default: cpu.", rich_help_panel=_TARGET),
     ] = None
     mode: Annotated[
         Literal["train", "eval"] | None,
-        Option("--mode", help="Mode of the model; train if not given.", rich_help_panel=_TARGET),
+        Option("--mode", help="Mode of the model. Default: train.", rich_help_panel=_TARGET),
     ] = None
     seed: Annotated[
         int | None,
-        Option("--seed", help="Of every random number; 0 if not given.", rich_help_panel=_TARGET),
+        Option("--seed", help="Random seed. Default: 0.", rich_help_panel=_TARGET),
     ] = None
     dtype: Annotated[
         str | None,
         Option(
             "--dtype",
             metavar="TYPE",
-            help="Convert parameters and inputs, as to float64 or bfloat16.",
+            help="Convert parameters and inputs to this dtype, such as float64 or bfloat16.",
             rich_help_panel=_TARGET,
         ),
     ] = None
     checkpoint: Annotated[
         str | None,
-        Option("--checkpoint", metavar="FILE", help="Weights to load.", rich_help_panel=_TARGET),
+        Option(
+            "--checkpoint", metavar="FILE", help="Load weights from FILE.", rich_help_panel=_TARGET
+        ),
     ] = None
     eager: Annotated[
         bool | None,
         Option(
             "--eager/--no-eager",
-            help="Switch torch.compile off, or leave it on.",
+            help="Disable torch.compile, or leave it enabled.",
             rich_help_panel=_TARGET,
         ),
     ] = None
 
     def given(self) -> Mapping[str, Value]:
-        """Return the options that were given, under their names in the configuration."""
+        """Return the options that were given, by their configuration keys."""
         return given_in(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialGroup:
-    """How a target is run before and after the step that is judged."""
+    """Options for the optimizer steps before and after the inspected step."""
 
     steps: Annotated[
         int | None,
@@ -145,7 +154,7 @@ class TrialGroup:
             "--steps",
             min=0,
             metavar="N",
-            help="Optimizer steps on the target's batches before the step that is judged.",
+            help="Run N optimizer steps on the target's batches before the inspected step.",
             rich_help_panel=_TRIAL,
         ),
     ] = None
@@ -154,13 +163,19 @@ class TrialGroup:
         Option(
             "--optimizer",
             metavar="NAME",
-            help="Of torch.optim, as adamw: makes the steps in place of the target's.",
+            help="torch.optim optimizer to use instead of the target's, such as adamw.",
             rich_help_panel=_TRIAL,
         ),
     ] = None
     lr: Annotated[
         float | None,
-        Option("--lr", min=0.0, metavar="X", help="Its learning rate.", rich_help_panel=_TRIAL),
+        Option(
+            "--lr",
+            min=0.0,
+            metavar="X",
+            help="Learning rate for --optimizer.",
+            rich_help_panel=_TRIAL,
+        ),
     ] = None
     probe_steps: Annotated[
         int | None,
@@ -168,8 +183,8 @@ class TrialGroup:
             "--probe-steps",
             min=0,
             metavar="N",
-            help="Optimizer steps to try after it on a snapshot, which is put back; 3 if not "
-            "given.",
+            help="Try N optimizer steps after the inspected step, then restore the model. "
+            "Default: 3.",
             rich_help_panel=_TRIAL,
         ),
     ] = None
@@ -179,8 +194,8 @@ class TrialGroup:
             "--micro-batches",
             min=2,
             metavar="K",
-            help="Divide its batch into so many parts, and compare their accumulated gradients "
-            "with the whole batch's.",
+            help="Split the batch into K parts, and compare the accumulated gradients with those "
+            "of the whole batch.",
             rich_help_panel=_TRIAL,
         ),
     ] = None
@@ -188,24 +203,24 @@ class TrialGroup:
         KeepMode | None,
         Option(
             "--keep-gradients",
-            help="With --save, keep the gradients of that step for gradscope compare: every "
-            "element, or a sketch of 4,096 numbers a parameter.",
+            help="With --save, store the gradients for gradscope compare: every element, or a "
+            "sketch of 4,096 numbers per parameter.",
             rich_help_panel=_OUTPUT,
         ),
     ] = None
 
     def given(self) -> Mapping[str, Value]:
-        """Return the options that were given, under their names in the configuration."""
+        """Return the options that were given, by their configuration keys."""
         return given_in(self)
 
 
 TensorsOption = Annotated[
     Literal["none", "top", "all"],
-    Option("--tensors", help="Which tensors to list.", rich_help_panel=_VIEW),
+    Option("--tensors", help="Tensors to list.", rich_help_panel=_VIEW),
 ]
 SortOption = Annotated[
     Literal["order", "name", "norm", "ratio", "depth"],
-    Option("--sort", help="How to sort the lists.", rich_help_panel=_VIEW),
+    Option("--sort", help="Order of the lists.", rich_help_panel=_VIEW),
 ]
 TopOption = Annotated[
     int,
@@ -213,13 +228,13 @@ TopOption = Annotated[
         "--top",
         min=1,
         metavar="N",
-        help="How many of the largest and smallest.",
+        help="Number of largest and smallest entries to list.",
         rich_help_panel=_VIEW,
     ),
 ]
 ModuleOption = Annotated[
     str | None,
-    Option("--module", metavar="PATH", help="Only this module.", rich_help_panel=_VIEW),
+    Option("--module", metavar="PATH", help="Show only this module.", rich_help_panel=_VIEW),
 ]
 DepthOption = Annotated[
     int | None,
@@ -236,7 +251,7 @@ DepthOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewGroup:
-    """What of a report to show."""
+    """Options that select what a report shows."""
 
     tensors: TensorsOption = "top"
     sort: SortOption = "order"
@@ -245,7 +260,7 @@ class ViewGroup:
     depth: DepthOption = None
 
     def chosen(self, *, can_save: bool = False) -> "ViewOptions":
-        """Return what to show; `can_save` is whether the command has `--save`."""
+        """Return the view options; `can_save` is whether the command has `--save`."""
         from gradscope.analysis.view import ViewOptions
 
         return ViewOptions(
@@ -260,27 +275,27 @@ class ViewGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesGroup:
-    """Which rules judge."""
+    """Options that select rules."""
 
     select: Annotated[
         list[str] | None,
         Option(
             "--select",
             metavar="RULE",
-            help="Run only these rules: GS101, GS1, flow or a name; several by commas.",
+            help="Run only these rules: codes, prefixes, families or names, such as GS101,flow.",
             rich_help_panel=_RULES,
         ),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        Option("--ignore", metavar="RULE", help="Leave these out.", rich_help_panel=_RULES),
+        Option("--ignore", metavar="RULE", help="Skip these rules.", rich_help_panel=_RULES),
     ] = None
     extend_select: Annotated[
         list[str] | None,
         Option(
             "--extend-select",
             metavar="RULE",
-            help="Run these too, whatever the configuration says.",
+            help="Run these rules in addition to the configured ones.",
             rich_help_panel=_RULES,
         ),
     ] = None
@@ -289,7 +304,7 @@ class RulesGroup:
         Option(
             "--config",
             metavar="FILE",
-            help="Read \\[tool.gradscope] of this file, not of the nearest pyproject.toml.",
+            help="Read \\[tool.gradscope] from FILE instead of the nearest pyproject.toml.",
             rich_help_panel=_RULES,
         ),
     ] = None
@@ -298,14 +313,14 @@ class RulesGroup:
 _FORMAT = Option(
     "--output-format",
     envvar="GRADSCOPE_OUTPUT_FORMAT",
-    help="How to write the report; html for a file that ends so, else full, if not given.",
+    help="Report format. Default: html for .html files, otherwise full.",
     rich_help_panel=_OUTPUT,
 )
 OutputFormatOption = Annotated[OutputFormat | None, _FORMAT]
-"""None where the file's ending decides, and then the configuration."""
+"""Report format; None leaves it to the file's extension, then to the configuration."""
 OpenOption = Annotated[
     bool,
-    Option("--open", help="Show the report in a browser, as html.", rich_help_panel=_OUTPUT),
+    Option("--open", help="Open the report in a browser, as html.", rich_help_panel=_OUTPUT),
 ]
 OutputFileOption = Annotated[
     str,
@@ -313,7 +328,7 @@ OutputFileOption = Annotated[
         "-o",
         "--output-file",
         metavar="PATH",
-        help="Where to write it; - is stdout.",
+        help="Write the output to PATH; - for stdout.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -324,32 +339,34 @@ ReportFileOption = Annotated[
         "--output-file",
         envvar="GRADSCOPE_OUTPUT_FILE",
         metavar="PATH",
-        help="Where to write the report; - is stdout.",
+        help="Write the report to PATH; - for stdout.",
         rich_help_panel=_OUTPUT,
     ),
 ]
 SaveOption = Annotated[
     Path | None,
-    Option("--save", metavar="RECORDING", help="Keep the recording.", rich_help_panel=_OUTPUT),
+    Option("--save", metavar="RECORDING", help="Save the recording.", rich_help_panel=_OUTPUT),
 ]
 SaveRunsOption = Annotated[
     Path | None,
     Option(
         "--save",
         metavar="RECORDING|FOLDER",
-        help="Keep the recording, or the recordings of several runs in a folder.",
+        help="Save the recording, or the recordings of several runs in a folder.",
         rich_help_panel=_OUTPUT,
     ),
 ]
 ForceOption = Annotated[
     bool,
-    Option("-f", "--force", help="Let --save overwrite a file.", rich_help_panel=_OUTPUT),
+    Option("-f", "--force", help="Let --save overwrite files.", rich_help_panel=_OUTPUT),
 ]
 QuietOption = Annotated[
     bool,
-    Option("-q", "--quiet", help="Leave notes out, and what is fine.", rich_help_panel=_OUTPUT),
+    Option("-q", "--quiet", help="Show only warnings and errors.", rich_help_panel=_OUTPUT),
 ]
 VerboseOption = Annotated[
-    bool, Option("-v", "--verbose", help="Full tracebacks.", rich_help_panel=_OUTPUT)
+    bool, Option("-v", "--verbose", help="Show full tracebacks.", rich_help_panel=_OUTPUT)
 ]
-ColorOption = Annotated[ColorChoice, Option("--color", help="Colour.", rich_help_panel=_OUTPUT)]
+ColorOption = Annotated[
+    ColorChoice, Option("--color", help="Colour the output.", rich_help_panel=_OUTPUT)
+]

@@ -29,7 +29,7 @@ class Destination:
     """A file to write."""
 
     text: str
-    """As the user wrote it."""
+    """Destination as written by the user."""
     path: Path
     """Absolute: the target's code may change the working directory."""
 
@@ -68,12 +68,12 @@ def check_destinations(
             )
     if report is not None and recording is not None and report.path == recording.path:
         raise GradscopeError(
-            f"-o and --save both name {report.text!r}", help="give each a file of its own"
+            f"-o and --save both name {report.text!r}", help="give each its own file"
         )
     if recording is not None and recording.path.exists() and not force:
         raise GradscopeError(
-            f"{recording.text!r} exists already",
-            help="add --force to overwrite it, or name another",
+            f"{recording.text!r} already exists",
+            help="add --force to overwrite it, or name another file",
         )
     return Destinations(report=report, recording=recording)
 
@@ -101,7 +101,7 @@ def _destination(text: str) -> Destination:
     if not path.parent.is_dir():
         raise GradscopeError(
             f"cannot write {text!r}",
-            cause=f"there is no directory {str(path.parent)!r}",
+            cause=f"no such directory: {str(path.parent)!r}",
             help=f"mkdir -p {path.parent}",
         )
     if path.is_dir():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RecordingArguments = Annotated[
     list[Path],
-    typer.Argument(metavar="RECORDING", help="Files that --save has written.", show_default=False),
+    typer.Argument(metavar="RECORDING", help="Recordings written by --save.", show_default=False),
 ]
 
 
@@ -38,7 +38,7 @@ StepOption = Annotated[
         "--step",
         min=0,
         metavar="N",
-        help="Of a training run, show every tensor of this step.",
+        help="Show every tensor of this step of a training run.",
         show_default=False,
     ),
 ]
@@ -56,7 +56,7 @@ def report(  # noqa: PLR0913 - the signature is the list of options
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Render recordings again, in any format, without running anything."""
+    """Render saved recordings in any format, without running code."""
     set_verbosity(quiet=quiet, verbose=False)
     wanted = wanted_output(
         output_format, output_file, is_opened=open_page, subject=str(recordings[0])
@@ -108,27 +108,28 @@ def check_count(count: int, things: str, wanted: WantedOutput) -> None:
     one = "give one recording, or " if things == "recordings" else ""
     if wanted.file != "-":
         raise GradscopeError(
-            f"`{wanted.file}` can hold one report, and there are {count} {things}",
-            help=f"{one}leave --output-file out",
+            f"`{wanted.file}` can hold one report, but there are {count} {things}",
+            help=f"{one}remove --output-file",
         )
     if wanted.form == "json":
         raise GradscopeError(
-            f"`json` holds one report, and there are {count} {things}",
+            f"`json` holds one report, but there are {count} {things}",
             help=f"{one}--output-format jsonl",
         )
 
 
 def step_reports(recording: "Recording", step: int, settings: "Settings") -> "list[Report]":
-    """Return a report on each backward of a run's step that was looked at closely.
+    """Return a report on each captured backward of a run's step.
 
     Raises:
         GradscopeError: None was.
     """
-    from gradscope.analysis.captured_steps import look_of, verdict_on
+    from gradscope.analysis.captured_steps import captured_at, verdict_on
     from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
-    captured_steps, verdict = look_of(recording, step), judge(recording, settings)
+    captured_steps, verdict = captured_at(recording, step), judge(recording, settings)
     return [
-        Report.from_recording(look.recording, verdict_on(look, verdict)) for look in captured_steps
+        Report.from_recording(captured.recording, verdict_on(captured, verdict))
+        for captured in captured_steps
     ]

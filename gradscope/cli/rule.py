@@ -14,14 +14,14 @@ RuleArgument = Annotated[
     str,
     typer.Argument(
         metavar="[RULE]",
-        help="A code or name for the manual of one rule; a prefix or family, as GS2 or reach, for "
-        "a table; nothing for all.",
+        help="Code or name: show the manual of one rule. Prefix or family, such as GS2 or reach: "
+        "list its rules. Default: list all rules.",
         show_default=False,
     ),
 ]
 ManualFormatOption = Annotated[
     Literal["text", "json", "markdown"],
-    typer.Option("--output-format", help="How to write it.", rich_help_panel="Output"),
+    typer.Option("--output-format", help="Output format.", rich_help_panel="Output"),
 ]
 
 
@@ -32,7 +32,7 @@ def rule(
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Tell what rules find, how they measure it, and how to fix it."""
+    """Explain rules: what they find, how they measure it, and how to fix it."""
     set_verbosity(quiet=quiet, verbose=False)
     destination = check_destinations(output_file, None, force=False).report
     from gradscope.report.rule_manual import render_manual, render_table

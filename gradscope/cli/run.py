@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _STDERR = ""
-"""Where the report goes that nobody asked for elsewhere."""
+"""Default destination of the report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class PlannedRun:
 
     program: Program
     command: str
-    """As typed, for the record."""
+    """Command line as typed."""
     watch: WatchGroup
     location: "RecordingLocation"
     settings: "Settings"
@@ -50,10 +50,10 @@ class PlannedRun:
     fails_fast: bool
     output: WantedOutput
     report: Destination | None
-    """Where the report is to be written; None is the stream that `on_stdout` names."""
+    """Destination of the report; None uses the stream that `on_stdout` names."""
     on_stdout: bool
     rank: int | None
-    """Among the processes of a distributed training, None where it is the only one."""
+    """Rank in a distributed training; None for a single process."""
     is_live: bool
     is_quiet: bool
     color: ColorChoice
@@ -93,9 +93,9 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     quiet: options.QuietOption = False,
     color: options.ColorOption = "auto",
 ) -> None:
-    """Run a training script as it is, watch every step of it, and report on stderr.
+    """Run an unchanged training script, record every step, and report on stderr.
 
-    The exit code is the script's; with --check 1 for findings, and 2 where no gradient was seen.
+    Exit code: the script's. With --check, 1 for findings and 2 if no gradient was observed.
     """
     set_verbosity(quiet=quiet, verbose=False)
     from gradscope.cli.run_recording import recording_location

@@ -85,8 +85,8 @@ def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
     if recording.finished or planned.policy is None:
         return ()
     seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
-    what = f"{planned.program.name} ran on after the {seen} that were watched"
-    return (Failure(what=what, cause="watching had ended, for the reason told above"),)
+    what = f"{planned.program.name} continued after the {seen} that were recorded"
+    return (Failure(what=what, cause="recording had ended, see the note above"),)
 
 
 def write_result(planned: PlannedRun, result: CheckResult) -> None:

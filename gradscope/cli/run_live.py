@@ -28,7 +28,7 @@ from gradscope.rules.settings import Settings
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Seconds, at least."""
 _SHARE = 0.02
-"""Of the time for drawing, and as much for judging, at most."""
+"""Largest share of the time for drawing, and for judging."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged no more before its end."""
 _HELPLESS = ("dumb", "unknown")
@@ -116,7 +116,7 @@ class LiveDisplay:
     ) -> Self | None:
         """Return a display on the terminal that a stream leads to; None where it leads to none."""
         if os.name != "posix" or os.environ.get("TERM") in _HELPLESS or not stream.isatty():
-            show_note("--live needs a terminal on stderr: nothing is shown before the end")
+            show_note("--live needs a terminal on stderr: nothing is shown until the end")
             return None
         # One of its own, whatever the script does to the stream.
         terminal = os.dup(stream.fileno())
@@ -158,7 +158,7 @@ class LiveDisplay:
             # Where the terminal is gone, there is nobody to tell.
             if not (isinstance(error, OSError) and error.errno == errno.EIO):
                 with suppress(OSError, ValueError):
-                    show_note(f"nothing more is shown live: {type(error).__name__}: {error}")
+                    show_note(f"the live display stopped: {type(error).__name__}: {error}")
 
     def _look(self, *, is_last: bool) -> None:
         """Take in what is new, judge it now and then, and draw it."""

@@ -1,4 +1,4 @@
-"""The options that `gradscope run` alone has, in groups."""
+"""Options of `gradscope run`."""
 
 import dataclasses
 import math
@@ -12,24 +12,26 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.finding import Severity
 from gradscope.recording.stored_gradient import KeepMode
 
-_WATCH = "Watching"
-_GATE = "Gate"
+_WATCH = "Recording"
+_CHECK = "Check"
 _OUTPUT = "Output"
 
-ModuleOption = Annotated[
-    bool, Option("-m", help="SCRIPT is the dotted name of a module, as for python -m.")
-]
+ModuleOption = Annotated[bool, Option("-m", help="Run SCRIPT as a module, as python -m does.")]
 ScriptArgument = Annotated[
     str,
     Argument(
         metavar="SCRIPT",
-        help="What to run: a file, or with -m a module. Options of gradscope go before it.",
+        help="Script to run, or with -m a module. Put options of gradscope before it.",
         show_default=False,
     ),
 ]
 ScriptArguments = Annotated[
     list[str] | None,
-    Argument(metavar="ARGS", help="What it sees as sys.argv, options too.", show_default=False),
+    Argument(
+        metavar="ARGS",
+        help="Arguments and options for the script (sys.argv).",
+        show_default=False,
+    ),
 ]
 RunFileOption = Annotated[
     str | None,
@@ -38,7 +40,7 @@ RunFileOption = Annotated[
         "--output-file",
         envvar="GRADSCOPE_OUTPUT_FILE",
         metavar="PATH",
-        help="Where to write the report, - for stdout; stderr if not given.",
+        help="Write the report to PATH; - for stdout. Default: stderr.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -47,7 +49,7 @@ SaveRunOption = Annotated[
     Option(
         "--save",
         metavar="RECORDING",
-        help="Where to keep the recording; SCRIPT.gradscope here, or with a number, if not given.",
+        help="Save the recording to this file. Default: SCRIPT.gradscope, numbered if it exists.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -55,7 +57,7 @@ LiveOption = Annotated[
     bool,
     Option(
         "--live",
-        help="Show the training on the terminal while it goes on, below what it prints.",
+        help="Show live progress on the terminal, below the script's own output.",
         rich_help_panel=_OUTPUT,
     ),
 ]
@@ -63,14 +65,14 @@ LiveOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchGroup:
-    """How much of the training is recorded, and how much of it runs."""
+    """Options that say how much of the training is recorded, and when it stops."""
 
     budget: Annotated[
         str,
         Option(
             "--budget",
             metavar="SHARE",
-            help="Slow the training down by at most this share, such as 5%; none for no limit.",
+            help="Largest slowdown of the training, such as 5%; none for no limit.",
             rich_help_panel=_WATCH,
         ),
     ] = "5%"
@@ -80,7 +82,7 @@ class WatchGroup:
             "--every",
             min=1,
             metavar="N",
-            help="Measure gradients in every Nth step. Default: as often as the budget allows.",
+            help="Measure gradients every Nth step. Default: as often as the budget allows.",
             rich_help_panel=_WATCH,
         ),
     ] = None
@@ -90,7 +92,7 @@ class WatchGroup:
             "--tensor-every",
             min=0,
             metavar="N",
-            help="Capture every tensor in every Nth step, 0 for the first steps only. "
+            help="Capture every tensor every Nth step; 0 captures the first steps only. "
             "Default: as often as the budget allows.",
             rich_help_panel=_WATCH,
         ),
@@ -101,7 +103,7 @@ class WatchGroup:
             "--tensors-at",
             min=0,
             metavar="STEP",
-            help="Look at every tensor of this step too; may be given several times.",
+            help="Also capture every tensor at this step. Repeat for several steps.",
             rich_help_panel=_WATCH,
         ),
     ] = None
@@ -109,7 +111,7 @@ class WatchGroup:
         bool,
         Option(
             "--no-tensors",
-            help="Look at no tensors: record parameters and the order of events alone.",
+            help="Capture no tensors: record only parameters and events.",
             rich_help_panel=_WATCH,
         ),
     ] = False
@@ -117,8 +119,8 @@ class WatchGroup:
         KeepMode,
         Option(
             "--keep-gradients",
-            help="Keep gradients for gradscope compare: every element, or a sketch of 4,096 "
-            "numbers a parameter.",
+            help="Store gradients for gradscope compare: every element, or a sketch of 4,096 "
+            "numbers per parameter.",
             rich_help_panel=_WATCH,
         ),
     ] = "none"
@@ -128,7 +130,7 @@ class WatchGroup:
             "--keep-gradients-every",
             min=1,
             metavar="N",
-            help="Keep those of the first step of each optimizer, and of every N-th after it.",
+            help="Store gradients at the first step of each optimizer, then every Nth step.",
             rich_help_panel=_WATCH,
         ),
     ] = 100
@@ -138,7 +140,7 @@ class WatchGroup:
             "--max-steps",
             min=1,
             metavar="N",
-            help="Stop recording after N steps of the optimizer; the script goes on.",
+            help="Stop recording after N optimizer steps; the script continues.",
             rich_help_panel=_WATCH,
         ),
     ] = None
@@ -148,17 +150,17 @@ class WatchGroup:
             "--stop-after",
             min=1,
             metavar="N",
-            help="End the script after N steps of the optimizer.",
+            help="Stop the script after N optimizer steps.",
             rich_help_panel=_WATCH,
         ),
     ] = None
 
     @property
     def share(self) -> float | None:
-        """The budget as a share; None for no limit.
+        """Budget as a share; None for no limit.
 
         Raises:
-            GradscopeError: It is neither a share nor `none`.
+            GradscopeError: The budget is neither a share nor `none`.
         """
         text = self.budget.strip().lower()
         if text == "none":
@@ -174,52 +176,52 @@ class WatchGroup:
         return share
 
     def check(self) -> None:
-        """Make sure that the options go together.
+        """Check that the options are compatible.
 
         Raises:
-            GradscopeError: The recording ends before the step after which the script is to end, or
-                the budget is no share, or tensors are wanted and not wanted.
+            GradscopeError: Recording would stop before the script does, the budget is not a
+                share, or `--no-tensors` and `--tensors-at` are both given.
         """
         _ = self.share
         if self.no_tensors and self.tensors_at:
             raise GradscopeError(
-                f"--no-tensors and --tensors-at {self.tensors_at[0]} exclude each other",
-                help="leave one of them out",
+                f"--no-tensors and --tensors-at {self.tensors_at[0]} cannot be combined",
+                help="remove one of them",
             )
         if self.stop_after and self.max_steps and self.stop_after > self.max_steps:
             raise GradscopeError(
-                f"--max-steps {self.max_steps} ends the watching before"
+                f"--max-steps {self.max_steps} ends the recording before"
                 f" --stop-after {self.stop_after}",
-                help="leave --max-steps out: nothing is recorded after the end",
+                help="remove --max-steps: nothing is recorded after the script ends",
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunGateGroup:
-    """Whether findings show in the exit code, and which."""
+    """Options that say which findings change the exit code."""
 
     check: Annotated[
         bool,
         Option(
             "--check",
-            help="Exit with 1 where gradients are broken, and with 2 where none were seen.",
-            rich_help_panel=_GATE,
+            help="Exit with code 1 if gradients are broken, or 2 if none were observed.",
+            rich_help_panel=_CHECK,
         ),
     ] = False
     fail_fast: Annotated[
         bool,
         Option(
             "--fail-fast",
-            help="With --check, end the script as soon as there is something to fail for.",
-            rich_help_panel=_GATE,
+            help="With --check, stop the script at the first finding that fails.",
+            rich_help_panel=_CHECK,
         ),
     ] = False
     fail_level: Annotated[
         Severity | None,
         Option(
             "--fail-level",
-            help="With --check, the mildest level that fails; error if not given.",
-            rich_help_panel=_GATE,
+            help="With --check, lowest level that fails. Default: error.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
     max_warnings: Annotated[
@@ -228,16 +230,16 @@ class RunGateGroup:
             "--max-warnings",
             min=0,
             metavar="N",
-            help="With --check, fail from more warnings than these on.",
-            rich_help_panel=_GATE,
+            help="With --check, fail above N warnings.",
+            rich_help_panel=_CHECK,
         ),
     ] = None
 
     def policy(self, configured: Policy) -> Policy | None:
-        """Return the configured policy as the options change it; None where nothing is gated.
+        """Return the configured policy with the options applied; None without `--check`.
 
         Raises:
-            GradscopeError: An option is of the gate, and `--check` is not given.
+            GradscopeError: An option needs `--check`, which is not given.
         """
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         given = {
@@ -247,7 +249,7 @@ class RunGateGroup:
         }
         if given and not self.check:
             name = f"--{next(iter(given)).replace('_', '-')}"
-            raise GradscopeError(f"{name} needs --check", help="which makes the run a gate")
+            raise GradscopeError(f"{name} needs --check", help="add --check")
         if not self.check:
             return None
         changes = {key: given[key] for key in ("fail_level", "max_warnings") if key in given}

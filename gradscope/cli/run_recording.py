@@ -17,7 +17,7 @@ class RecordingLocation:
     folder: Path
     stem: str
     suffix: str
-    """With the rank, where there is one."""
+    """Suffix of the file name, with the rank if there is one."""
     is_numbered: bool
     """Whether a number is added where such a file exists, rather than writing over it."""
 
@@ -68,12 +68,12 @@ def recording_location(
         )
         if location.choose().exists() and not force:
             raise GradscopeError(
-                f"'{save.with_name(location.choose().name)}' exists already",
-                help="add --force to overwrite it, or name another",
+                f"'{save.with_name(location.choose().name)}' already exists",
+                help="add --force to overwrite it, or name another file",
             )
     if not os.access(location.folder, os.W_OK):
         raise GradscopeError(
             f"cannot write the recording into {str(location.folder)!r}",
-            help="name a place that can be written with --save RECORDING",
+            help="name a writable path with --save RECORDING",
         )
     return location

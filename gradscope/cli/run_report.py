@@ -16,7 +16,7 @@ from gradscope.recording.writer import remove_logs
 
 _NEVER_BACKWARD = {
     True: "never called backward",
-    False: "was no longer watched when it may have called backward",
+    False: "may have called backward after recording ended",
 }
 """Why there is nothing to see, by whether it was watched to its end."""
 
@@ -26,31 +26,31 @@ class Unseen:
     """Why nothing was seen of gradients."""
 
     why: str
-    """As what the program did: `never called backward`."""
+    """Reason as a phrase about the program: `never called backward`."""
     seconds_of_children: float
     """CPU time of the processes that it has started."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether processes that it started may have trained in its place."""
+        """Whether child processes may have run the training."""
         return self.seconds_of_children >= TELLING_SECONDS
 
     def error(self, name: str) -> GradscopeError:
-        """Return what a gate says of it.
+        """Return the error that `--check` reports.
 
         Args:
-            name: Of the program.
+            name: Name of the program.
         """
         if not self.is_elsewhere:
             return GradscopeError(
-                f"{name} {self.why}: there is nothing to report",
-                help="processes that it starts are not watched: start each with gradscope run,"
+                f"{name} {self.why}: nothing to report",
+                help="child processes are not recorded: start each with gradscope run,"
                 " as torchrun -m gradscope run does",
             )
         return GradscopeError(
-            f"{name} {self.why}, and the processes that it started, which computed for "
-            f"{self.seconds_of_children:.3g} s, are not watched: there is nothing to report",
-            help="watch each process: call gradscope.watch() in the function that it runs, or"
+            f"{name} {self.why}, and its child processes, which computed for "
+            f"{self.seconds_of_children:.3g} s, are not recorded: nothing to report",
+            help="record each process: call gradscope.watch() in the function that it runs, or"
             " start it with gradscope run, as torchrun -m gradscope run does",
         )
 
@@ -78,7 +78,7 @@ def report_run(
         GradscopeError: The recording cannot be read, or the report not be written.
     """
     if stopped_after is not None:
-        show_note(f"ended {planned.program.name} after {counted(stopped_after, 'step')}")
+        show_note(f"stopped {planned.program.name} after {counted(stopped_after, 'step')}")
     if path is None:
         unseen = Unseen(why=_why_unwatched(), seconds_of_children=seconds_of_children)
         return _report_unseen(planned, None, unseen, is_told=trouble is not None or has_failed)
@@ -97,7 +97,7 @@ def report_run(
 
 def _why_unwatched() -> str:
     if "torch" in sys.modules:
-        return "got torch in a way that cannot be watched"
+        return "loaded torch in a way that cannot be recorded"
     return "never imported torch"
 
 

@@ -70,7 +70,7 @@ def planned_target(
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
-    A loss may be made up for it where it has none: the report says so.
+    A target without a loss gets a placeholder, which the report mentions.
 
     Args:
         target: As written, or a name in the configuration.
@@ -100,7 +100,7 @@ def kept_as_saved(
         return planned
     if asked not in (None, "none"):
         raise GradscopeError(
-            f"--keep-gradients {asked} keeps gradients in a recording, and none is saved",
+            f"--keep-gradients {asked} stores gradients in a recording, but none is saved",
             help="add --save RECORDING",
         )
     return replace(planned, trial=replace(planned.trial, keep_gradients="none"))

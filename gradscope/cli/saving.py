@@ -30,15 +30,15 @@ def recording_locations(
     """
     runs = [(target.name, seed) for target in planned for seed in target.every_seed]
     if not runs:
-        raise GradscopeError("--save has nothing to keep: recordings are saved already")
+        raise GradscopeError("nothing to --save: the recordings are already saved")
     if len(runs) == 1 and not save.is_dir():
         found = check_destinations("-", save, force=force, inputs=inputs).recording
         assert found is not None
         return {runs[0]: found.path}
     if save.exists() and not save.is_dir():
         raise GradscopeError(
-            f"`{save}` can hold one recording, and there are {len(runs)} runs",
-            help="name a folder, which is made where there is none",
+            f"`{save}` can hold one recording, but there are {len(runs)} runs",
+            help="name a folder; it is created if needed",
         )
     folder = save.resolve()
     positions: dict[tuple[str, int | None], Path] = {}
@@ -50,7 +50,7 @@ def recording_locations(
     taken = next((position for position in positions.values() if position.exists()), None)
     if taken is not None and not force:
         raise GradscopeError(
-            f"'{save / taken.name}' exists already", help="add --force to overwrite it"
+            f"'{save / taken.name}' already exists", help="add --force to overwrite it"
         )
     return positions
 
@@ -60,7 +60,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise GradscopeError(
-            f"cannot make the folder '{folder}' for --save", cause=error.strerror
+            f"cannot create the folder '{folder}' for --save", cause=error.strerror
         ) from None
 
 

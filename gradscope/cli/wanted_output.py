@@ -31,7 +31,7 @@ class WantedOutput:
         import webbrowser
 
         if not webbrowser.open(destination.path.as_uri()):
-            show_note(f"found no browser: open {destination.text} in one")
+            show_note(f"no browser found: open {destination.text} yourself")
 
 
 def wanted_output(
@@ -61,14 +61,15 @@ def wanted_output(
     chosen = form or ("html" if is_page else default or "full")
     if is_opened and chosen != "html":
         raise GradscopeError(
-            f"--open shows a page of HTML, and --output-format is {chosen}",
-            help="leave one of them out",
+            f"--open needs HTML, but --output-format is {chosen}",
+            help="remove one of them",
         )
     if is_opened and is_stream:
         file = str(_page_for(subject))
     elif chosen == "html" and is_stream and (file != "-" or sys.stdout.isatty()):
         raise GradscopeError(
-            "html is a page of some megabytes, for a file", help="add -o report.html, or --open"
+            "html is a page of several megabytes: write it to a file",
+            help="add -o report.html, or --open",
         )
     return WantedOutput(form=chosen, file=file, is_opened=is_opened)
 

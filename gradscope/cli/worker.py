@@ -18,7 +18,7 @@ from gradscope.errors import ExitCode, GradscopeError
 from gradscope.recording.store import save_recording
 
 _PR_SET_PDEATHSIG = 1
-"""Of <sys/prctl.h>."""
+"""Constant from <sys/prctl.h>."""
 
 
 def main(folder: str) -> None:

@@ -21,21 +21,21 @@ class Comparison:
     """Recordings beside each other."""
 
     version: str
-    """Of gradscope."""
+    """Version of gradscope."""
     command: str
-    """As typed, for the record."""
+    """Command line as typed."""
     sides: tuple[Side, ...]
     """The base first."""
     of_ranks: bool
     """Whether they are the ranks of one distributed training."""
     differences: tuple[Difference, ...]
-    """In how they were made."""
+    """Differences in how the sides were made."""
     renamings: tuple[tuple[Renaming, ...], ...]
-    """Of each side against the base: under which names its parameters are the same."""
+    """Renamings of each side, which map its parameter names to those of the base."""
     steps: int
     """So many steps are compared; 0 where one judged step is."""
     directions: tuple[Directions | None, ...]
-    """How far each side's kept gradients agree with the base's; None of the base."""
+    """Agreement of each side's stored gradients with the base's; None for the base."""
     parameters: tuple[ComparedParameter, ...]
     findings: tuple[ComparedFinding, ...]
     """The worst first."""

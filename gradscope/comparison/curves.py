@@ -16,7 +16,7 @@ KINDS: tuple[CurveKind, ...] = get_args(CurveKind)
 _LAST_SHARE, _LAST_MOST = 10, 100
 """A run's end is the mean over the last tenth of its steps, and over no more than so many."""
 _LEAST_LOSS = 0.01
-"""Of the loss that a run began with: what is smaller than that is as good as nothing."""
+"""Share of a run's first loss below which a loss counts as zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Parting:
     """Where a side leaves the base, over the steps that both have measured."""
 
     common: int
-    """How many steps those are."""
+    """Number of common steps."""
     first_different: int | None
     """The first step in which the numbers are not the same."""
     first_beyond: int | None
@@ -40,7 +40,7 @@ class Parting:
     base_end: float
     """Mean of the base over the last of these steps, a tenth of them and no more than 100."""
     end: float
-    """Likewise of the side."""
+    """Last value of the side."""
     scale: float
     """What the difference of both ends is measured by: the base's end, no less than a hundredth of
     the first loss."""
@@ -59,7 +59,7 @@ class ComparedCurve:
 
     kind: CurveKind
     optimizer: str
-    """Its name in the base; empty where the base has no other."""
+    """Name of the optimizer in the base; empty if the base has only one."""
     sides: tuple[SideCurve | None, ...]
     """None where a side has no such optimizer, or has not measured the number."""
     partings: tuple[Parting | None, ...]

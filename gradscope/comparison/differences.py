@@ -16,7 +16,7 @@ class Difference:
 
     what: str
     values: tuple[str, ...]
-    """Of each side; empty where there is none, or it is not known."""
+    """Value of each side; empty if missing or unknown."""
 
 
 def differences_of(sides: Sequence[Side]) -> tuple[Difference, ...]:
@@ -41,7 +41,7 @@ def _circumstances(side: Side) -> Iterator[tuple[str, str]]:
     yield "batch", target.batch
     yield "loss", target.loss
     yield "optimizer", _optimizers(side)
-    yield "backward passes a step", _backwards(recording)
+    yield "backward passes per step", _backwards(recording)
     yield "steps before", "" if side.is_run or not side.step else str(side.step)
     yield "gradscope", recording.version
     yield "torch", environment.torch

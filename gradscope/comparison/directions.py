@@ -17,9 +17,9 @@ class Directions:
     by_parameter: Mapping[int, Agreement]
     """By place in the base."""
     total: Agreement | None
-    """Of all parameters together; None where none was kept in both."""
+    """Agreement of all parameters together; None without stored gradients in both."""
     steps: tuple[int, ...]
-    """Of runs, the steps that the gradients are of."""
+    """Steps of runs that the gradients belong to."""
 
 
 def directions_of(

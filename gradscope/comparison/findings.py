@@ -18,7 +18,7 @@ class ComparedFinding:
     """One cause, in the sides that show it."""
 
     findings: tuple[Finding | None, ...]
-    """As it is in each side; None where it is not."""
+    """The finding in each side; None where it is absent."""
 
     def standing(self, position: int) -> Standing | None:
         """Return what became of it in a side; None where neither that nor the base has it."""

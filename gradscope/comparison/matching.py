@@ -21,7 +21,7 @@ class Renaming:
     before: str
     """What the names of the base have there, with its dot; may be empty."""
     after: str
-    """In the other model."""
+    """Name in the other model."""
     parameters: int
 
 

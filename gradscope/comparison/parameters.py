@@ -40,7 +40,7 @@ neither side has a gradient."""
 
 CHANGES: tuple[Change, ...] = get_args(Change)
 WORSE: tuple[Change, ...] = ("non-finite", "lost", "zero", "frozen", "norm", "turned")
-"""Those that are regressions."""
+"""Changes that are regressions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +51,13 @@ class ParameterPair:
     ratio: float | None
     """Gradient norm over that of the base; None without one of them, or where the base's is 0."""
     weight_ratio: float | None
-    """Likewise of the weights."""
+    """Ratio of the weight norms to the base's."""
     cosine: float | None
     """Between both gradients, where they were kept."""
     relative_difference: float | None
     """Norm of their difference over the norm of the larger, where they were kept."""
     first_difference: int | None
-    """Of runs: the first common step in which norms of gradient or weight are not the same."""
+    """First common step of runs in which gradient or weight norms differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class ComparedParameter:
     sides: tuple[SideParameter | None, ...]
     """None where a side has no such parameter."""
     pairs: tuple[ParameterPair | None, ...]
-    """How each side differs from the base; None of the base itself."""
+    """Comparison of each side with the base; None for the base itself."""
 
     @property
     def change(self) -> Change:
@@ -107,7 +107,7 @@ class Limits:
     """What passes between two gradients."""
 
     norm: float
-    """How many times a norm may grow or shrink, less one."""
+    """Allowed relative change of a norm."""
     cosine: float
     of_ranks: bool
     """Whether parts of a parameter are parts of the same one."""

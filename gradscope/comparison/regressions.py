@@ -22,8 +22,8 @@ Outcome = Literal["passed", "failed", "unjudged"]
 RegressionKind = Literal[
     "finding", "non-finite", "lost", "zero", "frozen", "turned", "norm", "weights", "loss", "ending"
 ]
-"""Of parameters as in `Change`; `weights`: ranks do not hold the same; `ending`: a run was ended by
-what did not end the base."""
+"""Kind of a regression: those of `Change` for parameters; `weights` if ranks hold different
+weights; `ending` if a run was ended by something that did not end the base."""
 
 _OF_PARAMETERS: tuple[tuple[RegressionKind, Change], ...] = (
     ("non-finite", "non-finite"),
@@ -41,13 +41,13 @@ class Regression:
 
     kind: RegressionKind
     side: int
-    """Its place."""
+    """Index of the side."""
     subjects: tuple[str, ...]
     """Names of parameters, the worst first; the rule of a finding; the optimizer of a loss."""
     message: str
     """What a finding or an ending says; empty of others."""
     before: float | None
-    """Of the base; of several parameters, that of the worst."""
+    """Value in the base; for several parameters that of the worst."""
     after: float | None
     limit: float | None
     """What would have passed: as the option gives it; None where nothing would."""
@@ -98,7 +98,7 @@ def _obstacles(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -
         elif position and not any(one.sides[0] and one.sides[position] for one in parameters):
             yield f"{sides[0].letter} and {side.letter} have no parameter in common"
         elif position and all(_is_shard(one, position) for one in parameters):
-            yield f"{side.letter} holds other parts of every parameter than {sides[0].letter}"
+            yield f"{side.letter} holds different shards than {sides[0].letter}"
 
 
 def _is_shard(one: ComparedParameter, position: int) -> bool:

@@ -13,7 +13,7 @@ from gradscope.comparison.side import Side, SideParameter
 from gradscope.recording.records import NodeRecord, Recording
 
 _LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}
-"""Which part of the gradients around it such a gradient may be, root mean squares compared."""
+"""Largest ratio of such a gradient to those around it, by root mean square."""
 _LIMIT = 3e-5
 _SLACK, _LARGEST_SHARE = 10.0, 0.05
 """Where the one is rounding, the other may be so many times its limit, up to this share."""
@@ -59,8 +59,8 @@ def are_rounding(*pair: tuple[SideParameter, RoundingLimits]) -> bool:
 def computed_in(recording: Recording) -> tuple[str, ...]:
     """Return the floating types of a model's parameters and of what it computes with them."""
     nodes: list[NodeRecord] = list(recording.nodes)
-    for look in recording.captured_steps[:1]:
-        nodes += look.recording.nodes
+    for captured in recording.captured_steps[:1]:
+        nodes += captured.recording.nodes
     found = dict.fromkeys(record.shape.dtype for record in recording.parameters)
     found |= dict.fromkeys(
         shape.dtype for node in nodes for shape in node.outputs if shape is not None

@@ -41,18 +41,18 @@ class SideParameter:
     reason: str | None
     """Why there is no gradient."""
     norm: float | None
-    """Of a run the median over the steps that all sides have; not finite where most are not."""
+    """Gradient norm; for a run the median over the common steps, non-finite if most are."""
     weight_norm: float | None
-    """Of a run at the last of those steps."""
+    """Weight norm; for a run that of the last common step."""
     nonfinite: int | None
     """Elements of the gradient that are NaN or infinite, None where not counted; of a run, such
     steps."""
     absolute_maximum: float | None
-    """Of one step."""
+    """Largest magnitude of an element, of a single step."""
     is_shard: bool
     """Whether its numbers are of a part of it, as a rank holds."""
     series: Series | None
-    """Of a run, step by step."""
+    """Norms of a run by step."""
 
     @property
     def rms(self) -> float | None:
@@ -67,15 +67,15 @@ class Side:
     letter: str
     """`A` is the base."""
     name: str
-    """As the user named it."""
+    """Name as given by the user."""
     rank: int | None
-    """Of a distributed training, by the file's name."""
+    """Rank in a distributed training, from the file's name."""
     steps: int
-    """Of a run; 0 where one step was judged."""
+    """Number of steps of a run; 0 for a single step."""
     step: int | None
     """The one that is compared; None where all steps of a run are."""
     loss: float | None
-    """Of that step; of a run, of the last that all sides have."""
+    """Loss of the step; for a run that of the last common step."""
     grad_norm: float | None
     """Over all parameters; of a run, the median of its steps."""
     parameters: tuple[SideParameter, ...]
@@ -105,9 +105,7 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
     runs = [report for report in reports if report.training_run is not None]
     if not runs:
         if step is not None:
-            raise GradscopeError(
-                "--step chooses one of a training run's, and none of these is such a run"
-            )
+            raise GradscopeError("--step needs a recording of a training run")
         return frozenset()
     single = [report.summary.step for report in reports if report.training_run is None]
     if step is None and single:
@@ -120,8 +118,8 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
         return frozenset(common)
     what = "the runs have no step in common" if step is None else f"not every run has step {step:,}"
     raise GradscopeError(
-        f"nothing to compare: {what}, with gradients that were measured",
-        help="gradscope report RECORDING shows what each has",
+        f"nothing to compare: {what}, with measured gradients",
+        help="use gradscope report RECORDING to see what each contains",
     )
 
 

@@ -10,7 +10,8 @@ sum by 1e-5; a term that is missing or counted twice moves them by more."""
 DEFAULT_LOSS = 0.1
 DEFAULT_COSINE = 0.9
 RANK_NORM = 1e-5
-"""Of ranks: what is reduced is the same on each of them but for rounding."""
+"""Allowed relative change of a norm between ranks, where reduced gradients differ only by rounding.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +19,12 @@ class Tolerance:
     """Limits of what passes."""
 
     norm: float | None = None
-    """How many times a gradient's norm may grow or shrink, less one: with 0.1 from 1 / 1.1 to 1.1
-    times; None for `DEFAULT_NORM`, of ranks `RANK_NORM`."""
+    """Allowed relative change of a gradient norm: 0.1 allows factors from 1 / 1.1 to 1.1. None uses
+    `DEFAULT_NORM`, or `RANK_NORM` between ranks."""
     loss: float = DEFAULT_LOSS
-    """By which part of itself the loss may be higher."""
+    """Allowed relative increase of the loss."""
     cosine: float = DEFAULT_COSINE
-    """Of gradients that were kept."""
+    """Smallest allowed cosine between stored gradients."""
     fail_level: Severity = "error"
     """The mildest level of a new finding that is a regression."""
 

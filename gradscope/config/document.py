@@ -12,7 +12,7 @@ from gradscope.config.values import Check, Value, WrongValue, did_you_mean
 from gradscope.errors import GradscopeError
 
 KeyPath = tuple[str, ...]
-"""Of a key, from the top of the file."""
+"""Path of a key from the top of the file."""
 
 _LAST = ("]", "}", '"""', "'''")
 """What a statement of several lines ends with, but for a comment."""
@@ -80,7 +80,7 @@ class Source:
     """Where a value was written."""
 
     file: str
-    """As it is shown: relative to the working directory where the file lies in it."""
+    """Displayed file name, relative to the working directory if inside it."""
     line: int | None
     """None where it could not be told."""
 
@@ -94,9 +94,9 @@ class Document:
     """A file that has the table."""
 
     path: Path
-    """Absolute; the file itself may be a link."""
+    """Absolute path of the file, which may be a link."""
     name: str
-    """As it is shown."""
+    """Displayed name."""
     lines: Mapping[tuple[str, ...], int]
     table: Mapping[str, object]
 
@@ -111,12 +111,12 @@ class Table:
 
     document: Document
     path: tuple[str, ...]
-    """From `tool.gradscope`, which itself is empty."""
+    """Path below `tool.gradscope`, which itself is empty."""
     values: Mapping[str, object]
 
     @property
     def name(self) -> str:
-        """As it stands between brackets in the file."""
+        """Name between brackets in the file."""
         return dotted((*TABLE, *self.path))
 
     def __iter__(self) -> Iterator[str]:
@@ -140,7 +140,9 @@ class Table:
         for key in self.values:
             if key not in known:
                 names = f"it has {', '.join(known)}" if known else None
-                self.fail(key, f"is no {what}", help=did_you_mean(key, known) or listed or names)
+                self.fail(
+                    key, f"is not a known {what}", help=did_you_mean(key, known) or listed or names
+                )
 
     def table(self, key: str) -> "Table":
         """Return the table under a key, an empty one where there is none."""
@@ -199,7 +201,7 @@ def working_directory() -> Path:
         return Path.cwd()
     except FileNotFoundError:
         raise GradscopeError(
-            "the working directory does not exist any more", help="cd to one that does"
+            "the working directory no longer exists", help="change to an existing directory"
         ) from None
 
 
@@ -209,7 +211,7 @@ def _read(path: Path, *, name: str) -> Document | None:
     try:
         content: object = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a ValueError of whole numbers too, if long
-        raise GradscopeError(f"`{name}` is no valid TOML", cause=str(error)) from None
+        raise GradscopeError(f"`{name}` is not valid TOML", cause=str(error)) from None
     for depth, key in enumerate(TABLE):
         if not isinstance(content, Mapping):
             raise GradscopeError(f"`{dotted(TABLE[:depth])}` in {name} has to be a table")
@@ -229,13 +231,13 @@ def _text(path: Path, name: str) -> str:
     except FileNotFoundError:
         if path.is_symlink():
             raise GradscopeError(
-                f"cannot read `{name}`", cause="it is a link to a file that does not exist"
+                f"cannot read `{name}`", cause="it is a symlink to a missing file"
             ) from None
-        raise GradscopeError(f"there is no file `{name}`") from None
+        raise GradscopeError(f"no such file: `{name}`") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise GradscopeError(
-            f"`{name}` is not UTF-8, as TOML has to be",
+            f"`{name}` is not UTF-8, which TOML requires",
             cause=f"byte 0x{error.object[error.start]:02x} in line {line}",
             help="save it as UTF-8",
         ) from None

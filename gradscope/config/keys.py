@@ -30,7 +30,7 @@ SELECTION: Mapping[str, Key] = {
     "ignore": Key(check=values.selectors, default=()),
     "extend-select": Key(check=values.selectors, default=()),
 }
-"""Which rules run."""
+"""Keys that select rules."""
 
 GATE: Mapping[str, Key] = {
     "fail-level": Key(check=values.choice(*get_args(Severity)), default=_POLICY.fail_level),
@@ -59,7 +59,7 @@ RUNNING: Mapping[str, Key] = {
     "mode": Key(check=values.choice(*get_args(Mode)), default=_OPTIONS.mode),
     "eager": Key(check=values.flag, default=_OPTIONS.eager),
 }
-"""How targets run: for all of them, or in the table of one."""
+"""Keys that say how targets run, for all targets or in the table of one."""
 
 LOADING: Mapping[str, Key] = {
     "target": Key(check=values.target),
@@ -71,7 +71,7 @@ LOADING: Mapping[str, Key] = {
     "checkpoint": Key(check=values.text),
     "args": Key(check=values.texts),
 }
-"""How one target is loaded."""
+"""Keys that say how one target is loaded."""
 
 TOP_LEVEL: Mapping[str, Key] = {**SELECTION, **GATE, **RUNNING}
 OF_TARGET: Mapping[str, Key] = {**LOADING, **RUNNING}
@@ -80,7 +80,7 @@ RULES, MODULES, NORMS, TARGETS = "rules", "per-module-ignores", "grad-norms", "t
 SUBTABLES = (RULES, MODULES, NORMS, TARGETS)
 
 EXCLUSIVE = (("batch", "input"), ("loss", "grad-output"))
-"""Of which a target takes one."""
+"""Pairs of keys that exclude each other."""
 
 _FIELDS = {
     "input": "inputs",

@@ -25,7 +25,7 @@ class Entry:
     """None where nothing holds."""
     default: Value | None = None
     source: Source | None = None
-    """Where the value was written; None where it is the default."""
+    """Location where the value was written; None for the default."""
     is_inherited: bool = False
     """Whether a target has it from the top level."""
 
@@ -75,7 +75,7 @@ def _unknown(wanted: str, every: tuple[Entry, ...]) -> GradscopeError:
     meant = [f"{keys.RULES}.{rule.name}" for rule in RULES if name.upper() == rule.code]
     hint = did_you_mean(meant[0] if meant else wanted, known)
     return GradscopeError(
-        f"there is no key `{wanted}`", help=hint or "gradscope config lists every key"
+        f"unknown key `{wanted}`", help=hint or "gradscope config lists every key"
     )
 
 

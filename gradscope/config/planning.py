@@ -15,7 +15,7 @@ from gradscope.target.files import exists
 from gradscope.target.options import TargetOptions, Trial
 
 PLAIN_NAME = re.compile(r"\w[\w-]*")
-"""Of a configured target: it can never be meant for a path, a file or a dotted module."""
+"""Pattern of a configured target's name; it cannot match a path or a dotted module."""
 
 
 def read_targets(table: Table) -> dict[str, Mapping[str, Value]]:
@@ -30,9 +30,7 @@ def read_targets(table: Table) -> dict[str, Mapping[str, Value]]:
 
 def _target(targets: Table, name: str) -> Mapping[str, Value]:
     if PLAIN_NAME.fullmatch(name) is None:
-        targets.fail(
-            name, "is no name of a target", help="letters, digits, - and _ tell it from a path"
-        )
+        targets.fail(name, "is not a valid target name", help="use letters, digits, - and _")
     if isinstance(targets.values[name], str):
         return {"target": targets.value(name, keys.LOADING["target"].check)}
     if not isinstance(targets.values[name], Mapping):
@@ -41,11 +39,11 @@ def _target(targets: Table, name: str) -> Mapping[str, Value]:
     table = targets.table(name)
     table.check_keys(keys.OF_TARGET, "option of a target")
     if "target" not in table.values:
-        targets.fail(name, "names no target", help='as target = "model.py:Net(hidden=8)"')
+        targets.fail(name, "does not name a target", help='add target = "model.py:Net(hidden=8)"')
     found = {key: table.value(key, keys.OF_TARGET[key].check) for key in table}
     for one, other in keys.EXCLUSIVE:
         if one in found and other in found:
-            table.fail(other, f"excludes `{one}`, which is given too", help="drop one of them")
+            table.fail(other, f"cannot be combined with `{one}`", help="remove one of them")
     return found
 
 
@@ -81,12 +79,12 @@ def plan_targets(
 
 def _no_target(configuration: Configuration) -> GradscopeError:
     if configuration.file is None:
-        missing = "no pyproject.toml configures any"
+        missing = "no pyproject.toml configures one"
     else:
         missing = f"no [tool.gradscope.targets] in {configuration.file}"
     return GradscopeError(
-        f"no target is given, and {missing}",
-        help="name one, as model.py:Net, or configure it: "
+        f"no target given, and {missing}",
+        help="name one, such as model.py:Net, or configure it: "
         '[tool.gradscope.targets] with small = "model.py:Net"',
     )
 
@@ -157,5 +155,5 @@ def _check_not_misspelt(name: str, configuration: Configuration) -> None:
     if is_file or (name.isidentifier() and importlib.util.find_spec(name) is not None):
         return
     raise GradscopeError(
-        f"no target `{name}`: it is neither configured nor a file or a module", help=hint
+        f"no target `{name}`: it is not configured, and is neither a file nor a module", help=hint
     )

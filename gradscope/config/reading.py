@@ -18,18 +18,18 @@ class Configuration:
     file: Path | None
     """Absolute; None where nothing is configured."""
     folder: Path
-    """Of the file, else the working directory: where the named targets run."""
+    """Folder of the file, otherwise the working directory; named targets run there."""
     settings: Settings
     policy: Policy
     baseline: BaselineOptions
-    """Its file is an absolute path."""
+    """Baseline options; the file is an absolute path."""
     output_format: OutputFormat | None
     values: Mapping[str, Value]
     """What the top level gives, by key; tables left out."""
     targets: Mapping[str, Mapping[str, Value]]
     """What the table of each target gives, by name and key; always a `target`."""
     sources: Mapping[tuple[str, ...], Source]
-    """Where each key that is given was written, by its path below `tool.gradscope`."""
+    """Location of each given key, by its path below `tool.gradscope`."""
 
 
 def read_configuration(file: Path | None = None) -> Configuration:

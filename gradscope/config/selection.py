@@ -110,11 +110,11 @@ def _norm_limits(table: Table, top_level: Mapping[str, Value]) -> dict[str, Norm
 def _norm_limit(patterns: Table, pattern: str) -> NormLimit:
     if pattern == WHOLE_MODEL:
         wrong, instead = (
-            "names no modules",
-            "max-grad-norm and min-grad-norm are of the whole model",
+            "does not name modules",
+            "max-grad-norm and min-grad-norm apply to the whole model",
         )
         patterns.fail(pattern, wrong, help=instead)
-    example = "as { max = 10.0, min = 1e-7 }"
+    example = "such as { max = 10.0, min = 1e-7 }"
     if not isinstance(patterns.values[pattern], Mapping):
         patterns.fail(pattern, "has to be a table with max or min", help=example)
     table = patterns.table(pattern)
@@ -133,7 +133,7 @@ def _thresholds(table: Table) -> dict[str, dict[str, float]]:
     for key in table:
         for rule in RULES:
             if key.upper() == rule.code:
-                table.fail(key, "is a rule's code", help=f"[{table.name}.{rule.name}]")
+                table.fail(key, "is the code of a rule", help=f"[{table.name}.{rule.name}]")
     table.check_keys(by_name, "rule", listed="gradscope rule lists every rule")
     return {name: _thresholds_of(by_name[name], table.table(name)) for name in table}
 

@@ -100,7 +100,7 @@ def text_or_texts(value: object) -> tuple[str, ...]:
 def selectors(value: object) -> tuple[str, ...]:
     """Return codes, prefixes of codes, families and names of rules."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise WrongValue("has to be a list of strings", help='as in ["GS101", "reach"]')
+        raise WrongValue("has to be a list of strings", help='such as ["GS101", "reach"]')
     # All rules are imported for it, which a configuration without selectors does not need.
     from gradscope.rules.selection import rules_named
 
@@ -108,7 +108,7 @@ def selectors(value: object) -> tuple[str, ...]:
         try:
             rules_named(selector)
         except GradscopeError as error:
-            wrong = f"names what is not there: {error.what}"
+            wrong = f"names something unknown: {error.what}"
             raise WrongValue(wrong, help=error.help) from None
     return tuple(value)
 
@@ -164,7 +164,7 @@ def share(value: object) -> Value:
     """Return a number from 0 to 1, or infinity, which nothing reaches."""
     found = number(0, can_be_infinite=True)(value)
     if isinstance(found, float) and 1 < found < math.inf:
-        raise WrongValue(f"has to be at most 1, as a share, and is {found:g}")
+        raise WrongValue(f"has to be a share of at most 1, and is {found:g}")
     return found
 
 
@@ -190,8 +190,8 @@ def device(value: object) -> str:
     name = text(value)
     meant = meant_device(name)
     if meant is not None or _DEVICE.fullmatch(name) is None:
-        hint = "as cpu, cuda or cuda:1" if meant is None else f"did you mean `{meant}`?"
-        raise WrongValue(f"is no device: `{name}`", help=hint)
+        hint = "such as cpu, cuda or cuda:1" if meant is None else f"did you mean `{meant}`?"
+        raise WrongValue(f"is not a device: `{name}`", help=hint)
     return name
 
 
@@ -219,8 +219,8 @@ def optimizer(value: object) -> str:
     plain = name.rpartition(".")[2].replace("_", "").replace("-", "").lower()
     close = get_close_matches(plain, known, n=1)
     if close or not name.isidentifier():
-        hint = f"did you mean `{known[close[0]]}`?" if close else "as adamw or sgd"
-        raise WrongValue(f"is no name of a class in torch.optim: `{name}`", help=hint)
+        hint = f"did you mean `{known[close[0]]}`?" if close else "such as adamw or sgd"
+        raise WrongValue(f"is not a class of torch.optim: `{name}`", help=hint)
     return name
 
 
@@ -247,8 +247,8 @@ def inputs(value: object) -> tuple[str, ...]:
         try:
             parse_input(spec)
         except GradscopeError as error:
-            wrong = f"is no input: `{spec}`: {error.cause or error.what}"
-            example = 'as "8,3,32,32" or "ids=int64[0,100]:2,16"'
+            wrong = f"is not an input: `{spec}`: {error.cause or error.what}"
+            example = 'such as "8,3,32,32" or "ids=int64[0,100]:2,16"'
             raise WrongValue(wrong, help=example if error.cause else error.help) from None
     return specs
 
@@ -259,7 +259,7 @@ def target(value: object) -> str:
     try:
         parse_target(spec)
     except GradscopeError as error:
-        raise WrongValue(f"is no target: {error.what}", help=error.help) from None
+        raise WrongValue(f"is not a target: {error.what}", help=error.help) from None
     return spec
 
 
@@ -267,5 +267,5 @@ def _parsed(value: str) -> str:
     try:
         parse_expression(value)
     except GradscopeError as error:
-        raise WrongValue(f"is no name in the file: {error.what}", help=error.help) from None
+        raise WrongValue(f"is not a name in the file: {error.what}", help=error.help) from None
     return value

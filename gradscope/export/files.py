@@ -27,7 +27,7 @@ def check_free(files: Sequence[Path], *, force: bool) -> None:
             raise GradscopeError(f"cannot write '{file}'", cause="it is a directory")
         if file.exists() and not force:
             raise GradscopeError(
-                f"'{file}' exists already", help="add --force to overwrite it, or name another"
+                f"'{file}' already exists", help="add --force to overwrite it, or name another file"
             )
 
 
@@ -117,7 +117,7 @@ def write_jsonl(table: ExportTable, rows: Iterable[Row], stream: TextIO) -> None
 
 
 _ROWS = 1 << 16
-"""Of a row group; so many are held at a time."""
+"""Rows per row group, which are in memory at a time."""
 
 
 def check_parquet() -> None:
@@ -130,7 +130,7 @@ def check_parquet() -> None:
         import pyarrow  # noqa: F401
     except ImportError:
         raise GradscopeError(
-            "Parquet is written by pyarrow, which is not installed", help="pip install pyarrow"
+            "writing Parquet needs pyarrow, which is not installed", help="pip install pyarrow"
         ) from None
 
 
@@ -170,7 +170,7 @@ EVENTS_FILE = "events.out.tfevents.gradscope"
 """TensorBoard knows its files by the part in the middle."""
 
 _VALUES = 128
-"""Of an event: longer ones take longer to sum up."""
+"""Largest number of values per event; longer events take longer to summarise."""
 _EVENTS = 1_024
 """That are summed up, and written, together."""
 
@@ -185,7 +185,7 @@ def check_tensorboard() -> None:
         import tensorboard.compat.proto.event_pb2  # noqa: F401
     except ImportError:
         raise GradscopeError(
-            "events for TensorBoard are written by its package, which is not installed",
+            "writing TensorBoard events needs tensorboard, which is not installed",
             help="pip install tensorboard",
         ) from None
 

@@ -97,9 +97,9 @@ PARAMETERS = ExportTable(
 def _tensor_rows(report: Report) -> Iterator[Row]:
     for row in _tensors_of(report.recording):
         yield (None, *row)
-    for position, look in enumerate(report.recording.captured_steps):
-        for row in _tensors_of(look.recording):
-            yield (position, look.step, *row[1:])
+    for position, captured in enumerate(report.recording.captured_steps):
+        for row in _tensors_of(captured.recording):
+            yield (position, captured.step, *row[1:])
 
 
 def _tensors_of(recording: Recording) -> Iterator[Row]:

@@ -36,7 +36,7 @@ class ExportPlan:
     tables: tuple[tuple[ExportTable, Path | None], ...]
     """Each with its file, None for stdout; TensorBoard has no tables."""
     folder: Path | None
-    """Of several files; None of one."""
+    """Folder of several files; None for one file."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -65,11 +65,13 @@ class ExportPlan:
         elif self.form == "tensorboard":
             check_tensorboard()
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
-            raise GradscopeError(f"'{self.folder}' is no folder", help="name one with -o FOLDER")
+            raise GradscopeError(f"'{self.folder}' is not a folder", help="name one with -o FOLDER")
         read = {path.resolve() for path in inputs}
         for file in self.files:
             if file.resolve() in read:
-                raise GradscopeError(f"'{file}' is what is exported", help="name another file")
+                raise GradscopeError(
+                    f"'{file}' is the exported recording", help="name another file"
+                )
         check_free(self.files, force=force)
 
     def write(self, report: Report, stdout: TextIO) -> None:
@@ -112,26 +114,24 @@ def planned_export(form: ExportForm, output: str | None, table: str | None) -> E
     if table is None:
         if output in (None, STDOUT):
             raise GradscopeError(
-                f"--to {form} writes a file for each table, and no folder is named",
-                help=f"add -o FOLDER, or take one table: --table {' or '.join(list(TABLES)[:2])}",
+                f"--to {form} writes one file per table and needs a folder",
+                help=f"add -o FOLDER, or choose one table: --table {' or '.join(list(TABLES)[:2])}",
             )
         folder = Path(str(output))
         files = tuple((one, folder / f"{name}.{form}") for name, one in TABLES.items())
         return ExportPlan(form=form, tables=files, folder=folder)
     file = None if output in (None, STDOUT) else Path(str(output))
     if form == "parquet" and file is None:
-        raise GradscopeError("Parquet is no text, for stdout", help=f"add -o {table}.parquet")
+        raise GradscopeError("Parquet cannot be written to stdout", help=f"add -o {table}.parquet")
     return ExportPlan(form=form, tables=((TABLES[table], file),), folder=None)
 
 
 def _events_plan(output: str | None, table: str | None) -> ExportPlan:
     if table is not None:
         raise GradscopeError(
-            "--to tensorboard writes curves, and no tables",
-            help="leave --table out, or choose another form: --to csv, jsonl or parquet",
+            "--to tensorboard writes curves, not tables",
+            help="remove --table, or choose another format: --to csv, jsonl or parquet",
         )
     if output in (None, STDOUT):
-        raise GradscopeError(
-            "--to tensorboard writes into a folder, and none is named", help="add -o FOLDER"
-        )
+        raise GradscopeError("--to tensorboard needs a folder", help="add -o FOLDER")
     return ExportPlan(form="tensorboard", tables=(), folder=Path(str(output)))

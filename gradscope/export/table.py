@@ -12,7 +12,7 @@ Kind = Literal["integer", "number", "text", "flag", "json"]
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
 Cell = Json
-"""As its column's kind says; None is what was not measured, or does not apply."""
+"""Cell of the type that its column's kind requires; None if not measured or not applicable."""
 Row = tuple[Cell, ...]
 
 

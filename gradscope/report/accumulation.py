@@ -31,12 +31,12 @@ _OFF = 0.02
 """Parameters of which a law leaves more than that, over their norm, are told by name."""
 
 _APART: dict[AccumulationLaw, str] = {
-    "equal": "the accumulated gradients are the full batch's",
+    "equal": "the accumulated gradients equal the full batch's",
     "mean": "the accumulated gradients are {count} times the full batch's: divide the loss by "
     "{count}",
-    "counted": "the loss is a mean over what the micro-batches hold unequally: weigh them by that",
-    "fitted": "the loss weighs the micro-batches unequally",
-    "none": "the accumulated gradients are not the full batch's either",
+    "counted": "the micro-batches hold unequal counts of what the loss averages: weight them by it",
+    "fitted": "the loss weights the micro-batches unequally",
+    "none": "the accumulated gradients still differ from the full batch's",
 }
 """What holds with batch normalisation and random numbers switched off."""
 
@@ -107,7 +107,7 @@ def _verdict(found: Accumulation) -> str:
     record = found.record
     match record.law:
         case "equal":
-            return "accumulated gradients are the full batch's: the loss needs no division"
+            return "accumulated gradients equal the full batch's: the loss needs no division"
         case "mean":
             return (
                 f"accumulated gradients are {record.scale:.3f} times the full batch's: "
@@ -117,14 +117,14 @@ def _verdict(found: Accumulation) -> str:
             total = f"{sum(part.count for part in found.parts):g}"
             held = _listed([f"{part.count:g}" for part in found.parts])
             return (
-                f"the loss is a mean over {record.unit}, of which the micro-batches hold {held}: "
+                f"the loss is a mean over {record.unit}, and the micro-batches hold {held}: "
                 f"multiply each loss by its share of all {total}"
             )
         case "fitted":
             weights = _listed([number(part.weight) for part in found.parts])
             return (
-                f"accumulated gradients need weights of {weights}, which no count explains: the "
-                "loss is a mean over something else, or a function of a mean, as its root"
+                f"accumulated gradients need the weights {weights}, which no count explains: the "
+                "loss is a mean over something else, or a function of a mean, such as its root"
             )
         case "none":
             return _failure(found)
@@ -135,13 +135,13 @@ def _failure(found: Accumulation) -> str:
     match record.obstruction:
         case "batch norm":
             return (
-                "batch norm normalises each of them by its own statistics, so that no weights of "
-                "the losses give the full batch's gradients"
+                "batch norm normalises each micro-batch by its own statistics: no loss weights "
+                "give the full batch's gradients"
             )
         case "random numbers":
             return (
-                "the gradients cannot be compared, because not all random numbers of the full "
-                "batch's forward could be given to the micro-batches"
+                "the gradients cannot be compared: some random numbers of the full batch's forward "
+                "could not be reused for the micro-batches"
             )
         case "non-finite":
             positions = [
@@ -152,18 +152,18 @@ def _failure(found: Accumulation) -> str:
             return f"micro-batch{plural} {_listed(positions)} {have} no finite gradient"
         case "repeated term":
             return (
-                "a part of the loss does not depend on the batch, as a penalty on the weights, "
+                "part of the loss does not depend on the batch, such as a penalty on the weights, "
                 f"and each micro-batch adds it again: divide that part by {record.micro_batches}"
             )
         case "half precision":
             return (
-                "the gradients cannot be compared, because some of them are computed in half "
-                "precision, where the full batch's may be lost in rounding"
+                "the gradients cannot be compared: some are computed in half precision, where "
+                "rounding may hide the full batch's"
             )
         case _:
             return (
-                "the loss is no sum or mean over examples: no weights of the micro-batches give "
-                "the full batch's gradients"
+                "the loss is not a sum or mean over examples: no micro-batch weights give the full "
+                "batch's gradients"
             )
 
 
@@ -174,9 +174,9 @@ def remarks(found: Accumulation) -> Iterator[str]:
     record = found.record
     if record.draws and not record.unmatched:
         draws = counted(record.draws, "draw")
-        yield f"dropout and the like drew as for the full batch ({draws})"
+        yield f"random operations such as dropout reused the full batch's draws ({draws})"
     if record.repeated:
-        yield f"without a batch dimension, and whole in each: {_named(record.repeated)}"
+        yield f"without a batch dimension, repeated in each micro-batch: {_named(record.repeated)}"
 
 
 def _reasons(found: Accumulation) -> Iterator[str]:
@@ -184,26 +184,28 @@ def _reasons(found: Accumulation) -> Iterator[str]:
     if record.site is not None:
         site = recording.sites[record.site]
         position = shown_site(site, recording.target.root)
-        yield f"{position} lets examples meet: `{site.source}`"
+        yield f"{position} combines examples: `{site.source}`"
     if record.obstruction == "examples meet":
         yield (
-            "where examples are compared with each other, keep the batch whole, or its outputs "
-            "(GradCache)"
+            "if the loss compares examples with each other, do not split the batch, or cache its "
+            "outputs (GradCache)"
         )
     if record.obstruction == "non-finite" and record.unit is not None:
         held = _listed([f"{part.count:g}" for part in found.parts])
         yield (
-            f"they hold {held} {record.unit}, and a mean over none is no number: sum the losses, "
+            f"they hold {held} {record.unit}, and a mean over none is NaN: sum the losses, "
             f"and divide by the {record.unit} of all micro-batches"
         )
     if record.obstruction == "batch norm":
         paths = [recording.modules[position].path for position in record.modules]
-        yield f"normalised so: {_named(path or recording.target.model for path in paths)}"
+        yield f"batch norm layers: {_named(path or recording.target.model for path in paths)}"
     if record.apart is not None and record.obstruction in ("batch norm", "random numbers"):
         calm = "with batch norm" if record.obstruction == "batch norm" else "with the model"
         yield f"{calm} in eval mode {_APART[record.apart].format(count=record.micro_batches)}"
     if found.exceptions:
-        names = [f"`{found.name(one)}` ({off(one.remaining)} off)" for one in found.exceptions]
+        names = [
+            f"`{found.name(one)}` (differs by {off(one.remaining)})" for one in found.exceptions
+        ]
         yield f"this does not hold for {_listed(names)}"
 
 
@@ -213,21 +215,21 @@ def _figures(found: Accumulation) -> Iterator[str]:
         return
     if record.law in ("counted", "fitted"):
         yield (
-            f"accumulated as they are, the gradients are {record.scale:.3f} times the full "
-            f"batch's; divided by {record.micro_batches}, they are {off(record.divided)} off"
+            f"accumulated unweighted, the gradients are {record.scale:.3f} times the full "
+            f"batch's; divided by {record.micro_batches}, they differ by {off(record.divided)}"
         )
     if record.obstruction == "repeated term":
-        yield f"as they are, the accumulated gradients are {off(record.deviation)} off"
+        yield f"unweighted, the accumulated gradients differ by {off(record.deviation)}"
     elif record.law == "none":
         words = (
-            f"divided by {record.micro_batches}, the accumulated gradients are "
-            f"{off(record.divided)} off, cosine {record.cosine:.3f}"
+            f"divided by {record.micro_batches}, the accumulated gradients differ by "
+            f"{off(record.divided)}, cosine {record.cosine:.3f}"
         )
         best = f"; the best weights leave {off(record.remaining)}"
         yield words + (best if record.remaining > _OFF else "")
     if worst is not None and not found.exceptions:
         after = "" if record.law in ("equal", "none") else " after that"
-        yield f"worst parameter{after}: `{found.name(worst)}`, {off(found.left(worst))} off"
+        yield f"worst parameter{after}: `{found.name(worst)}`, differs by {off(found.left(worst))}"
 
 
 def off(share: float) -> str:
@@ -237,7 +239,7 @@ def off(share: float) -> str:
     if share >= 1e-3:
         return f"{100 * share:.3g}%"
     digits, _, power = f"{share:.0e}".partition("e")
-    return f"{digits}e{int(power)} of its norm" if share else "nothing"
+    return f"{digits}e{int(power)} of its norm" if share else "0%"
 
 
 def _named(names: Iterable[str]) -> str:

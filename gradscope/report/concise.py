@@ -18,7 +18,7 @@ from gradscope.report.finding_phrasing import (
     verdict_text,
 )
 from gradscope.report.number_format import number, shape_text, tensor_text
-from gradscope.report.run.text import picture_lines, run_line
+from gradscope.report.run.text import pattern_lines, run_line
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:
@@ -28,7 +28,7 @@ def render_concise(report: Report, view: ViewOptions) -> str:
     if run is not None:
         if not report.rules.ran:
             lines += (_line(report, None, f"{one.what}: {one.reason}") for one in report.skipped)
-        lines += map(printable, picture_lines(run))
+        lines += map(printable, pattern_lines(run))
         return "\n".join([*lines, printable(run_line(report, run))])
     if view.tensors == "all":
         lines += _tensors(report, view)

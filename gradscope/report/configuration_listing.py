@@ -26,12 +26,12 @@ SCHEMA_VERSION = "1.0"
 _WIDEST = 100
 _MARGIN, _GAP = 2, 2
 _NARROW = 60
-"""Of fewer columns, file and line stand below the value."""
+"""Columns below which file and line are shown below the value."""
 _NAMES, _PLACES = 24, 24
 """Characters of a key, and of file and line, before they are folded or shortened."""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
-    ("which rules run", keys.SELECTION),
-    ("what makes a check fail", keys.GATE),
+    ("rules to run", keys.SELECTION),
+    ("when a check fails", keys.GATE),
     ("how targets run", keys.RUNNING),
 )
 
@@ -84,7 +84,7 @@ def _parts(
     configuration: Configuration, entries: tuple[Entry, ...], page: Page
 ) -> Iterator[RenderableType]:
     if configuration.file is None:
-        yield Text("no pyproject.toml has [tool.gradscope]: the defaults hold", style="dim")
+        yield Text("no pyproject.toml has [tool.gradscope]: the defaults apply", style="dim")
     else:
         yield page.text(str(configuration.file))
     for (table, about), members in groupby(entries, key=_heading):
@@ -94,7 +94,7 @@ def _parts(
         yield Padding(_grid(tuple(members), entries, page), (0, 0, 0, 2))
     if not entries:
         yield Text()
-        yield Text("nothing of it is set", style="dim")
+        yield Text("nothing is set", style="dim")
 
 
 def _grid(rows: tuple[Entry, ...], entries: tuple[Entry, ...], page: Page) -> Table:

@@ -60,7 +60,7 @@ def failure_text(
 def _head(report: Report, findings: Sequence[Finding], obstacle: Failure | None) -> str:
     model = printable(report.target.model)
     if obstacle is not None and not findings:
-        return f"{model} could not be judged: {obstacle.what}"
+        return f"{model} could not be checked: {obstacle.what}"
     rules = dict.fromkeys(f"{one.rule} {one.name}" for one in findings)
     named = ", ".join(list(rules)[:_CODES_IN_HEAD])
     more = f" and {len(rules) - _CODES_IN_HEAD:,} more" if len(rules) > _CODES_IN_HEAD else ""

@@ -45,8 +45,8 @@ def verdict_text(report: Report) -> str:
         return ""
     found = found_text(report)
     words = [f"{counted(len(rules.ran), 'rule')} ran"] if rules.ran else []
-    words += [f"{obstructed:,} could not"] if obstructed else []
-    words += [f"{left_out:,} left out"] if left_out else []
+    words += [f"{obstructed:,} not applicable"] if obstructed else []
+    words += [f"{left_out:,} skipped"] if left_out else []
     head = f"Found {found}" if found else "No findings" if rules.ran else "No rule ran"
     return f"{': '.join(filter(None, [head, ', '.join(words)]))}."
 
@@ -132,7 +132,7 @@ class _Told:
 
     value: float
     half_digit: float
-    """How far it may be from the exact one, by rounding."""
+    """Largest rounding error of the number."""
 
     @classmethod
     def of(cls, match: re.Match[str]) -> Self:
@@ -180,9 +180,7 @@ def consequence_text(finding: Finding) -> str:
     )
 
 
-SYNTHETIC_LOSS = (
-    "the loss is made up, because the target has none: these are not the gradients of training"
-)
+SYNTHETIC_LOSS = "no loss found: using a placeholder. These are not the gradients of training"
 
 
 def parameter_counts(report: Report) -> str:

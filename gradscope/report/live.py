@@ -24,7 +24,7 @@ _VALUE = 8
 _LABEL, _LABEL_WIDE = 13, 22
 _STRIP = 96
 _TAILS = ((124, 44), (92, 30), (72, 25))
-"""From which width on what stands behind a strip has how much room."""
+"""Pairs of a width and the space for the text after a strip."""
 _OPTIMIZERS = 2
 _STYLES = {BROKEN: "bold red", ZERO: "magenta", NOTHING: ""}
 
@@ -163,7 +163,7 @@ def _scaler(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
 
 
 _HEAT = ("#4a5fb5", "#3f7fc8", "#2f9fc0", "#27a98f", "#4fae5a", "#93ab35", "#c9a227", "#e5801f")
-"""From cold to warm, as many as a strip has levels; told apart on dark and on light ground."""
+"""Colours from cold to warm, one per level of a strip, readable on dark and light."""
 
 
 def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) -> list[Text]:
@@ -212,7 +212,7 @@ def _label(row: LiveLayer, width: int, page: Page) -> Text:
 
 
 _FINDINGS = 3
-"""As many as are shown before the layers, where both do not fit."""
+"""Number of findings shown before the layers if both do not fit."""
 _LAYERS_LEAST, _LAYERS_MOST = 3, 14
 """Lines of layers, with their title."""
 
@@ -224,7 +224,7 @@ class Judged:
     findings: tuple[Finding, ...]
     """The worst first."""
     steps: int
-    """How many steps they had seen."""
+    """Number of steps that were judged."""
     is_final: bool = False
     """Whether they judge no more before the end of the run."""
 
@@ -260,7 +260,7 @@ def frame(
 
 def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
     """Return `gradscope run train.py · 1,204 steps · 83.3 steps/s · 1 min 12 s`, and a rule."""
-    words = _progress(run, planned, page) or ["waits for the first step of an optimizer"]
+    words = _progress(run, planned, page) or ["waiting for the first optimizer step"]
     title = Text().append_text(page.text(run.name, "bold"))
     for position, word in enumerate(words):
         room = page.width - title.cell_len - len(page.signs.separator)
@@ -279,7 +279,7 @@ def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
         return []
     words = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
     if run.is_over:
-        return [*words, "nothing more is recorded"]
+        return [*words, "recording has stopped"]
     speed = [] if run.speed is None else [f"{figure(run.speed, page.signs)} steps/s"]
     return [*words, *speed, duration(run.seconds)]
 
@@ -288,7 +288,7 @@ def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
     """Return how many findings there are, and as many of them as fit, as long as they may be."""
     after = f"  after {counted(judged.steps, 'step')}"
     if judged.is_final:
-        after += "; the next time at the end, it takes long"
+        after += "; next at the end, since judging takes long"
     found = judged.findings
     if not found:
         return [Text("no findings", style="bold green").append(after, "not bold dim")]

@@ -140,7 +140,7 @@ def _parameters(report: Report, view: ViewOptions) -> list[str]:
         return []
     header = ("", "parameter", "shape", "gradient norm", "gradient / weight", "line")
     folded = [f"{group.folded} more with {group.title}." for group in groups if group.folded]
-    return ["### Parameters worth looking at", table(header, rows), *folded]
+    return ["### Notable parameters", table(header, rows), *folded]
 
 
 def _tensors(report: Report, view: ViewOptions) -> list[str]:
@@ -152,7 +152,7 @@ def _tensors(report: Report, view: ViewOptions) -> list[str]:
     rows = [_tensor(group.title, row, report) for group in groups for row in group.rows]
     folded = [f"{group.folded} more with {group.title}." for group in groups if group.folded]
     notes = [f"The list of {group.title} is {group.note}." for group in groups if group.note]
-    return ["### Tensors worth looking at", table(header, rows), *notes, *folded] if rows else []
+    return ["### Notable tensors", table(header, rows), *notes, *folded] if rows else []
 
 
 def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ def _tensor(title: str, row: TensorRow, report: Report) -> tuple[str, ...]:
 def _skipped(report: Report) -> list[str]:
     return [
         *_list("Not measured", [(item.what, item.reason) for item in report.skipped]),
-        *_list("Not judged", unjudged(report.rules.skipped)),
+        *_list("Not applicable", unjudged(report.rules.skipped)),
     ]
 
 

@@ -27,7 +27,7 @@ class Signs:
     range: str
     """What a bar goes on with from the lowest to the highest of several numbers."""
     levels: str
-    """Of a sparkline, from low to high."""
+    """Signs of a sparkline, from low to high."""
     axis: str
     """Left end, line, tick and right end of a scale."""
     dash: str
@@ -38,7 +38,7 @@ class Signs:
     bar: str
     """Between line numbers and code."""
     rule: str
-    """Of a horizontal line."""
+    """Sign of a horizontal line."""
 
 
 UNICODE = Signs(

@@ -72,7 +72,10 @@ def _table(rules: Sequence[type[Rule]], page: Page) -> Iterator[RenderableType]:
         yield Text(family, style="bold cyan")
         yield Padding(grid, (0, 0, 0, 2))
     yield Text()
-    yield Text("gradscope rule CODE shows what a rule measures and how to fix it.", style="dim")
+    yield Text(
+        "Use gradscope rule CODE to see what a rule measures and how to fix its findings.",
+        style="dim",
+    )
 
 
 def _manual(manual: Manual, page: Page) -> Iterator[RenderableType]:

@@ -80,7 +80,7 @@ def _is_measured(report: Report) -> bool:
 def _skipped(report: Report, page: Page) -> Iterator[RenderableType]:
     if not report.skipped:
         return
-    yield Text("Not seen", style="bold")
+    yield Text("Not measured", style="bold")
     for item in report.skipped[:_SKIPPED_SHOWN]:
         yield Padding(page.text(f"{item.what}: {item.reason}"), (0, 0, 0, 2))
     if (more := len(report.skipped) - _SKIPPED_SHOWN) > 0:
@@ -102,9 +102,9 @@ def _closing(report: Report, view: ViewOptions, page: Page) -> Text:
     if not _is_measured(report):
         counts[-1] = "no gradient measured"
     elif view.tensors != "all":
-        tips.append("--tensors all lists every tensor.")
+        tips.append("Use --tensors all to list every tensor.")
     if view.can_save:
-        tips.append("--save FILE keeps the recording.")
+        tips.append("Use --save FILE to keep the recording.")
     scope = " in the whole model" if view.module else ""
     text = Text(f"{', '.join(counts)}{scope}.", overflow="fold")
     return text.append("".join(f" {tip}" for tip in tips), style="dim")

@@ -180,7 +180,7 @@ def unjudged_section(report: Report, page: Page) -> Iterator[RenderableType]:
     """Yield the rules that could not run, by the reason."""
     reasons = unjudged(report.rules.skipped)
     if reasons:
-        yield Text("Not judged", style="bold")
+        yield Text("Not applicable", style="bold")
     for codes, reason in reasons[:_REASONS_SHOWN]:
         yield hanging(page.spell(f"{codes}: {reason}"), page, indent=_INDENT)
     if (more := len(reasons) - _REASONS_SHOWN) > 0:

@@ -58,7 +58,7 @@ def module_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
     yield _table(lines, page)
     if hidden := _hidden(trees, shown):
         words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
-        yield Text(f"  {words}: --depth N shows them", style="dim")
+        yield Text(f"  {words}: use --depth N to show them", style="dim")
 
 
 def _depth(rows: tuple[ModuleRow, ...], trees: list[FoldedModule], view: ViewOptions) -> int:

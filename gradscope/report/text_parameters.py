@@ -34,7 +34,7 @@ def parameter_section(
     groups = select_parameters(report, view)
     if not groups:
         return
-    title = Text("Parameters worth looking at", style="bold")
+    title = Text("Notable parameters", style="bold")
     yield (
         title if report.training_run is None else title.append("  as last measured", "not bold dim")
     )
@@ -80,7 +80,9 @@ def _positions(rows: list[ParameterRow], page: Page) -> Table:
 
 
 def _more(group: Group[ParameterRow], page: Page) -> Text:
-    words = f"{page.signs.ellipsis} {group.folded:,} more with {group.title}: --top shows more"
+    words = (
+        f"{page.signs.ellipsis} {group.folded:,} more with {group.title}: use --top to show more"
+    )
     return Text(f"  {words}", style="dim")
 
 

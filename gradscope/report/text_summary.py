@@ -14,7 +14,7 @@ from gradscope.report.page import Page
 
 
 def header(report: Report, page: Page) -> Iterator[RenderableType]:
-    """Yield what was inspected, and a warning where the loss is made up."""
+    """Yield what was inspected, and a warning where the loss is a placeholder."""
     target = report.target
     title = Text("gradscope", style="bold cyan")
     yield title.append(" ").append_text(page.text(target.name, "bold"))
@@ -34,8 +34,7 @@ def header(report: Report, page: Page) -> Iterator[RenderableType]:
     if target.synthetic_loss:
         warning = Text("warning: ", style="bold red")
         yield warning.append(
-            f"{SYNTHETIC_LOSS}. --loss, or compute_loss(model, batch) in the file, names the "
-            "real one.",
+            f"{SYNTHETIC_LOSS}. Use --loss, or define compute_loss(model, batch) in the file.",
             style="not bold default",
         )
 

@@ -48,7 +48,7 @@ def tensor_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
     groups = select_tensors(report, view) if view.tensors == "top" else ()
     if not groups:
         return
-    title = Text("Tensors worth looking at", style="bold")
+    title = Text("Notable tensors", style="bold")
     for group in groups:
         if group.note:
             title.append(f"  {group.kind}: {group.note}", style="not bold dim")
@@ -57,7 +57,7 @@ def tensor_section(report: Report, view: ViewOptions, page: Page) -> Iterator[Ta
     for group in groups:
         if group.folded:
             words = f"{page.signs.ellipsis} {group.folded:,} more with {group.title}"
-            yield Text(f"  {words}: --top shows more", style="dim")
+            yield Text(f"  {words}: use --top to show more", style="dim")
 
 
 def _entries(group: Group[TensorRow]) -> list[_Entry]:

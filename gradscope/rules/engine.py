@@ -13,7 +13,7 @@ from gradscope.recording.finding import (
     Verdict,
 )
 from gradscope.recording.records import Recording, Site
-from gradscope.rules.captured_steps.judging import Looks
+from gradscope.rules.captured_steps.judging import CapturedSteps
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
 from gradscope.rules.patterns import matches
@@ -32,7 +32,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
     """
     check_settings(settings)
     context = RuleContext(recording, norm_limits=settings.norm_limits)
-    captured_steps = Looks(context)
+    captured_steps = CapturedSteps(context)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
@@ -40,14 +40,14 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
         rule = kind(**settings.thresholds.get(kind.name, {}))
         if not _is_mentioned(rule, context, settings):
             continue
-        is_of_looks = _is_of_looks(rule, context)
+        is_of_captured_steps = _is_of_captured_steps(rule, context)
         reason = _reason_left_out(rule, context, settings)
         reason = reason or (
-            captured_steps.obstacle(rule) if is_of_looks else rule.obstacle(context)
+            captured_steps.skip_reason(rule) if is_of_captured_steps else rule.skip_reason(context)
         )
         if reason is None:
             ran.append(kind.code)
-            findings += captured_steps.check(rule) if is_of_looks else rule.check(context)
+            findings += captured_steps.check(rule) if is_of_captured_steps else rule.check(context)
         else:
             skipped.append(SkippedRule(rule=kind.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]
@@ -66,7 +66,7 @@ def _is_mentioned(rule: Rule, context: RuleContext, settings: Settings) -> bool:
     return rule.is_for(context) or is_named(type(rule), settings)
 
 
-def _is_of_looks(rule: Rule, context: RuleContext) -> bool:
+def _is_of_captured_steps(rule: Rule, context: RuleContext) -> bool:
     """Return whether a rule judges single backward passes of a run.
 
     Limits of the user's own hold in every step, and not only in those watched closely.

@@ -21,7 +21,7 @@ HEADINGS = (
     "When it may be wrong",
     "Source",
 )
-"""Of a rule's docstring, in this order; each stands alone on a line and ends in a colon."""
+"""Headings of a rule's docstring, in order; each is alone on a line and ends in a colon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ class Measure:
     """
 
     number: str
-    """Its name in the evidence."""
+    """Name of the number in the evidence."""
     limit: str | None = None
     """The name of the limit it crossed, likewise; None where all findings of the rule have it."""
     worse: Literal["higher", "lower"] = "higher"

@@ -33,11 +33,11 @@ class Rule(ABC):
     name: ClassVar[str]
     """Names the problem, not the remedy."""
     level: ClassVar[Severity]
-    """Of a typical finding; a finding may be milder or worse."""
+    """Severity of a typical finding; a finding may be milder or worse."""
     needs_run: ClassVar[bool] = False
     """Whether it judges the steps of a training run, and not one step that was captured in full."""
     lasts: ClassVar[Lasting] = "no"
-    """In which looks at one backward of a training run a mistake shows."""
+    """Captured steps of a training run in which a mistake shows."""
     judges_learning: ClassVar[bool] = False
     """Whether it judges what parameters learn by a gradient. Nobody asks that of a gradient that is
     computed for an input, as a saliency map or an attack is."""
@@ -60,7 +60,7 @@ class Rule(ABC):
         """
         return None
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording, None where it can."""
         return None
 

@@ -31,7 +31,7 @@ class ArchitectureCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainStep:
-    """One forward and backward as torch alone makes it."""
+    """One forward and backward as torch alone contributes it."""
 
     loss: Tensor
     gradients: dict[str, Tensor | None]

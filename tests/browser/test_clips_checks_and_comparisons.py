@@ -9,7 +9,7 @@ from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.report.html.check_page import render_check_html
-from gradscope.report.html.clip_sheet import render_clip_html
+from gradscope.report.html.clip_tab import render_clip_html
 from gradscope.report.html.comparison_page import render_comparison_html
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
@@ -166,12 +166,12 @@ def test_the_overview_of_a_check_opens_the_sheet_of_a_target(show):
         ),
     )
     page = show(render_check_html(result))
-    expect(page.locator(".verdict:visible")).to_contain_text("Could not judge 1 of 2 targets")
+    expect(page.locator(".verdict:visible")).to_contain_text("Could not check 1 of 2 targets")
     page.locator("section.summary").get_by_role("button", name="stack.py").first.click()
     expect(page.locator("#sheet-1 h1")).to_be_visible()
     expect(page.locator("#sheet-0")).to_be_hidden()
     look_at_all(page)
-    page.locator("#sheet-1").get_by_role("button", name="show in the pictures").click()
+    page.locator("#sheet-1").get_by_role("button", name="show in charts").click()
     expect(page.locator(".crumbs")).to_contain_text("layers")
     page.get_by_role("tab", name="check").click()
     expect(page.locator("#sheet-0 .summary").first).to_be_visible()

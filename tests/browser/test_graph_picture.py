@@ -1,4 +1,4 @@
-"""The insides of modules as a reader opens them, against the drawings that they come from."""
+"""The graphs of modules as a reader opens them, against the drawings that they come from."""
 
 import re
 

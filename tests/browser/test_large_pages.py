@@ -28,9 +28,9 @@ def opened(open_page, tmp_path):
     return opened
 
 
-def come_to(page, picture):
+def come_to(page, chart):
     """Bring a picture into view, and wait until it is painted."""
-    section = page.locator(f"#sheet-0 [data-picture={picture}]")
+    section = page.locator(f"#sheet-0 [data-picture={chart}]")
     section.scroll_into_view_if_needed()
     expect(section.locator(".canvas > *").first).to_be_visible(timeout=PATIENCE)
     return section
@@ -41,8 +41,8 @@ def test_page_of_ten_thousand_tensors(opened):
     report = large_inspection(250)
     assert len(report.tensors) >= 10_000
     page = opened(report)
-    for picture in ("depth", "modules", "inside"):
-        come_to(page, picture)
+    for chart in ("depth", "modules", "inside"):
+        come_to(page, chart)
     table = come_to(page, "tensors")
     assert table.locator("tbody tr").count() < 200  # those in view, not all
     parameters = come_to(page, "parameters")
@@ -60,5 +60,5 @@ def test_page_of_two_thousand_steps(opened):
     come_to(page, "heatmap")
     step = come_to(page, "timeline").get_by_label("Step", exact=True)
     expect(step).to_have_value("1000")  # of the finding
-    page.get_by_role("button", name="show in the pictures").click()
+    page.get_by_role("button", name="show in charts").click()
     expect(page.locator(".crumbs")).to_have_text(re.compile("step 1,000"))

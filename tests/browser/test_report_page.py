@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from gradscope.report.html.page import render_page
-from gradscope.report.html.tabs import sheet_of
+from gradscope.report.html.tabs import tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 
 
@@ -17,27 +17,27 @@ def stack():
 
 @pytest.fixture
 def show(open_page, tmp_path):
-    def show(*sheets, **given):
+    def show(*tabs, **given):
         path = tmp_path / "report.html"
-        path.write_text(render_page(sheets, "a report"), encoding="utf-8")
+        path.write_text(render_page(tabs, "a report"), encoding="utf-8")
         return open_page(path, **given)
 
     return show
 
 
 def test_a_finding_stands_with_its_line_and_selects_its_layer(show, stack):
-    page = show(sheet_of(stack))
+    page = show(tab_of(stack))
     expect(page.locator(".verdict")).to_have_text(re.compile("Found 1 error"))
     expect(page.locator(".finding .cause code")).to_have_text("    x = torch.sigmoid(layer(x))")
     expect(page.locator(".selected")).to_be_hidden()
-    page.get_by_role("button", name="show in the pictures").click()
+    page.get_by_role("button", name="show in charts").click()
     expect(page.locator(".crumbs")).to_have_text(re.compile("layers"))
     page.keyboard.press("Escape")
     expect(page.locator(".selected")).to_be_hidden()
 
 
 def test_the_table_holds_the_recordings_numbers(show, stack):
-    page = show(sheet_of(stack))
+    page = show(tab_of(stack))
     table = page.locator("[data-picture=parameters]")
     table.scroll_into_view_if_needed()
     norms = table.locator("tbody tr:not(.space) td.number:nth-child(5)")
@@ -49,7 +49,7 @@ def test_the_table_holds_the_recordings_numbers(show, stack):
 
 
 def test_a_table_is_sorted_and_filtered(show, stack):
-    page = show(sheet_of(stack))
+    page = show(tab_of(stack))
     table = page.locator("[data-picture=parameters]")
     table.scroll_into_view_if_needed()
     first = table.locator("tbody tr:not(.space)").first.locator("td.name")
@@ -67,7 +67,7 @@ def test_a_table_is_sorted_and_filtered(show, stack):
 
 
 def test_a_row_selects_its_layer_for_every_table(show, stack):
-    page = show(sheet_of(stack))
+    page = show(tab_of(stack))
     tables = page.locator(".picture.table")
     tables.nth(0).scroll_into_view_if_needed()
     tables.nth(0).get_by_text("layers.3.weight", exact=True).click()
@@ -79,7 +79,7 @@ def test_a_row_selects_its_layer_for_every_table(show, stack):
 
 
 def test_layers_are_found_by_keys_alone(show, stack):
-    page = show(sheet_of(stack))
+    page = show(tab_of(stack))
     page.keyboard.press("/")
     page.keyboard.type("layers.12")
     page.keyboard.press("Enter")
@@ -87,7 +87,7 @@ def test_layers_are_found_by_keys_alone(show, stack):
 
 
 def test_tabs_switch_by_keys_between_reports(show, stack):
-    page = show(sheet_of(stack, "first"), sheet_of(stack, "second"))
+    page = show(tab_of(stack, "first"), tab_of(stack, "second"))
     page.get_by_role("tab", name="first").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="second")).to_be_focused()
@@ -96,7 +96,7 @@ def test_tabs_switch_by_keys_between_reports(show, stack):
 
 
 def test_names_are_text_whatever_they_are_made_of(show):
-    page = show(sheet_of(hostile_report()))
+    page = show(tab_of(hostile_report()))
     assert page.evaluate("window.harmed") is None
     expect(page.locator("h1")).to_have_text(HOSTILE)
     for section in page.locator(".picture").all():
@@ -110,7 +110,7 @@ def test_names_are_text_whatever_they_are_made_of(show):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_picture_is_drawn_in_light_and_dark(show, stack, dark):
-    page = show(sheet_of(stack), dark=dark)
+    page = show(tab_of(stack), dark=dark)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) is dark
     for section in page.locator(".picture").all():
@@ -120,7 +120,7 @@ def test_every_picture_is_drawn_in_light_and_dark(show, stack, dark):
 
 
 def test_what_is_printed_is_all_of_it_in_light(show, stack):
-    page = show(sheet_of(stack), dark=True)
+    page = show(tab_of(stack), dark=True)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     page.emulate_media(media="print")
     assert all(page.locator("details").evaluate_all("all => all.map(one => one.open)"))

@@ -48,16 +48,16 @@ def show(open_page, tmp_path):
     return show
 
 
-def come_to(page, picture):
+def come_to(page, chart):
     """Bring a picture into view, and wait until it is painted."""
-    section = page.locator(f"#sheet-0 [data-picture={picture}]")
+    section = page.locator(f"#sheet-0 [data-picture={chart}]")
     section.scroll_into_view_if_needed()
     expect(section.locator(".canvas > *").first).to_be_visible()
     return section
 
 
-def click(page, picture, axes, x, y):
-    page.mouse.click(*page.evaluate(PIXEL, [picture, axes, x, y]))
+def click(page, chart, axes, x, y):
+    page.mouse.click(*page.evaluate(PIXEL, [chart, axes, x, y]))
 
 
 def test_pictures_are_linked_by_step_and_layer(show):
@@ -145,8 +145,8 @@ def test_names_are_shown_as_text(show):
     )
     loud = finding(step=5, message=HOSTILE, parameters=(f"{HOSTILE}0",), remedy=HOSTILE)
     page = show(report_of(hostile, loud), dark=True, width=700)
-    for picture in ("curves", "heatmap", "timeline", "parameters"):
-        come_to(page, picture)
+    for chart in ("curves", "heatmap", "timeline", "parameters"):
+        come_to(page, chart)
     assert page.evaluate("() => globalThis.harmed") is None
     assert page.locator("img, b.hostile").count() == 0
     expect(page.locator(".events .name").first).to_have_text(HOSTILE)

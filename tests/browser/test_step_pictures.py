@@ -10,7 +10,7 @@ from torch import nn
 import gradscope
 from gradscope.report.html.charts.module_map import MOST_DRAWN
 from gradscope.report.html.page import render_page
-from gradscope.report.html.tabs import sheet_of
+from gradscope.report.html.tabs import tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 
 
@@ -23,13 +23,13 @@ def stack():
 def show(open_page, tmp_path):
     def show(report, **given):
         path = tmp_path / "report.html"
-        path.write_text(render_page([sheet_of(report)], "a report"), encoding="utf-8")
+        path.write_text(render_page([tab_of(report)], "a report"), encoding="utf-8")
         return open_page(path, **given)
 
     return show
 
 
-def picture(page, name):
+def chart(page, name):
     """Return a picture after it was painted."""
     found = page.locator(f"[data-picture={name}]")
     found.scroll_into_view_if_needed()
@@ -44,9 +44,9 @@ def point(found, trace, at):
 
 def test_a_tensor_on_the_depth_selects_its_layer_everywhere(show, stack):
     page = show(stack)
-    table = picture(page, "tensors")
-    modules = picture(page, "modules")
-    depth = picture(page, "depth")
+    table = chart(page, "tensors")
+    modules = chart(page, "modules")
+    depth = chart(page, "depth")
     at = next(position for position, row in enumerate(stack.tensors) if row.module == "layers.3")
     point(depth, 0, at).click(force=True)
     expect(page.locator(".crumbs")).to_have_text(re.compile("^SigmoidStack .* layers .* 3$"))
@@ -62,7 +62,7 @@ def test_a_tensor_on_the_depth_selects_its_layer_everywhere(show, stack):
 
 def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
     page = show(stack)
-    modules = picture(page, "modules")
+    modules = chart(page, "modules")
     cells = modules.locator(".iciclelayer g.slice")
     whole = cells.count()
     modules.locator("g.slice", has_text="layers").first.click()
@@ -74,7 +74,7 @@ def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
 
 def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, stack):
     page = show(stack)
-    depth = picture(page, "depth")
+    depth = chart(page, "depth")
     first = stack.tensors[0]
     point(depth, 0, 0).hover(force=True)
     told = depth.locator(".hovertext")
@@ -89,12 +89,12 @@ def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, sta
 
 def test_hostile_names_are_shown_as_text(show):
     page = show(hostile_report())
-    depth, modules = picture(page, "depth"), picture(page, "modules")
+    depth, modules = chart(page, "depth"), chart(page, "modules")
     expect(modules.locator("g.slice", has_text="</script>").first).to_be_visible()
     depth.scroll_into_view_if_needed()
     point(depth, 0, 0).hover(force=True)
     expect(depth.locator(".hovertext")).to_contain_text("</script><img src=x")
-    picture(page, "parameters")
+    chart(page, "parameters")
     assert page.evaluate("typeof harmed") == "undefined"
     assert page.locator(".hostile").count() == 0
     assert HOSTILE[:9] in page.locator("[data-picture=parameters]").inner_text()
@@ -102,7 +102,7 @@ def test_hostile_names_are_shown_as_text(show):
 
 def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
     page = show(stack)
-    table = picture(page, "parameters")
+    table = chart(page, "parameters")
     limit = sorted(row.grad.norm for row in stack.parameters)[3]
     table.locator("input[type=search]").fill(f"norm<={limit!r}")
     expect(table.locator("tbody tr:not(.space)")).to_have_count(4)
@@ -132,8 +132,8 @@ def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):
         probe_steps=0,
     )
     page = show(report)
-    modules = picture(page, "modules")
-    expect(modules.locator(".caption")).to_contain_text("the 900 largest are drawn")
+    modules = chart(page, "modules")
+    expect(modules.locator(".caption")).to_contain_text("The 900 largest children")
     cells = modules.locator(".iciclelayer g.slice")
     expect(cells).to_have_count(MOST_DRAWN + 1)
     # The forty that have more parameters than all the others come last.

@@ -73,11 +73,11 @@ def test_known_findings_come_last_in_their_target(result_of, run_of):
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"severity": "error"}, "error against warning"),
-        ({"count": 3}, "count 3 against 1"),
-        ({"evidence": (("share", 1.7),)}, "share 1.7 against 0.812"),
-        ({"evidence": (("share", math.nan),)}, "share nan against 0.812"),
-        ({"severity": "error", "count": 9}, "error against warning, count 9 against 1"),
+        ({"severity": "error"}, "error instead of warning"),
+        ({"count": 3}, "count 3 instead of 1"),
+        ({"evidence": (("share", 1.7),)}, "share 1.7 instead of 0.812"),
+        ({"evidence": (("share", math.nan),)}, "share nan instead of 0.812"),
+        ({"severity": "error", "count": 9}, "error instead of warning, count 9 instead of 1"),
         ({"severity": "note"}, None),
         ({"count": 2}, None),
         ({"evidence": (("share", 1.6),)}, None),

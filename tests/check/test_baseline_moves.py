@@ -178,6 +178,6 @@ def test_stale_words_say_what_an_entry_may_have_become(check, tmp_path):
     (tmp_path / "rank.py").write_text(TEXT.replace("Pair", "Ranker"))
     marked = applied(check(ranker="rank.py"), baseline, 2.0, is_strict=True)
     assert marked.stale == (
-        "GS201 gradient-cut in dead.py, Pair.forward (target ranker); "
-        "it may be what is now in rank.py, Ranker.forward",
+        "GS201 gradient-cut in dead.py, Pair.forward (target ranker); it may now be in rank.py, "
+        "Ranker.forward",
     )

@@ -86,7 +86,7 @@ def test_a_step_that_autograd_ended_is_an_obstacle_though_there_are_findings(run
 
 def test_a_run_that_no_rule_judged_is_an_obstacle(run_of):
     failure = obstacle_of(run_of("healthy_mlp", ignore=("ALL",)))
-    assert failure.what == "no rule judged the gradients"
+    assert failure.what == "no rule could check the gradients"
     # The sample has no half precision to be judged.
     only = run_of("vanishing_stack", select=("GS205",))
     assert "the target has no optimizer" in obstacle_of(only).cause

@@ -91,13 +91,13 @@ def test_json_lines_hold_what_the_object_holds(mixed):
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_text_ends_with_a_line_a_target_and_the_verdict(mixed, width):
     lines = rendered(mixed, width=width).splitlines()
-    assert lines[-1] == "Could not judge 1 of 3 targets; found 1 error, 1 warning."
+    assert lines[-1] == "Could not check 1 of 3 targets; found 1 error, 1 warning."
     assert max(map(len, lines)) <= width
     heads = [line.split("  ")[0] for line in lines]
-    assert [word for word in heads if word in ("failed", "passed", "not judged")] == [
+    assert [word for word in heads if word in ("failed", "passed", "not checked")] == [
         "failed",
         "passed",
-        "not judged",
+        "not checked",
     ]
 
 
@@ -107,11 +107,11 @@ def test_text_ends_with_a_line_a_target_and_the_verdict(mixed, width):
         (["healthy_mlp"], {}, "Passed: no findings in 1 target."),
         (["unused_parameter"], {}, "Passed: 1 warning in 1 target."),
         (["unused_parameter"], {"fail_level": "warning"}, "Failed: 1 warning."),
-        (["unused_parameter"], {"max_warnings": 0}, "Failed: 1 warning, and 0 may pass."),
+        (["unused_parameter"], {"max_warnings": 0}, "Failed: 1 warning, above the limit of 0."),
         (
             ["exploding_stack", "healthy_mlp"],
             {"exit_zero": True},
-            "Failed: 1 error; --exit-zero lets it pass.",
+            "Failed: 1 error; --exit-zero ignores it.",
         ),
     ],
 )
@@ -129,13 +129,13 @@ def test_known_findings_are_counted_and_not_shown(result_of):
     assert "GS101" not in text
     assert "passed  exploding_stack  no new findings, 1 known;" in text
     assert text.splitlines()[-1] == "Passed: no new findings, 1 known in 1 target."
-    assert "In the baseline, and found no more: GS201 in a.py." in text
+    assert "In the baseline, but no longer found: GS201 in a.py." in text
 
 
 def test_findings_ignored_by_module_are_counted_and_not_shown(result_of):
     text = rendered(result_of("exploding_stack", per_module_ignores={"*": ("ALL",)}))
     assert "GS101" not in text
-    assert "1 finding hidden by per-module-ignores, not counted." in text
+    assert "1 finding ignored by per-module-ignores." in text
 
 
 def test_findings_say_under_which_seeds_they_show(result_of, run_of):

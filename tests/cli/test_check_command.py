@@ -86,24 +86,27 @@ def test_exit_code(check, arguments, code):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "no target is given"),
+        ([], "no target given"),
         (["healthy_mlp", "--select", "GS999"], "no rule `GS999`"),
-        (["healthy_mlp", "--seed", "3"], "--seed says how to run a target"),
-        (["healthy_mlp", "--steps", "3"], "--steps says how to run a target"),
+        (["healthy_mlp", "--seed", "3"], "--seed applies to targets"),
+        (["healthy_mlp", "--steps", "3"], "--steps applies to targets"),
         (["healthy_mlp", "--baseline", "none.json"], "none.json"),
         (["healthy_mlp", "--prune-baseline"], "--prune-baseline needs a baseline"),
         (["healthy_mlp", "--strict-baseline"], "--strict-baseline needs a baseline"),
         (["healthy_mlp", "--max-grad-norm", "nan"], "--max-grad-norm"),
         (["healthy_mlp", "--max-grad-norm", "-1"], "--max-grad-norm"),
         (["healthy_mlp", "--max-grad-norm", "1", "--min-grad-norm", "2"], "no gradient norm"),
-        (["healthy_mlp", "-o", "missing/report.txt"], "there is no directory 'missing'"),
-        (["healthy_mlp", "--save", "again"], "recordings are saved already"),
-        (["nowhere.py", "--save", "taken"], "'taken' exists already"),
+        (["healthy_mlp", "-o", "missing/report.txt"], "no such directory: 'missing'"),
+        (["healthy_mlp", "--save", "again"], "the recordings are already saved"),
+        (["nowhere.py", "--save", "taken"], "'taken' already exists"),
         (["taken", "--save", "taken", "--force"], "would overwrite what the command reads"),
-        (["./a.py", "--seeds", "2", "--save", "taken/x"], "cannot make the folder"),
-        (["healthy_mlp", "--write-baseline", "--baseline", "no/b.json"], "no directory 'no'"),
+        (["./a.py", "--seeds", "2", "--save", "taken/x"], "cannot create the folder"),
+        (["healthy_mlp", "--write-baseline", "--baseline", "no/b.json"], "no such directory: 'no'"),
         (["nowhere.py", "--seeds", "2", "--save", "taken"], "`taken` can hold one recording"),
-        (["./a.py", "--seeds", "2", "--save", "full"], "'full/a.py-seed-1.gradscope' exists"),
+        (
+            ["./a.py", "--seeds", "2", "--save", "full"],
+            "'full/a.py-seed-1.gradscope' already exists",
+        ),
     ],
     ids=_words,
 )
@@ -164,7 +167,7 @@ def test_baseline_is_written_applied_and_pruned(check, tmp_path):
     )
     code, out, _ = check("exploding_stack", *known)
     assert code == 0
-    assert "In the baseline, and found no more: GS101" in out
+    assert "In the baseline, but no longer found: GS101" in out
     assert check("exploding_stack", *known, "--strict-baseline")[0] == 1
     assert check("exploding_stack", *known, "--strict-baseline", "--prune-baseline")[0] == 0
     assert json.loads(file.read_text())["findings"] == []

@@ -85,7 +85,7 @@ def unjudged(tmp_path_factory, check):
         ("no_loss", "--loss"),
         ("no_gradient", "0 of 4 parameters require grad"),
         ("leaves", "ended its process with exit code 0"),
-        ("crashes", "was ended by SIGSEGV"),
+        ("crashes", "was killed by SIGSEGV"),
     ],
 )
 def test_what_says_nothing_of_gradients_is_not_judged(unjudged, name, text):

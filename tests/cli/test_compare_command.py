@@ -46,7 +46,7 @@ def two(tmp_path, monkeypatch):
 def test_exit_code_is_1_for_a_regression_where_that_is_asked_for(compare):
     code, out, err = compare("before.gradscope", "after.gradscope")
     assert (code, err) == (0, "")
-    assert "--fail-on-regression makes it exit code 1" in out
+    assert "--fail-on-regression to exit with code 1" in out
     code, out, _ = compare("before.gradscope", "after.gradscope", "--fail-on-regression")
     assert code == 1
     assert out.endswith("Failed: 1 regression.\n")
@@ -97,17 +97,20 @@ def test_nothing_to_compare_is_exit_code_2(compare):
     [
         (["a.gradscope"], "nothing to compare it with"),
         (["a.gradscope", "none.gradscope"], "cannot read `none.gradscope`"),
-        (["a.gradscope", "a.gradscope", "--seed", "1"], "--seed says how to run a target"),
-        (["a.gradscope", "a.gradscope", "--vary", "seed=0,1"], "--vary runs targets"),
-        (["a.gradscope", "a.gradscope", "--step", "3"], "none of these is such a run"),
+        (["a.gradscope", "a.gradscope", "--seed", "1"], "--seed applies to targets"),
+        (["a.gradscope", "a.gradscope", "--vary", "seed=0,1"], "--vary applies to targets"),
+        (
+            ["a.gradscope", "a.gradscope", "--step", "3"],
+            "--step needs a recording of a training run",
+        ),
         (["m.py", "--vary", "sed=0,1"], "'sed' cannot be varied"),
-        (["m.py", "--vary", "seed"], "'' is no value of --seed"),
-        (["m.py", "--vary", "seed=1,x"], "'x' is no value of --seed"),
-        (["m.py", "--vary", "lr=nan,1"], "'nan' is no value of --lr"),
+        (["m.py", "--vary", "seed"], "'' is not a value of --seed"),
+        (["m.py", "--vary", "seed=1,x"], "'x' is not a value of --seed"),
+        (["m.py", "--vary", "lr=nan,1"], "'nan' is not a value of --lr"),
         (["m.py", "--vary", "mode=train,evil"], "--mode has to be one of train, eval"),
         (["m.py", "--vary", "seed=1"], "nothing to compare it with"),
         (["a.gradscope", "a.gradscope", "-o", "a.gradscope"], "would overwrite"),
-        (["a.gradscope", "a.gradscope", "-o", "no/where"], "there is no directory"),
+        (["a.gradscope", "a.gradscope", "-o", "no/where"], "no such directory:"),
         (["a.gradscope", "a.gradscope", "--select", "GS999"], "GS999"),
     ],
 )
@@ -124,7 +127,7 @@ def test_report_goes_to_a_file(compare):
     sides = ["before.gradscope", "after.gradscope"]
     _, expected, _ = compare(*sides, "--output-format", "markdown")
     code, out, err = compare(*sides, "--output-format", "markdown", "-o", "report.md")
-    note = "note: wrote report.md: Beyond the tolerance in 1 respect.\n"
+    note = "note: wrote report.md: 1 difference exceeds the tolerance.\n"
     assert (code, out, err) == (0, "", note)
     assert Path("report.md").read_text() == expected
 

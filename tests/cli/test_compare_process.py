@@ -91,7 +91,7 @@ def test_types_of_one_target(compare):
 def test_a_target_that_does_not_run_is_told(gradscope_in, folder):
     done = gradscope_in(folder, "compare", "nothing.py", "model.py")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "cannot compare `nothing.py`: it could not be run" in done.stderr
+    assert "cannot compare `nothing.py`: its run failed" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -111,5 +111,5 @@ def test_threads_and_accumulation_are_no_regressions(gradscope_in, folder):
     (loss,) = [curve for curve in value["curves"] if curve["curve"] == "loss"]
     assert [parting["first_beyond"] for parting in loss["partings"][1:]] == [None, None]
     told = {one["what"]: one["values"] for one in value["differences"]}
-    assert told["backward passes a step"] == ["1", "1", "4"]
+    assert told["backward passes per step"] == ["1", "1", "4"]
     assert told["batch"] == ["float32[256, 64]", "float32[256, 64]", "float32[64, 64]"]

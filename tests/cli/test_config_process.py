@@ -18,9 +18,7 @@ def run(*arguments, cwd):
 def test_errors_exit_with_2_and_nothing_on_stdout(tmp_path):
     done = run("fail-levle", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr == "error: there is no key `fail-levle`\n  help: did you mean `fail-level`?\n"
-    )
+    assert done.stderr == "error: unknown key `fail-levle`\n  help: did you mean `fail-level`?\n"
     (tmp_path / "pyproject.toml").write_text("[tool.gradscope]\nfail-level = 3\n")
     done = run(cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")

@@ -37,7 +37,7 @@ def test_tables_are_written_and_told(export, tmp_path):
     )
     assert len(list((tmp_path / "out").iterdir())) == 6
     code, _, told = export("a.gradscope", "--to", "tensorboard", "-o", "logs")
-    assert code == 0 and told.endswith("to look at it: tensorboard --logdir logs\n")
+    assert code == 0 and told.endswith("view it with tensorboard --logdir logs\n")
     assert export("a.gradscope", "--to", "csv", "-o", "out", "-q", "--force") == (0, "", "")
 
 
@@ -66,10 +66,13 @@ SELECTED = ("--select", "GS701")
     ("arguments", "told"),
     [
         (("missing.gradscope", "--to", "csv", "-o", "out"), "cannot read `missing.gradscope`"),
-        (("a.gradscope", "--to", "csv"), "no folder is named"),
-        (("a.gradscope", "--to", "csv", "--table", "steps", "-o", "a.gradscope", "-f"), "is what"),
+        (("a.gradscope", "--to", "csv"), "one file per table and needs a folder"),
+        (
+            ("a.gradscope", "--to", "csv", "--table", "steps", "-o", "a.gradscope", "-f"),
+            "is the exported",
+        ),
         (("a.gradscope", "--to", "xml", "-o", "out"), "'xml'"),
-        (("a.gradscope", "--to", "csv", "here", "-o", "there"), "both say where to write"),
+        (("a.gradscope", "--to", "csv", "here", "-o", "there"), "both name the output"),
     ],
 )
 def test_bad_input_is_told_in_a_line(arguments, told, export, tmp_path):

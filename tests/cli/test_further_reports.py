@@ -54,15 +54,15 @@ def test_each_file_has_what_the_main_report_would_say(folder, name):
 def test_neither_a_format_nor_a_file_is_guessed(text):
     with pytest.raises(GradscopeError, match="--also") as caught:
         wanted(text)
-    assert "FORMAT=FILE" in caught.value.help or caught.value.help == "as --also " + (
+    assert "FORMAT=FILE" in caught.value.help or caught.value.help == "such as --also " + (
         f"{text.rstrip('=-')}=gradscope.{text.rstrip('=-')}"
     )
 
 
 def test_two_reports_never_share_a_file():
-    with pytest.raises(GradscopeError, match=r"two reports go to '\./x'"):
+    with pytest.raises(GradscopeError, match=r"two reports would be written to '\./x'"):
         wanted("json=x", "sarif=./x")
-    with pytest.raises(GradscopeError, match="two reports go to 'x'"):
+    with pytest.raises(GradscopeError, match="two reports would be written to 'x'"):
         wanted("json=x", main="x")
 
 

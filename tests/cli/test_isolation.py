@@ -68,7 +68,7 @@ def run(tmp_path, folder, capfd):
         (
             FORWARD.format("raise KeyboardInterrupt"),
             "model.py ended its process with exit code 130",
-            "its code raised KeyboardInterrupt, or sent itself SIGINT",
+            "the code raised KeyboardInterrupt, or sent itself SIGINT",
         ),
         (
             FORWARD.format("raise asyncio.CancelledError('no time')"),
@@ -81,12 +81,12 @@ def run(tmp_path, folder, capfd):
                 " for name in os.listdir(tempfile.gettempdir()) if name.startswith('gradscope-')]"
             ),
             "model.py ended its process with exit code 2",
-            "its code removed the temporary folder",
+            "the code removed the temporary folder",
         ),
         (
             "import json\njson.dumps = lambda *values: '{}'\nraise ValueError",
             "model.py ended its process with exit code 2",
-            "its reason, told on stderr, could not be written",
+            "the error on stderr could not be written",
         ),
     ],
     ids=["KeyboardInterrupt", "BaseException", "no folder", "no reason"],
@@ -103,7 +103,7 @@ def test_why_a_run_could_not_be_judged_is_true(run, code, what, cause):
 def test_what_was_seen_before_a_process_crashed_at_its_end_is_judged(run):
     seen, told = run(f"{GOOD}\nimport atexit, os\natexit.register(os.kill, os.getpid(), 11)\n")
     assert isinstance(seen, Recording)
-    assert "note: model.py was ended by SIGSEGV after its gradients were recorded" in told
+    assert "note: model.py was killed by SIGSEGV after its gradients were recorded" in told
 
 
 def test_what_was_seen_by_a_process_that_does_not_end_is_judged(run, folder, monkeypatch):
@@ -120,7 +120,7 @@ def test_what_was_seen_by_a_process_that_does_not_end_is_judged(run, folder, mon
     thread = "threading.Thread(target=time.sleep, args=(100,)).start()"
     seen, told = run(f"{GOOD}\nimport threading, time\n{thread}\n", timeout=60)
     assert isinstance(seen, Recording)
-    assert "note: model.py did not end after its gradients were recorded" in told
+    assert "note: model.py did not exit after its gradients were recorded" in told
 
 
 def test_modules_beside_the_target_do_not_come_in_the_way(run, tmp_path):

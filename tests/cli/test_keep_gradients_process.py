@@ -59,6 +59,6 @@ def test_what_nobody_saves_is_not_kept(command, folder, gradscope_in):
     done = gradscope_in(folder, command, "model.py", "--keep-gradients", "exact")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        "error: --keep-gradients exact keeps gradients in a recording, and none is saved",
+        "error: --keep-gradients exact stores gradients in a recording, but none is saved",
         "  help: add --save RECORDING",
     ]

@@ -66,4 +66,4 @@ def test_what_is_to_be_opened_is_opened_where_it_was_written(monkeypatch, tmp_pa
     assert opened == [page.as_uri()]
     assert capsys.readouterr().err == ""
     wanted(file="my report.html", is_opened=True).open(destination)
-    assert "found no browser: open my report.html" in capsys.readouterr().err
+    assert "no browser found: open my report.html" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_a_loss_in_parts_is_their_sum():
     found = compared(whole, parts)
     assert loss_of(found).sides[1].values == (2.0, 1.0)
     assert [(one.what, one.values) for one in found.differences] == [
-        ("backward passes a step", ("1", "4"))
+        ("backward passes per step", ("1", "4"))
     ]
 
 

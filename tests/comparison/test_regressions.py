@@ -87,7 +87,7 @@ def test_loss_of_a_step(before, after, fails):
 
 
 def test_a_lost_loss_is_not_a_worse_one():
-    """Where the other side starts from no scalar, there is nothing to compare."""
+    """Where the other side starts from no scalar, nothing to compare."""
     assert regressions(of_step(BASE, loss=1.0), of_step(BASE, loss=None)) == []
 
 
@@ -140,9 +140,7 @@ def test_ranks_that_hold_parts_of_a_parameter_cannot_be_held_to_each_other():
     assert regressions(*sides, names=names) == []
     assert regressions(*sides) == [("norm", ("w",))]  # which are no ranks, but the same one twice
     apart = [of_step({"w": Given(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
-    assert compared(*apart, names=names).verdict.obstacles == (
-        "B holds other parts of every parameter than A",
-    )
+    assert compared(*apart, names=names).verdict.obstacles == ("B holds different shards than A",)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,11 @@ def test_a_judged_step_is_compared_with_the_step_of_a_run_of_that_number():
     [
         ((RUN, RUN), 3, "not every run has step 3"),
         ((RUN, of_run({"w": [1.0]}, [1.0], first=9)), None, "have no step in common"),
-        ((of_step({"w": 1.0}), of_step({"w": 1.0})), 0, "none of these is such a run"),
+        (
+            (of_step({"w": 1.0}), of_step({"w": 1.0})),
+            0,
+            "--step needs a recording of a training run",
+        ),
         ((of_step({"w": 1.0}), of_run({"w": [1.0]}, [1.0], first=9)), None, "has step 0"),
     ],
 )

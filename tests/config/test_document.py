@@ -43,7 +43,7 @@ def test_named_file_counts_alone(project):
     found = read_configuration(other)
     assert found.settings == Settings(select=("GS2",))
     assert found.file == Path.cwd().parent / "other.toml"
-    assert failure(Path("missing.toml")).what == "there is no file `missing.toml`"
+    assert failure(Path("missing.toml")).what == "no such file: `missing.toml`"
     assert failure(project("[tool.ruff]", "none.toml")).what.startswith(
         "`none.toml` has no table [tool.gradscope]"
     )
@@ -70,22 +70,24 @@ def test_link_that_leads_nowhere_is_an_error(project):
     Path("pyproject.toml").symlink_to("missing.toml")
     error = failure()
     assert error.what == "cannot read `pyproject.toml`"
-    assert error.cause == "it is a link to a file that does not exist"
+    assert error.cause == "it is a symlink to a missing file"
 
 
 def test_errors_name_a_file_that_lies_elsewhere_in_full(project, tmp_path):
     project("[tool.gradscope]\nx = 1", "../pyproject.toml")
-    assert f" in {tmp_path / 'project' / 'pyproject.toml'}:2 is no option" in failure().what
+    assert (
+        f" in {tmp_path / 'project' / 'pyproject.toml'}:2 is not a known option" in failure().what
+    )
 
 
 def test_broken_files_are_errors(project):
     project("[tool.gradscope\n")
     error = failure()
-    assert error.what == "`pyproject.toml` is no valid TOML"
+    assert error.what == "`pyproject.toml` is not valid TOML"
     assert "line 1" in error.cause
     for number in ("[" * 100_000, "9" * 5_000):
         project(f"x = {number}")
-        assert failure().what == "`pyproject.toml` is no valid TOML"
+        assert failure().what == "`pyproject.toml` is not valid TOML"
     for text, table in (("tool = 3", "tool"), ("tool.gradscope = 3", "tool.gradscope")):
         project(text)
         assert failure().what == f"`{table}` in pyproject.toml has to be a table"
@@ -94,7 +96,7 @@ def test_broken_files_are_errors(project):
 def test_file_that_is_not_utf_8_is_an_error(project):
     Path("pyproject.toml").write_bytes(b'[tool.gradscope]\n# caf\xe9\nignore = ["GS101"]\n')
     error = failure()
-    assert error.what == "`pyproject.toml` is not UTF-8, as TOML has to be"
+    assert error.what == "`pyproject.toml` is not UTF-8, which TOML requires"
     assert error.cause == "byte 0xe9 in line 2"
 
 
@@ -109,6 +111,6 @@ def test_working_directory_that_was_removed_is_an_error(project, tmp_path, monke
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
-    assert failure().what == "the working directory does not exist any more"
+    assert failure().what == "the working directory no longer exists"
     (tmp_path / "a.toml").write_text(IGNORES)
-    assert failure(tmp_path / "a.toml").what == "the working directory does not exist any more"
+    assert failure(tmp_path / "a.toml").what == "the working directory no longer exists"

@@ -106,14 +106,14 @@ def test_unknown_key_is_an_error(key, help_text, project):
     project(CONFIGURED)
     with pytest.raises(GradscopeError) as caught:
         entries(read_configuration(), key)
-    assert caught.value.what == f"there is no key `{key}`"
+    assert caught.value.what == f"unknown key `{key}`"
     assert caught.value.help == help_text
 
 
 def test_empty_table_is_no_unknown_key(project):
     for key in ("targets", "grad-norms", "per-module-ignores", "rules.gradient-cut"):
         assert listed(key) == {}
-    assert "nothing of it is set" in run("targets").stdout
+    assert "nothing is set" in run("targets").stdout
 
 
 def test_text_fits_the_terminal_and_names_lines(project):

@@ -199,7 +199,10 @@ def test_misspelt_name_is_an_error_unless_it_is_something_else(project):
     project(TARGETS)
     with pytest.raises(GradscopeError) as caught:
         planned(("smal",))
-    assert caught.value.what == "no target `smal`: it is neither configured nor a file or a module"
+    assert (
+        caught.value.what
+        == "no target `smal`: it is not configured, and is neither a file nor a module"
+    )
     assert caught.value.help == "did you mean `small`?"
     for text in ("smal.py", "./smal", "smal:Net", "other"):
         assert [item.spec for item in planned((text,))] == [text]
@@ -217,7 +220,7 @@ def test_installed_module_is_no_misspelt_name(project):
 def test_without_any_target_there_is_nothing_to_run(project):
     with pytest.raises(GradscopeError) as caught:
         planned()
-    assert caught.value.what == "no target is given, and no pyproject.toml configures any"
+    assert caught.value.what == "no target given, and no pyproject.toml configures one"
     assert "[tool.gradscope.targets]" in caught.value.help
     file = project("[tool.gradscope]\nseeds = 3").absolute()
     with pytest.raises(GradscopeError) as caught:

@@ -37,7 +37,7 @@ def test_one_table_goes_to_stdout_or_to_a_file(tmp_path, inspected):
 def test_files_are_not_overwritten_unless_forced(tmp_path, inspected):
     (tmp_path / "events.csv").write_text("mine")
     plan = planned_export("csv", str(tmp_path), None)
-    with pytest.raises(GradscopeError, match=r"events\.csv' exists already") as raised:
+    with pytest.raises(GradscopeError, match=r"events\.csv' already exists") as raised:
         plan.check(force=False, inputs=())
     assert "--force" in raised.value.help
     assert [file.name for file in tmp_path.iterdir()] == ["events.csv"]
@@ -49,7 +49,7 @@ def test_files_are_not_overwritten_unless_forced(tmp_path, inspected):
 def test_what_is_exported_is_never_overwritten(tmp_path):
     recording = tmp_path / "run.csv"
     plan = planned_export("csv", str(recording), "steps")
-    with pytest.raises(GradscopeError, match="is what is exported"):
+    with pytest.raises(GradscopeError, match="is the exported recording"):
         plan.check(force=True, inputs=[recording])
 
 
@@ -71,11 +71,11 @@ def test_half_a_file_is_never_left_behind(tmp_path, inspected):
 @pytest.mark.parametrize(
     ("asked", "what"),
     [
-        (("csv", None, None), "--to csv writes a file for each table, and no folder is named"),
-        (("jsonl", "-", None), "--to jsonl writes a file for each table, and no folder is named"),
-        (("parquet", None, "steps"), "Parquet is no text, for stdout"),
-        (("tensorboard", "logs", "steps"), "--to tensorboard writes curves, and no tables"),
-        (("tensorboard", None, None), "--to tensorboard writes into a folder, and none is named"),
+        (("csv", None, None), "--to csv writes one file per table and needs a folder"),
+        (("jsonl", "-", None), "--to jsonl writes one file per table and needs a folder"),
+        (("parquet", None, "steps"), "Parquet cannot be written to stdout"),
+        (("tensorboard", "logs", "steps"), "--to tensorboard writes curves, not tables"),
+        (("tensorboard", None, None), "--to tensorboard needs a folder"),
     ],
 )
 def test_what_does_not_go_together_is_told(asked, what):
@@ -86,7 +86,7 @@ def test_what_does_not_go_together_is_told(asked, what):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "taken").write_text("")
-    with pytest.raises(GradscopeError, match="is no folder"):
+    with pytest.raises(GradscopeError, match="is not a folder"):
         planned_export("csv", str(tmp_path / "taken"), None).check(force=True, inputs=())
     with pytest.raises(GradscopeError, match="it is a directory"):
         planned_export("csv", str(tmp_path), "steps").check(force=True, inputs=())

@@ -68,13 +68,13 @@ def test_run_that_takes_long_to_judge_is_judged_once(display, monkeypatch):
     display.update(is_last=True)
     display.update(is_last=True)
     assert len(judged) == 1
-    assert "the next time at the end" in display.panel.drawn[-1][-1]
+    assert "next at the end" in display.panel.drawn[-1][-1]
 
 
 @pytest.mark.parametrize(
     "error, told",
     [
-        (ValueError("odd"), "note: nothing more is shown live: ValueError: odd\n"),
+        (ValueError("odd"), "note: the live display stopped: ValueError: odd\n"),
         (OSError(errno.EIO, "gone"), ""),
     ],
 )

@@ -65,7 +65,7 @@ FOUND = judge(SICK).findings
 
 def test_run_that_has_not_stepped_says_what_it_waits_for():
     (line,) = lines_of(LiveRun("train.py"))
-    assert line.startswith("gradscope run train.py · waits for the first step of an optimizer ─")
+    assert line.startswith("gradscope run train.py · waiting for the first optimizer step ─")
 
 
 def test_lines_of_a_plain_loop():
@@ -156,7 +156,7 @@ def test_steps_that_are_planned_and_the_end_of_the_recording():
     run = run_of(SICK)
     assert " · 30 of 500 steps · " in lines_of(run, planned=500)[0]
     run.is_over = True
-    assert " · 30 of 30 steps · nothing more is recorded ─" in lines_of(run, planned=30)[0]
+    assert " · 30 of 30 steps · recording has stopped ─" in lines_of(run, planned=30)[0]
 
 
 def test_words_that_do_not_fit_on_the_first_line_are_left_out():

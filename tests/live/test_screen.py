@@ -125,7 +125,7 @@ def test_stderr_in_a_file_gets_a_note_and_nothing_else(gradscope, write):
     done = gradscope("run", "--live", "train.py")
     assert (done.returncode, done.stdout) == (0, "trained\n")
     first, _, rest = done.stderr.partition("\n")
-    assert first == "note: --live needs a terminal on stderr: nothing is shown before the end"
+    assert first == "note: --live needs a terminal on stderr: nothing is shown until the end"
     assert rest == gradscope("run", "train.py").stderr.replace("train-2", "train")
 
 
@@ -177,7 +177,7 @@ def test_error_of_the_display_ends_it_and_nothing_else(live, tmp_path):
     with live(damage, "-q") as screen:
         pass
     assert screen.code == 0
-    told = "note: nothing more is shown live: RuntimeError: no more of it"
+    told = "note: the live display stopped: RuntimeError: no more of it"
     assert screen.screen.text.count("trained") == 1
     assert [line for line in screen.screen.text if line.startswith("note: nothing")] in ([told], [])
 

@@ -100,7 +100,7 @@ def test_hostile_inputs_are_names_of_files_that_are_not_there(workspace):
     assert not list(workspace.rglob("pwned"))
     commands = [line for line in done.stdout.split("\n") if line.startswith("::")]
     assert len(commands) == 2 + 2  # the failures, and what switches commands off and on
-    assert "could not judge ./--exit-zero" in commands[0]
+    assert "could not check ./--exit-zero" in commands[0]
     assert all(line.startswith("::error title=gradscope::could not") for line in commands[:2])
 
 

@@ -88,18 +88,18 @@ def test_mean(recording):
         "micro-batches x4: accumulated gradients are 4.000 times the full batch's: "
         "divide the loss by 4"
     )
-    assert beside == ["worst parameter after that: `first.weight`, 1e-7 of its norm off"]
+    assert beside == ["worst parameter after that: `first.weight`, differs by 1e-7 of its norm"]
 
 
 def test_sum(recording):
     said, beside = told(recording, law="equal", left=(1e-7, 3e-7), draws=2, repeated=("batch[2]",))
     assert said == (
-        "micro-batches x2: accumulated gradients are the full batch's: the loss needs no division"
+        "micro-batches x2: accumulated gradients equal the full batch's: the loss needs no division"
     )
     assert beside == [
-        "worst parameter: `first.bias`, 3e-7 of its norm off",
-        "dropout and the like drew as for the full batch (2 draws)",
-        "without a batch dimension, and whole in each: `batch[2]`",
+        "worst parameter: `first.bias`, differs by 3e-7 of its norm",
+        "random operations such as dropout reused the full batch's draws (2 draws)",
+        "without a batch dimension, repeated in each micro-batch: `batch[2]`",
     ]
 
 
@@ -109,12 +109,12 @@ def test_count(recording):
         recording, law="counted", unit="targets", parts=parts, scale=1.5, divided=0.25
     )
     assert said == (
-        "micro-batches x2: the loss is a mean over targets, of which the micro-batches hold 1, 4: "
+        "micro-batches x2: the loss is a mean over targets, and the micro-batches hold 1, 4: "
         "multiply each loss by its share of all 5"
     )
     assert beside[0] == (
-        "accumulated as they are, the gradients are 1.500 times the full batch's; divided by 2, "
-        "they are 25% off"
+        "accumulated unweighted, the gradients are 1.500 times the full batch's; divided by 2, "
+        "they differ by 25%"
     )
 
 
@@ -126,16 +126,16 @@ def test_many_counts_are_cut_short(recording):
 
 def test_parameter_for_which_the_law_does_not_hold_is_named(recording):
     _, beside = told(recording, left=(1e-7, 0.75, NAN))
-    assert beside == ["this does not hold for `first.bias` (75% off)"]
+    assert beside == ["this does not hold for `first.bias` (differs by 75%)"]
 
 
 def test_batch_norm(recording):
     said, beside = told(
         recording, law="none", obstruction="batch norm", modules=(1, 0), apart="mean", divided=0.5
     )
-    assert "batch norm normalises each of them by its own statistics" in said
+    assert "batch norm normalises each micro-batch by its own statistics" in said
     assert beside[:2] == [
-        "normalised so: `first`, `Net`",
+        "batch norm layers: `first`, `Net`",
         "with batch norm in eval mode the accumulated gradients are 2 times the full batch's: "
         "divide the loss by 2",
     ]
@@ -154,8 +154,8 @@ def test_micro_batch_without_a_finite_gradient(recording):
     )  # fmt: skip
     assert said == "micro-batches x2: micro-batch 1 has no finite gradient"
     assert beside == [
-        "they hold 0, 4 targets, and a mean over none is no number: sum the losses, and divide by "
-        "the targets of all micro-batches"
+        "they hold 0, 4 targets, and a mean over none is NaN: sum the losses, and "
+        "divide by the targets of all micro-batches"
     ]
 
 
@@ -164,10 +164,10 @@ def test_loss_that_lets_examples_meet(recording):
         recording, law="none", obstruction="examples meet", site=0, divided=0.5, remaining=0.25,
         cosine=0.875,
     )  # fmt: skip
-    assert "the loss is no sum or mean over examples" in said
-    assert beside[0] == "model.py:12 lets examples meet: `x = self.first(x)`"
+    assert "the loss is not a sum or mean over examples" in said
+    assert beside[0] == "model.py:12 combines examples: `x = self.first(x)`"
     assert beside[2] == (
-        "divided by 2, the accumulated gradients are 50% off, cosine 0.875; "
+        "divided by 2, the accumulated gradients differ by 50%, cosine 0.875; "
         "the best weights leave 25%"
     )
 
@@ -175,8 +175,8 @@ def test_loss_that_lets_examples_meet(recording):
 @pytest.mark.parametrize(
     ("obstruction", "words"),
     [
-        ("random numbers", "the gradients cannot be compared, because not all random numbers"),
-        ("half precision", "the gradients cannot be compared, because some of them"),
+        ("random numbers", "the gradients cannot be compared: some random numbers"),
+        ("half precision", "the gradients cannot be compared: some are"),
         ("repeated term", "each micro-batch adds it again: divide that part by 2"),
     ],
 )
@@ -194,12 +194,12 @@ def test_worst_parameter_without_a_law_is_the_furthest_after_division(recording)
     found = replace(found, evidence=(*found.evidence[:3], gradient))
     accumulation = Accumulation.of(found)
     assert accumulation.left(gradient) == pytest.approx((1.5**2 + 1) ** 0.5)
-    assert "worst parameter: `last.weight`, 180% off" in list(remarks(accumulation))
+    assert "worst parameter: `last.weight`, differs by 180%" in list(remarks(accumulation))
 
 
 @pytest.mark.parametrize(
     ("share", "words"),
-    [(0.0, "nothing"), (2.4e-7, "2e-7 of its norm"), (0.00123, "0.123%"), (0.5, "50%"),
+    [(0.0, "0%"), (2.4e-7, "2e-7 of its norm"), (0.00123, "0.123%"), (0.5, "50%"),
      (1.99, "199%"), (2.0, "2 times its norm"), (float("inf"), "inf times its norm")],
 )  # fmt: skip
 def test_distances(share, words):

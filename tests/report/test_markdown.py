@@ -133,8 +133,8 @@ def test_rules_that_could_not_judge_are_listed_by_reason(recording):
     )
     report = Report.from_recording(recording, Verdict(ran=("GS201",), skipped=skipped))
     text = render_markdown(report, ViewOptions())
-    assert "No findings: 1 rule ran, 2 could not, 1 left out." in text
-    assert text.endswith("### Not judged\n\n- `GS108, GS109`: no optimizer")
+    assert "No findings: 1 rule ran, 2 not applicable, 1 skipped." in text
+    assert text.endswith("### Not applicable\n\n- `GS108, GS109`: no optimizer")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def commands(result):
     found = []
     lines = text.split("\n") if text else []
     if result.policy is not None:
-        assert lines.pop().startswith(("Passed", "Failed", "Could not judge"))
+        assert lines.pop().startswith(("Passed", "Failed", "Could not check"))
     for line in lines:
         assert line.isprintable()
         match = COMMAND.fullmatch(line)
@@ -132,13 +132,13 @@ def test_failures_come_first_and_take_room():
     _, properties, message = found[0]
     assert properties == {"title": "gradscope"}
     assert message.split("\n") == [
-        "could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised",
+        "could not check src/model.py:Net(3) (seeds 0, 1): the forward raised",
         "cause: Traceback",
         "  line",
         "Error: 5%",
         "help: fix it",
     ]
-    assert found[1][2] == "could not judge src/model.py:Net(3) (seed 2): it hung"
+    assert found[1][2] == "could not check src/model.py:Net(3) (seed 2): it hung"
     findings = checked(*map(finding, range(12)))
     (broken, *_) = failures().targets
     both = commands(result_of(broken, target_with(*findings)))
@@ -152,7 +152,7 @@ def test_finding_without_a_line_in_the_repository_has_no_file():
     found = commands(outside())
     first_without, message = found[0][1], found[0][2]
     assert "file" not in first_without
-    assert "the cause is torch/nn/functional.py:7, outside of the repository" in message
+    assert "the cause is torch/nn/functional.py:7, outside the repository" in message
     with_file = [properties for _, properties, _ in found if "file" in properties]
     assert {(one["file"], one["line"]) for one in with_file} == {("src/model.py", "40")}
 

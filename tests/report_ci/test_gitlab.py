@@ -113,7 +113,7 @@ def test_line_of_a_package_is_told_and_another_is_shown():
     lines = [(issue["location"]["path"], issue["location"]["lines"]["begin"]) for issue in found]
     assert lines[:5] == [("sample_models/gradient_cut.py", 1)] * 5
     assert lines[5:] == [("src/model.py", 40)] * 5
-    assert "the cause is torch/nn/functional.py:7, outside of the repo" in found[0]["description"]
+    assert "the cause is torch/nn/functional.py:7, outside the repo" in found[0]["description"]
     assert "the cause is lib/net.py:7, outside" in found[1]["description"]
-    assert "the line that causes it is not known" in found[4]["description"]
+    assert "the line that causes it is unknown" in found[4]["description"]
     assert "here: encoder is made here" in found[5]["description"]

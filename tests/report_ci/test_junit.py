@@ -138,7 +138,7 @@ def test_what_could_not_be_judged_is_an_error():
     first, module, *_, unrun = suites(failures())
     assert [case[0].tag for case in first] == ["error", "error"]
     assert first[0][0].get("message") == (
-        "could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised"
+        "could not check src/model.py:Net(3) (seeds 0, 1): the forward raised"
     )
     assert first[0][0].text == "cause: Traceback\n  line\nError: 5%\nhelp: fix it"
     assert first[0].get("classname") == "src.model:Net(3)"
@@ -152,13 +152,13 @@ def test_stale_entries_are_skipped_or_fail():
     assert [part.tag for part in case] == ["skipped"]
     (case,) = suites(replace(stale, stale_fails=True))[-1]
     assert [part.tag for part in case] == ["failure"]
-    assert "2 entries of the baseline match nothing" in case[0].get("message")
+    assert "2 entries of the baseline no longer match" in case[0].get("message")
     assert case[0].text == "GS201 gone\nGS105 too"
 
 
 def test_findings_of_a_package_and_of_several_runs_say_so():
     (case,) = cases(outside())
-    assert "  the cause is torch/nn/functional.py:7, outside of the repository" in case[0].text
+    assert "  the cause is torch/nn/functional.py:7, outside the repository" in case[0].text
     (case,) = cases(seeds())
     assert "  seeds: 1 of 3: 1" in case.find("system-out").text
 

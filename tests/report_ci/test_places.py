@@ -116,7 +116,7 @@ def test_related_line_of_the_repository_comes_before_that_of_a_package():
     assert shown.cause is not None and shown.cause.text == "lib/net.py:9"
     assert not shown.is_stand_in
     assert shown.remark == (
-        "the cause is lib/net.py:9, outside of the repository; here: encoder is made here"
+        "the cause is lib/net.py:9, outside the repository; here: encoder is made here"
     )
     assert [one.location.text for one in shown.related] == ["x.py:40", "src/model.py:5"]
 

@@ -103,9 +103,9 @@ def test_more_results_than_code_scanning_takes_are_left_out_and_told(monkeypatch
     (note,) = [
         note["message"]["text"]
         for note in run["invocations"][0]["toolExecutionNotifications"]
-        if "left out" in note["message"]["text"]
+        if "omitted" in note["message"]["text"]
     ]
-    assert note == "7 more findings are left out"
+    assert note == "7 more findings omitted"
 
 
 def test_real_finding_says_where_what_and_how():
@@ -171,7 +171,7 @@ def test_lines_of_packages_are_told_and_not_linked():
         *[("sample_models/gradient_cut.py", 1)] * 5,
         *[("src/model.py", 40)] * 5,
     ]
-    assert "outside of the repository" in found[0]["message"]["text"]
+    assert "outside the repository" in found[0]["message"]["text"]
     assert found[5]["relatedLocations"] == []
     assert "torch/nn/functional.py:40: encoder is made here" in found[5]["message"]["text"]
 

@@ -32,7 +32,7 @@ def test_each_format_tells_the_finding(rendered):
 
 def test_report_that_no_rule_has_judged_is_not_green():
     report = Report.from_recording(recording_of_sample())
-    assert "could not judge" in render(report, "github", ViewOptions(), None)
+    assert "could not check" in render(report, "github", ViewOptions(), None)
     assert "<error" in render(report, "junit", ViewOptions(), None)
 
 

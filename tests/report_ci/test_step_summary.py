@@ -44,8 +44,8 @@ def test_as_much_as_fits_is_shown_and_the_rest_counted():
     assert LIMIT - 4000 < len(text.encode()) <= LIMIT
     assert "3000" not in text
     shown = text.count("- **help**")
-    assert text.endswith("is too long for a summary: see the log.")
-    assert f"The rest, {3000 - shown:,} paragraphs" in text
+    assert text.endswith("did not fit into the summary: see the log.")
+    assert f"{3000 - shown:,} more paragraphs" in text
 
 
 def test_outcome_is_in_the_title():
@@ -55,17 +55,17 @@ def test_outcome_is_in_the_title():
     assert title(healthy()) == "## gradscope: passed"
     assert title(real()) == "## gradscope: failed"
     assert title(real(), exit_zero=True) == "## gradscope: passed"
-    assert title(failures()) == "## gradscope: could not judge"
+    assert title(failures()) == "## gradscope: could not check"
     assert step_summary(replace(real(), policy=None)).startswith("## gradscope: report\n")
 
 
 def test_real_finding_is_shown_with_its_code():
     text = step_summary(real())
     assert "## gradscope: failed\n\nFailed: 1 error.\n\n###" in text
-    assert "**error GS201 gradient-cut** at `sample_models/gradient_cut.py:23`: no grad" in text
+    assert "**error GS201 gradient-cut** at `sample_models/gradient_cut.py:23`: encoder" in text
     assert "\n> 23     code = self.encoder(noisy).detach()  # GS201\n" in text
     assert "- `sample_models/gradient_cut.py:17`: encoder is made here" in text
-    assert "- **help**: pass the tensor on as it is" in text
+    assert "- **help**: pass the tensor on unchanged" in text
 
 
 def test_healthy_target_says_what_judged_it():
@@ -91,9 +91,9 @@ def test_several_targets_and_seeds():
 
 def test_failures_are_told_in_full():
     text = step_summary(failures())
-    assert "**could not judge src/model.py:Net(3) (seeds 0, 1): the forward raised**" in text
+    assert "**could not check src/model.py:Net(3) (seeds 0, 1): the forward raised**" in text
     assert "~~~text\ncause: Traceback\n  line\nError: 5%\nhelp: fix it\n~~~" in text
-    assert "it was not run" in text
+    assert "not run" in text
 
 
 def test_cause_in_a_package_is_named_where_it_is():

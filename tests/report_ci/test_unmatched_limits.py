@@ -9,7 +9,7 @@ from gradscope.report.ci.step_summary import step_summary
 from gradscope.report.render import render_ci
 from tests.report_ci.conftest import result_of, target_with
 
-TEXT = "no module matches `encodr.*`, for which a limit of norms is set"
+TEXT = "no module matches `encodr.*`, which has a gradient norm limit"
 
 
 @pytest.fixture
@@ -36,4 +36,4 @@ def test_case_that_is_skipped(result):
 
 
 def test_line_of_the_summary(result):
-    assert "\n\n- no module matches &#96;encodr.&#42;&#96;, for which" in step_summary(result)
+    assert "\n\n- no module matches &#96;encodr.&#42;&#96;, which has" in step_summary(result)

@@ -128,4 +128,4 @@ def test_embedding_that_dominates_is_told_at_a_glance():
     text = rendered(of_target(max_norm=0.5))
     section = json.loads(rendered(of_target(max_norm=0.5), "json"))["clipping"]["series"][0]
     top = section["parameters"][0]
-    assert f"{top['parameter']} alone makes {100 * top['share']:.0f} %" in text
+    assert f"{top['parameter']} alone contributes {100 * top['share']:.0f} %" in text

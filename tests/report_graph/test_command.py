@@ -76,7 +76,7 @@ def test_unknown_module_exits_with_2(folder, gradscope):
 
 def test_cap_on_nodes_is_refused_where_none_are_drawn(folder, gradscope):
     done = gradscope(folder, "graph", "kept.gradscope", "--max-nodes", "3", code=2)
-    assert "`--max-nodes` caps a drawing" in done.stderr
+    assert "`--max-nodes` has no effect on `text`" in done.stderr
     drawn = gradscope(
         folder, "graph", "kept.gradscope", "--max-nodes", "3", "--output-format", "dot"
     )
@@ -118,7 +118,7 @@ def test_files_are_written_in_the_format_of_their_ending(folder, gradscope):
 
 def test_an_ending_of_no_format_is_one_clear_line(folder, gradscope):
     done = gradscope(folder, "graph", "kept.gradscope", "-o", "g.png", code=2)
-    assert "`g.png` has the ending of no format" in done.stderr
+    assert "`g.png` has an unsupported graph format" in done.stderr
     assert ".svg" in done.stderr
     assert not (folder / "g.png").exists()
     gradscope(folder, "graph", "kept.gradscope", "-o", "g.png", "--output-format", "svg")

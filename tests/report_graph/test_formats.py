@@ -96,7 +96,7 @@ def test_mermaid_escapes_what_it_would_read(named_report):
 
 def test_direction_of_the_edges_is_said(report):
     for graph_format in ("dot", "mermaid"):
-        assert "direction of the forward" in rendered(report, graph_format)
+        assert "forward direction" in rendered(report, graph_format)
 
 
 def test_json_has_the_whole_graph(report):

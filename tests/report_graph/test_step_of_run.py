@@ -36,8 +36,8 @@ def test_the_step_that_is_asked_for_is_drawn(graph_of):
 
 def test_a_run_without_a_step_says_which_there_are(graph_of):
     done = graph_of(steps(LookedRun(), 3), code=2)
-    assert "--step says which graph to draw" in done.stderr
-    assert "steps 0-2 were looked at closely" in done.stderr
+    assert "choose a step with --step" in done.stderr
+    assert "captured: steps 0-2" in done.stderr
 
 
 def test_a_run_that_was_not_looked_at_says_so(graph_of):
@@ -46,12 +46,12 @@ def test_a_run_that_was_not_looked_at_says_so(graph_of):
     optimizer = run.optimizer(weights)
     run.backward(weights, line=5)
     run.step(optimizer, line=6)
-    assert "no step was looked at closely" in graph_of(run.recording(), code=2).stderr
+    assert "without a captured step" in graph_of(run.recording(), code=2).stderr
 
 
 def test_a_step_that_was_not_looked_at_is_an_error(graph_of):
     assert (
-        "step 7 was not looked at closely"
+        "step 7 was not captured in detail"
         in graph_of(steps(LookedRun(), 2), "--step", "7", code=2).stderr
     )
 

@@ -64,6 +64,6 @@ def test_every_step_is_in_one_picture(recording):
         and event.optimizer is not None
         for event in recording.events
     )
-    drawn = sum(picture.count for picture in run.pictures)
+    drawn = sum(pattern.count for pattern in run.patterns)
     assert len(run.steps) == len(made)
     assert len(made) + skipped <= drawn <= len(made) + skipped + 1

@@ -27,8 +27,8 @@ def test_one_made_anew_in_each_epoch_is_one(run_of):
         trained([run.optimizer(weights, "Adam", line=5)], weights, run)
     recording = run.recording()
     assert rows(run_of, recording) == [("optimizer", 6, 3, 3)]
-    (picture,) = run_of(recording).pictures
-    assert picture.count == 6
+    (pattern,) = run_of(recording).patterns
+    assert pattern.count == 6
     assert "Adam(lr=0.1), train.py:5, made 3 times\n" in shown(recording)
 
 

@@ -45,4 +45,4 @@ def test_every_format_of_a_saved_run_without_torch(saved):
 def test_a_run_that_was_not_looked_at_has_no_graph_to_show(saved, gradscope_in):
     done = gradscope_in(saved.parent, "graph", saved.name)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is of a training run of which no step was looked at closely" in done.stderr
+    assert "is a training run without a captured step" in done.stderr

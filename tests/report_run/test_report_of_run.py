@@ -162,7 +162,7 @@ def test_the_losses_of_two_optimizers_are_told_apart():
 def test_numbers_that_are_not_those_of_the_script_are_explained():
     for output_format in ("full", "markdown"):
         text = shown(accumulation(), output_format)
-        assert "as backward() got it, divided by 4" in text
+        assert "as passed to backward(), divided by 4" in text
         assert "as backward()" not in shown(plain(), output_format)
 
 

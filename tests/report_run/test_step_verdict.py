@@ -1,6 +1,6 @@
 """What is said of the findings of a run where one of its steps is shown."""
 
-from gradscope.analysis.captured_steps import look_of, verdict_on
+from gradscope.analysis.captured_steps import captured_at, verdict_on
 from gradscope.recording.finding import UNJUDGED
 from gradscope.rules.engine import judge
 from tests.rules.captured_steps.looked_run import LookedRun
@@ -20,7 +20,7 @@ def run_of(steps, *, zeroes):
 
 
 def verdict_of(recording, step):
-    (look,) = look_of(recording, step)
+    (look,) = captured_at(recording, step)
     return verdict_on(look, judge(recording))
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gradscope.report.page import ASCII, UNICODE
-from gradscope.report.run.phrasing import picture_text
+from gradscope.report.run.phrasing import pattern_text
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 
@@ -14,9 +14,9 @@ X = UNICODE.times
 
 def told(run, optimizer=0):
     return [
-        (picture.count, picture_text(picture, UNICODE), picture.first)
-        for picture in run.pictures
-        if picture.optimizer == optimizer
+        (pattern.count, pattern_text(pattern, UNICODE), pattern.first)
+        for pattern in run.patterns
+        if pattern.optimizer == optimizer
     ]
 
 
@@ -45,7 +45,7 @@ def test_the_line_of_an_unusual_step_is_told(run_of):
         if turn != 4:
             run.backward(weights, line=5)
         run.step(sgd, line=6 if turn != 4 else 30)
-    usual, unusual = run_of(run.recording()).pictures
+    usual, unusual = run_of(run.recording()).patterns
     assert (usual.is_typical, usual.site.line) == (True, 6)
     assert (unusual.is_typical, unusual.site.line, unusual.first) == (False, 30, 4)
 
@@ -119,8 +119,8 @@ def test_norms_that_are_not_finite_are_counted_beside_the_median(run_of):
         run.backward(weights, line=4)
         run.event("clip-norm", 5, max_norm=1.0, norm=norm)
         run.step(sgd, line=6)
-    (picture,) = told(run_of(run.recording()))
-    assert picture[1] == "backward → clip 1.0 (norm 2.00, cut 2 of 3, 2 non-finite) → step"
+    (pattern,) = told(run_of(run.recording()))
+    assert pattern[1] == "backward → clip 1.0 (norm 2.00, cut 2 of 3, 2 non-finite) → step"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_it_says_how_often_a_clip_cuts(limit, told_of, run_of):
         run.backward(weights, line=4)
         run.event("clip-norm", 5, max_norm=limit, norm=norm)
         run.step(sgd, line=6)
-    (picture,) = told(run_of(run.recording()))
-    assert picture[1] == f"backward → clip {limit} (norm 3.00, {told_of}) → step"
+    (pattern,) = told(run_of(run.recording()))
+    assert pattern[1] == f"backward → clip {limit} (norm 3.00, {told_of}) → step"
 
 
 def test_words_for_what_is_not_a_call_of_an_optimizer(run_of):
@@ -194,5 +194,5 @@ def test_a_step_of_very_many_moments_is_shortened(run_of):
 
 
 def test_pictures_in_ascii(run_of):
-    (picture, _) = run_of(accumulation()).pictures
-    assert picture_text(picture, ASCII).startswith("(forward -> backward) x4 -> unscale")
+    (pattern, _) = run_of(accumulation()).patterns
+    assert pattern_text(pattern, ASCII).startswith("(forward -> backward) x4 -> unscale")

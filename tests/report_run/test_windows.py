@@ -121,7 +121,7 @@ def test_a_step_that_was_skipped_is_a_window_of_its_own():
     report = Report.from_recording(recording)
     assert [row.steps for row in report.training_run.optimizers] == [2]
     assert [step.step for step in report.training_run.steps] == [0, 1]
-    assert [picture.count for picture in report.training_run.pictures] == [3, 2]
+    assert [pattern.count for pattern in report.training_run.patterns] == [3, 2]
 
 
 def test_a_recording_of_no_run_has_no_windows():

@@ -33,7 +33,7 @@ def test_long_names_are_folded_and_nothing_of_them_is_lost(width, build, printed
     build.operate(module, "AddmmBackward0", 1.0, parameter=build.weight(module, 1.0))
     text = printed(build.recording(), width)
     assert max(map(len, text.splitlines())) <= width
-    table = text.split("worth looking at\n")[1].split("\n\n")[0].splitlines()
+    table = text.split("Notable parameters\n")[1].split("\n\n")[0].splitlines()
     table = table[next(i for i, line in enumerate(table) if "part0" in line) :]
     joined = "".join(line.removeprefix("largest").split()[0] for line in table)
     assert joined == f"{name}.weight"
@@ -88,7 +88,9 @@ def test_synthetic_loss_is_warned_of(make_transformer, printed):
     recording = make_transformer().recording()
     assert "warning" not in printed(recording)
     target = replace(recording.target, synthetic_loss=True)
-    assert "warning: the loss is made up" in printed(replace(recording, target=target))
+    assert "warning: no loss found: using a placeholder" in printed(
+        replace(recording, target=target)
+    )
 
 
 def test_colour_adds_nothing_to_the_words(make_transformer, printed):
@@ -150,7 +152,7 @@ def test_probe_names_an_optimizer_that_the_target_does_not_have_as_assumed(build
 def test_save_is_proposed_where_there_is_such_an_option(build, printed):
     build.operate(build.add("layer", "Linear"), "AddmmBackward0", 1.0)
     assert "--save" not in printed(build.recording())
-    assert "--save FILE keeps the recording." in printed(build.recording(), can_save=True)
+    assert "Use --save FILE to keep the recording." in printed(build.recording(), can_save=True)
 
 
 def test_where_non_finite_gradients_began_stands_first(build, printed):
@@ -164,7 +166,7 @@ def test_where_non_finite_gradients_began_stands_first(build, printed):
     text = printed(build.recording(tensor_stats=tuple(broken)))
     heading = text.index("non-finite: first to last in backward")
     assert heading < text.index("Sqrt in layer") < text.index("Addmm in layer")
-    assert text.index("Addmm in layer") < text.index("Parameters worth looking at")
+    assert text.index("Addmm in layer") < text.index("Notable parameters")
 
 
 def test_leaf_of_another_model_is_named_as_such(build, printed):

@@ -54,7 +54,7 @@ class NotAtHome(Planned):
     name: ClassVar[str] = "not-at-home"
     level: ClassVar[str] = "note"
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         return None if context.has_backward else "nothing was received"
 
 
@@ -176,7 +176,7 @@ def test_of_selectors_the_most_specific_decides(recording, chosen, codes):
 
 
 def test_what_did_not_run_is_told_with_the_reason(recording, monkeypatch):
-    monkeypatch.setattr(NotAtHome, "obstacle", lambda rule, context: "nobody opened")
+    monkeypatch.setattr(NotAtHome, "skip_reason", lambda rule, context: "nobody opened")
     chosen = Settings(select=("GS1", "GS2"), ignore=("GS201",))
     verdict = judge(recording, chosen)
     assert {skipped.rule: skipped.reason for skipped in verdict.skipped} == {
@@ -192,7 +192,7 @@ def test_a_rule_that_is_left_out_is_not_even_asked(recording, monkeypatch):
     def crash(rule, context):
         raise AssertionError
 
-    monkeypatch.setattr(NotAtHome, "obstacle", crash)
+    monkeypatch.setattr(NotAtHome, "skip_reason", crash)
     assert "GS105" not in ran(recording, ignore=("GS105",))
 
 

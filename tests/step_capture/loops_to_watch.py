@@ -128,7 +128,7 @@ def averaged():
 
 
 def sharpness_aware():
-    """SAM: two backward passes a step, the second one at weights that were moved by hand."""
+    """SAM: two backward passes per step, the second one at weights that were moved by hand."""
     model, losses = mlp(), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(STEPS):

@@ -124,10 +124,10 @@ def closing_text(result: CheckResult) -> str:
     if unjudged:
         what = "the target" if len(targets) == 1 else f"{unjudged:,} of {checked}"
         beside = "" if found.startswith("no ") else f"; found {found}"
-        return f"Could not judge {what}{beside}."
+        return f"Could not check {what}{beside}."
     why = ", ".join(reasons(result))
     if why:
-        demoted = "" if exit_code(result) else "; --exit-zero lets it pass"
+        demoted = "" if exit_code(result) else "; --exit-zero ignores it"
         return f"Failed: {why}{demoted}."
     return f"Passed: {found} in {checked}."
 
@@ -137,13 +137,13 @@ def remarks(result: CheckResult) -> Iterator[str]:
     yield from _accumulations(result)
     ignored = ignored_count(result)
     if ignored:
-        yield f"{counted(ignored, 'finding')} hidden by per-module-ignores, not counted."
+        yield f"{counted(ignored, 'finding')} ignored by per-module-ignores."
     for pattern in result.unmatched:
-        yield f"No module matches `{pattern}`, for which a limit of gradient norms is set."
+        yield f"No module matches `{pattern}`, which has a gradient norm limit."
     for entry in result.stale:
-        yield f"In the baseline, and found no more: {entry}."
+        yield f"In the baseline, but no longer found: {entry}."
     if result.stale:
-        yield "--prune-baseline removes that."
+        yield "Use --prune-baseline to remove stale entries."
 
 
 def _accumulations(result: CheckResult) -> Iterator[str]:

@@ -23,7 +23,7 @@ from gradscope.report.check.phrasing import (
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.text_findings import detail, finding_parts, hanging
 
-_WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
+_WORDS: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _STYLES: dict[Outcome, str] = {"passed": "green", "failed": "bold red", "unjudged": "bold red"}
 
 
@@ -73,7 +73,7 @@ def _standing(item: CheckedFinding, target: TargetResult, page: Page) -> Iterato
     for name, text in (
         ("when", when_text(item, target)),
         ("seeds", seeds_text(item, target)),
-        ("baseline", f"known, and now worse: {item.worsened}" if item.worsened else ""),
+        ("baseline", f"known, now worse: {item.worsened}" if item.worsened else ""),
     ):
         if text:
             yield detail(name, text, page)
@@ -114,7 +114,7 @@ def _skipped(result: CheckResult, page: Page) -> Iterator[RenderableType]:
     if not by_reason:
         return
     yield Text()
-    yield Text("Not judged", style="bold")
+    yield Text("Not applicable", style="bold")
     for (codes, reason), names in by_reason.items():
         where = "" if len(names) == len(result.targets) else f" ({', '.join(names)})"
         yield hanging(page.spell(f"{codes}: {reason}{where}"), page, indent=2)

@@ -46,7 +46,7 @@ def _suite(root: Element, one: ReportedTarget, levels: frozenset[Severity]) -> E
     suite = SubElement(root, "testsuite", name=one.name)
     target, class_name = one.target, _class_name(one.target.name)
     for failure in one.failures:
-        case = SubElement(suite, "testcase", classname=class_name, name="could be judged")
+        case = SubElement(suite, "testcase", classname=class_name, name="could be checked")
         error = SubElement(case, "error", type="unjudged", message=failure.statement)
         error.text = "\n".join(failure.details)
     for code, name in _rules(one):
@@ -116,7 +116,7 @@ def _text(one: ReportedFinding) -> str:
 
 def _baseline(root: Element, result: CheckResult) -> Element:
     suite = SubElement(root, "testsuite", name="baseline")
-    case = SubElement(suite, "testcase", classname="baseline", name="every entry is still found")
+    case = SubElement(suite, "testcase", classname="baseline", name="every entry still occurs")
     first, *others = stale_text(result)
     kind = "failure" if result.stale_fails else "skipped"
     SubElement(case, kind, message=first).text = "\n".join(others)
@@ -128,7 +128,7 @@ def _limits(root: Element, result: CheckResult) -> Element:
     suite = SubElement(root, "testsuite", name="limits")
     for text in unmatched_text(result):
         case = SubElement(suite, "testcase", classname="limits", name=text)
-        SubElement(case, "skipped", message="it holds for nothing")
+        SubElement(case, "skipped", message="it matches nothing")
     _count(suite)
     return suite
 

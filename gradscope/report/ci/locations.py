@@ -46,7 +46,7 @@ class Placement:
 
     location: Location
     cause: Location | None
-    """Where it really is; None where that is not known."""
+    """Location of the cause; None if unknown."""
     remark: str
     """Why it is not the line that causes it; empty where it is. Printable, as `related`'s texts."""
     is_stand_in: bool
@@ -69,9 +69,9 @@ def placement(finding: Finding, recording: Recording) -> Placement:
     )
     if cause is not None and cause.in_repository:
         return Placement(location=cause, cause=cause, remark="", is_stand_in=False, related=related)
-    remark = "the line that causes it is not known"
+    remark = "the line that causes it is unknown"
     if cause is not None:
-        remark = f"the cause is {cause.text}, outside of the repository"
+        remark = f"the cause is {cause.text}, outside the repository"
     for near in (*related, *_definitions(finding, recording)):
         if near.location.in_repository:
             others = tuple(one for one in related if one is not near)

@@ -84,7 +84,7 @@ class ReportedTarget:
 
     target: TargetResult
     findings: tuple[ReportedFinding, ...]
-    """In the target's order, known ones included."""
+    """Findings in the target's order, known ones included."""
     failures: tuple[ReportedFailure, ...]
 
     @property
@@ -154,7 +154,7 @@ def _identity(*parts: str) -> str:
 def _failures(target: TargetResult, key: str) -> Iterator[ReportedFailure]:
     """Yield why runs could not be judged, those that failed alike as one."""
     if not target.failures and not target.runs:
-        yield _failure(target, Failure(what="it was not run"), [], key)
+        yield _failure(target, Failure(what="not run"), [], key)
     alike: dict[Failure, list[int]] = {}
     for failure in target.failures:
         seeds = alike.setdefault(replace(failure, seed=None), [])
@@ -173,7 +173,7 @@ def _failure(
     cause = _lines(failure.cause)
     return ReportedFailure(
         target=target,
-        statement=printable(f"could not judge {target.name}{where}: {what}"),
+        statement=printable(f"could not check {target.name}{where}: {what}"),
         details=(
             *(f"cause: {line}" for line in cause[:1]),
             *cause[1:],
@@ -193,7 +193,7 @@ def _lines(text: str | None) -> list[str]:
 def unmatched_text(result: CheckResult) -> Iterator[str]:
     """Yield which limits hold for nothing."""
     for pattern in result.unmatched:
-        yield printable(f"no module matches `{pattern}`, for which a limit of norms is set")
+        yield printable(f"no module matches `{pattern}`, which has a gradient norm limit")
 
 
 def failing_levels(result: CheckResult) -> frozenset[Severity]:
@@ -216,7 +216,7 @@ def stale_text(result: CheckResult) -> tuple[str, ...]:
     shown = [printable(text) for text in result.stale[:_STALE_SHOWN]]
     more = len(result.stale) - _STALE_SHOWN
     return (
-        f"{count} of the baseline {verb} nothing any more: --prune-baseline removes what is stale",
+        f"{count} of the baseline no longer {verb}: use --prune-baseline to remove stale entries",
         *shown,
         *([f"and {more:,} more"] if more > 0 else []),
     )

@@ -128,7 +128,7 @@ def _invocation(targets: Sequence[ReportedTarget], result: CheckResult, *, left_
     notes = [
         *(_notification("error", [one.statement, *one.details]) for one in failures),
         *(
-            _notification("note", [f"{codes} could not judge {target.name}: {reason}"])
+            _notification("note", [f"{codes} not applicable to {target.name}: {reason}"])
             for target in targets
             for codes, reason in unjudged_rules(target.target)
         ),
@@ -138,7 +138,7 @@ def _invocation(targets: Sequence[ReportedTarget], result: CheckResult, *, left_
         level: Severity = "error" if result.stale_fails else "note"
         notes.append(_notification(level, stale_text(result)))
     if left_out > 0:
-        notes.append(_notification("warning", [f"{left_out:,} more findings are left out"]))
+        notes.append(_notification("warning", [f"{left_out:,} more findings omitted"]))
     # `inspect` and `report` exit with 0 whatever they find.
     code: Object = {} if result.policy is None else {"exitCode": int(exit_code(result))}
     return {

@@ -34,7 +34,7 @@ _KNOWN_SHOWN = 50
 _OUTCOMES = {
     ExitCode.OK: "passed",
     ExitCode.FINDINGS: "failed",
-    ExitCode.CANNOT_JUDGE: "could not judge",
+    ExitCode.CANNOT_JUDGE: "could not check",
 }
 
 
@@ -51,7 +51,7 @@ def step_summary(result: CheckResult) -> str:
         else:
             kept.append(block)
     if left_out:
-        kept.append(f"The rest, {left_out:,} paragraphs, is too long for a summary: see the log.")
+        kept.append(f"{left_out:,} more paragraphs did not fit into the summary: see the log.")
     return "\n\n".join(kept)
 
 
@@ -92,7 +92,7 @@ def _judged(target: TargetResult) -> str:
     """Return what was measured, and which rules could not judge it."""
     words = [
         measured_text(target),
-        *(f"{codes} could not judge: {reason}" for codes, reason in unjudged_rules(target)),
+        *(f"{codes} not applicable: {reason}" for codes, reason in unjudged_rules(target)),
     ]
     return f"{escape('; '.join(words))}."
 

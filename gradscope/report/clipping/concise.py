@@ -26,8 +26,8 @@ def _section(section: Section) -> Iterator[str]:
     if section.method is None:
         yield f"nothing clips: {section.words}"
     else:
-        advised = ", advised," if section.is_advised else ""
-        yield f"{section.words}{advised} cuts {cut_text(section, ASCII)}"
+        advised = ", recommended," if section.is_advised else ""
+        yield f"{section.words}{advised} clips {cut_text(section, ASCII)}"
     for check in section.checks:
         yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
     if section.norms is not None:
@@ -38,14 +38,15 @@ def _section(section: Section) -> Iterator[str]:
             f"largest {number(norms.greatest)}"
         )
     if section.advice is not None:
-        yield f"advised: max_norm {section.advice.limit:g}, cuts {percent(section.advice.share)}"
+        clips = percent(section.advice.share)
+        yield f"recommended: max_norm {section.advice.limit:g}, clips {clips}"
     for one in section.contributions.parameters[:3]:
         power = section.contributions.power
-        shares = f"{percent(one.share)} of the {power}, at most {percent(one.largest)}"
+        shares = f"{percent(one.share)} of the {power}, max {percent(one.largest)}"
         yield f"{one.name}: {shares}"
     for row in section.methods:
         yield (
-            f"{row.words}: cuts {percent(row.share)}, coefficient {number(row.coefficient)}, "
-            f"cosine {number(row.cosine)}, at the least {number(row.worst)}"
+            f"{row.words}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"cosine {number(row.cosine)}, min {number(row.worst)}"
         )
     yield from (text for text in (headline(section), *remarks(section)) if text)

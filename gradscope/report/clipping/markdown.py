@@ -57,7 +57,7 @@ def _section(section: Section, report: Report, view: ViewOptions) -> Iterator[st
             yield f"Mean share of the {section.contributions.power}, by {kind}:"
             yield _contributions(kind, rows[:shown])
     if section.methods:
-        yield "Methods side by side, on the same gradients:"
+        yield "Comparison of methods on the same gradients:"
         yield _methods(section)
 
 
@@ -66,18 +66,14 @@ def _title(section: Section, report: Report) -> str:
         return f"### Nothing clips the gradients of {code(section.words)}"
     position = code(shown_site(section.site, report.target.root))
     beside = (
-        ", the limit that is advised"
-        if section.is_advised
-        else f" at {position}"
-        if position
-        else ""
+        ", the recommended limit" if section.is_advised else f" at {position}" if position else ""
     )
     return f"### {code(section.words)}{beside}"
 
 
 def _points(section: Section) -> Iterator[str]:
     if section.method is not None:
-        yield f"**cut**: {escape(cut_text(section, UNICODE))}"
+        yield f"**clipped**: {escape(cut_text(section, UNICODE))}"
     for name, text in (
         ("direction", direction_text(section, UNICODE)),
         ("rate", rate_text(section, UNICODE)),
@@ -94,7 +90,7 @@ def _points(section: Section) -> Iterator[str]:
 def _limits(section: Section) -> Iterator[str]:
     if not section.sweep:
         return
-    header = ("max_norm", "", "steps cut", "mean coefficient", "of those cut")
+    header = ("max_norm", "", "steps clipped", "mean coefficient", "of clipped steps")
     rows = [
         (f"{row.limit:g}", row.mark, percent(row.share), number(row.mean), number(row.mean_cut))
         for row in section.sweep
@@ -106,7 +102,7 @@ def _limits(section: Section) -> Iterator[str]:
 
 
 def _contributions(kind: str, rows: tuple[Contribution, ...]) -> str:
-    header = (kind, "share", "at most", "median norm", "after")
+    header = (kind, "share", "max", "median norm", "after")
     return table(
         header,
         [
@@ -123,7 +119,15 @@ def _contributions(kind: str, rows: tuple[Contribution, ...]) -> str:
 
 
 def _methods(section: Section) -> str:
-    header = ("method", "limit", "steps cut", "norm after", "coefficient", "cosine", "at the least")
+    header = (
+        "method",
+        "limit",
+        "steps clipped",
+        "norm after",
+        "coefficient",
+        "cosine",
+        "min cosine",
+    )
     return table(
         header,
         [

@@ -46,7 +46,7 @@ def measured_text(trial: ClipTrial, section: Section) -> str:
     count, made = counted(len(section.points), "gradient"), section.made
     early = f" of the {trial.steps:,} asked for" if made < trial.steps else ""
     if not made:
-        return f"{count}: the weights stay as they are"
+        return f"{count}, with unchanged weights"
     clipped = "not clipped" if trial.applied is None else _APPLIED[trial.applied]
     after = "after them" if trial.batches == 1 else f"{trial.batches:,} after them"
     return f"{count}: before each of {counted(made, 'step')}{early}, {clipped}, and {after}"
@@ -66,10 +66,10 @@ def headline(section: Section) -> str:
     if leader is None:
         return ""
     power = section.contributions.power
-    text = f"`{leader.name}` alone makes {percent(leader.share)} of the {power}"
+    text = f"`{leader.name}` alone contributes {percent(leader.share)} of the {power}"
     if section.method not in ("norm", None):
         return text
-    return f"{text}: it decides when all gradients are cut, and the others are cut with it"
+    return f"{text}: it determines when all gradients are clipped"
 
 
 def cut_text(section: Section, signs: Signs) -> str:
@@ -84,7 +84,7 @@ def cut_text(section: Section, signs: Signs) -> str:
     if len(cut) == 1:
         return f"{text}, to {figure(mean, signs)} of its norm"
     least = figure(factors[0], signs)
-    return f"{text}, to {figure(mean, signs)} of their norm in the mean, {least} at the least"
+    return f"{text}, to {figure(mean, signs)} of their norm on average, min {least}"
 
 
 def direction_text(section: Section, signs: Signs) -> str:
@@ -93,10 +93,10 @@ def direction_text(section: Section, signs: Signs) -> str:
     if section.method is None or cosines is None:
         return ""
     if section.method == "norm":
-        return "unchanged: all gradients are multiplied by one number"
+        return "unchanged: all gradients are scaled equally"
     return (
-        f"cosine {figure(cosines.median, signs)} between gradients before and after at the median, "
-        f"{figure(cosines.least, signs)} at the least"
+        f"cosine between gradients before and after: median {figure(cosines.median, signs)}, "
+        f"min {figure(cosines.least, signs)}"
     )
 
 
@@ -109,20 +109,20 @@ def rate_text(section: Section, signs: Signs) -> str:
     mean = figure(spread.mean, signs)
     if optimizer.family == "adaptive":
         return (
-            f"stays: {name} divides by the size of recent gradients, so that only steps cut further"
-            " than their neighbours become smaller"
+            f"mostly unchanged: {name} divides by the size of recent gradients. Only steps clipped"
+            " more than their neighbours become smaller"
         )
     if optimizer.rate is None:
-        return f"{mean} of it in the mean"
+        return f"{mean} of it on average"
     rate, effective = optimizer.rate, optimizer.rate * spread.mean
     return (
         f"{figure(rate, signs)} {signs.arrow} {figure(effective, signs)} in effect: {mean} of it "
-        "in the mean"
+        "on average"
     )
 
 
 def advice_text(advice: Advice, signs: Signs) -> Iterator[str]:
-    """Yield the reasoning behind the limit that is advised, sentence by sentence."""
+    """Yield the reasoning behind the recommended limit, sentence by sentence."""
     level = advice.level
     names = {0.5: "median"}
     quantiles = ", ".join(
@@ -131,22 +131,19 @@ def advice_text(advice: Advice, signs: Signs) -> Iterator[str]:
     )
     deviation = figure(1.4826 * level.deviation, signs)
     rule = (
-        f"the median {figure(level.median, signs)} and three deviations of {deviation}"
+        f"the median {figure(level.median, signs)} plus three deviations of {deviation}"
         if level.deviation
-        else f"one and a half times the median {figure(level.median, signs)}"
+        else f"1.5 times the median {figure(level.median, signs)}"
     )
     yield (
-        f"auto is {advice.limit:g}: {rule}, as the middle of the norms tells them, whatever the "
-        f"outliers are. It cuts {percent(advice.share)} of {counted(level.count, 'step')} "
+        f"auto is {advice.limit:g}: {rule}, both robust to outliers. "
+        f"It clips {percent(advice.share)} of {counted(level.count, 'step')} "
         f"({quantiles})"
     )
     if level.settled:
         yield atypical_text(advice, signs)
     if level.count < 100:
-        yield (
-            f"{counted(level.count, 'norm')} tell little of rare outliers: 100 steps or more tell "
-            "more"
-        )
+        yield (f"{counted(level.count, 'step')} are too few to judge outliers: use 100 or more")
 
 
 def atypical_text(advice: Advice, signs: Signs) -> str:
@@ -155,13 +152,13 @@ def atypical_text(advice: Advice, signs: Signs) -> str:
     first, rest = figure(level.first, signs), figure(level.median, signs)
     if level.still_moves:
         return (
-            f"the norm still moves: {first} at the median of the first half, {rest} of the second, "
-            "which alone the limit goes by"
+            f"the norm still changes: median {first} in the first half, {rest} in the second. The "
+            "limit uses the second half only"
         )
     steps = "step is" if level.settled == 1 else f"{level.settled:,} steps are"
     return (
-        f"the first {steps} not typical: a norm of {first} at the median, and {rest} from there "
-        "on, which alone the limit goes by"
+        f"the first {steps} not typical: median norm {first}, then {rest}. The limit uses the "
+        "later steps only"
     )
 
 
@@ -179,8 +176,8 @@ def exchange_text(section: Section, signs: Signs) -> str:
     change, rate = ("longer", "lower") if times > 1 else ("shorter", "raise")
     factor = figure(max(times, 1 / times), signs)
     return (
-        f"with auto in place of the given limit steps become {factor} times {change} in the mean: "
-        f"{rate} the learning rate by as much, to compare the two"
+        f"with auto instead of the given limit, steps become {factor} times {change} on average: "
+        f"{rate} the learning rate by this factor to compare the two"
     )
 
 
@@ -206,9 +203,9 @@ def remarks(section: Section) -> Iterator[str]:
     if text := nonfinite_text(section):
         yield text
     if section.obstacle:
-        yield f"{section.obstacle}: the numbers are those of a copy that is not sparse"
+        yield f"{section.obstacle}: the numbers are from a dense copy"
     if section.shares_after:
-        yield "shares are of the gradients as the step finds them, after the clip"
+        yield "shares are of the clipped gradients, as the step uses them"
     if section.limits is not None:
         least, greatest = section.limits
-        yield f"the limit changes between {least:g} and {greatest:g}; limits below are of the last"
+        yield f"the limit varies from {least:g} to {greatest:g}; the table below uses the last one"

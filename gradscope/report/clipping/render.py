@@ -41,7 +41,7 @@ def render_clip_report(
 
             return render_json(report)
         case "html":
-            from gradscope.report.html.clip_sheet import render_clip_html
+            from gradscope.report.html.clip_tab import render_clip_html
 
             return render_clip_html([report])
         case "jsonl":

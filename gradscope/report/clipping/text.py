@@ -102,10 +102,10 @@ def sweep_table(section: Section, page: Page) -> Table:
     table.add_column("", width=0)
     table.add_column("max_norm", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("steps cut", justify="right", no_wrap=True)
+    table.add_column("steps clipped", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("mean coefficient", justify="right")
-    table.add_column("of those cut", justify="right")
+    table.add_column("of clipped steps", justify="right")
     for row in section.sweep:
         table.add_row(
             "",
@@ -127,7 +127,7 @@ def contribution_tables(
     found = section.contributions
     if not found.parameters:
         return
-    title = Text("Who makes the norm", style="bold")
+    title = Text("Contributions to the norm", style="bold")
     yield title.append(f"  mean share of the {found.power}", "not bold dim")
     if len(found.modules) > 1 and len(found.modules) < len(found.parameters):
         yield _contributions("module", found.modules, _FULL_MODULES, page)
@@ -143,7 +143,7 @@ def _contributions(kind: str, rows: Sequence[Contribution], shown: int, page: Pa
     table.add_column(kind, overflow="fold")
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column("at most", justify="right", no_wrap=True)
+    table.add_column("max", justify="right", no_wrap=True)
     table.add_column("median norm", justify="right", no_wrap=True)
     if has_after:
         table.add_column("after", justify="right", no_wrap=True)
@@ -167,7 +167,7 @@ def method_table(section: Section, page: Page) -> Table:
     table = _table()
     table.add_column("", width=0)
     table.add_column("method", no_wrap=True)
-    for title in ("limit", "steps cut", "norm after", "coefficient", "cosine", "at the least"):
+    for title in ("limit", "steps clipped", "norm after", "coefficient", "cosine", "min cosine"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in section.methods:
         table.add_row(
@@ -227,7 +227,7 @@ def _section(section: Section, view: ViewOptions, page: Page) -> Iterator[list[R
     yield list(contribution_tables(section, view, page))
     if section.methods:
         yield [
-            _title("Methods", "side by side, on the same gradients"),
+            _title("Methods", "compared on the same gradients"),
             method_table(section, page),
         ]
 
@@ -244,7 +244,7 @@ def _clip(section: Section, page: Page) -> Iterator[RenderableType]:
         yield _title("Clip", f"nothing clips the gradients of {whose}")
     else:
         position = shown_site(section.site, page.root)
-        note = "the limit that is advised" if section.is_advised else page.spell(position)
+        note = "the recommended limit" if section.is_advised else page.spell(position)
         yield _title(page.spell(section.words), note)
     lines = [
         ("cut", cut_text(section, page.signs) if section.method else ""),
@@ -311,7 +311,7 @@ def _over_time(section: Section, page: Page) -> Table:
 def _limits(section: Section, page: Page) -> Iterator[RenderableType]:
     if not section.sweep:
         return
-    yield _title("Limits", "what a largest norm would cut of these")
+    yield _title("Limits", "share of these steps that each limit would clip")
     yield sweep_table(section, page)
     if section.advice is not None:
         exchange = exchange_text(section, page.signs)
@@ -326,7 +326,7 @@ def _closing(report: Report, clipping: Clipping, page: Page) -> Text:
     for section in clipping.sections[:1]:
         words.append(f"{counted(len(section.points), 'gradient')} measured")
         if section.method is not None:
-            words.append(f"{len(section.cut):,} cut by {section.words}")
+            words.append(f"{len(section.cut):,} clipped by {section.words}")
         if section.advice is not None:
-            words.append(f"advised max_norm {section.advice.limit:g}")
+            words.append(f"recommended max_norm {section.advice.limit:g}")
     return page.text(f"{', '.join(words)}.")

@@ -85,4 +85,4 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[str]:
                 ratio = ratio_text(pair.ratio, UNICODE)
                 yield f"{side.letter}: {one.name}: {TITLES[pair.change]}, ratio {ratio}"
     if (more := len(rows) - top) > 0:
-        yield f"{more:,} more parameters beyond the tolerance: --top {len(rows)}"
+        yield f"{more:,} more parameters outside the tolerance: --top {len(rows)}"

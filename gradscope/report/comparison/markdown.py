@@ -56,7 +56,7 @@ def _blocks(comparison: Comparison, *, top: int) -> Iterator[str]:
         ),
     ]
     if told:
-        yield "What differs in how they were made:\n\n" + "\n".join(told)
+        yield "Differences in setup:\n\n" + "\n".join(told)
     yield from _findings(comparison)
     yield from _curves(comparison)
     yield from _parameters(comparison, top=top)

@@ -20,7 +20,7 @@ from gradscope.report.page import Signs
 from gradscope.report.parameter_names import folded_names
 
 _TWICE = 1.0
-"""From this increase on, it is told as a factor."""
+"""Relative increase from which a change is written as a factor."""
 _ONE = 0.005
 """What is nearer to 1 than this is not told apart by three digits."""
 _MOST_DIGITS = 9
@@ -71,7 +71,7 @@ def share_text(share: float, signs: Signs) -> str:
 CURVE_NAMES = {"loss": "loss", "norm": "norm"}
 _NAMES_SHOWN = 4
 TITLES: dict[Change, str] = {
-    "non-finite": "not finite now",
+    "non-finite": "non-finite now",
     "lost": "lost its gradient",
     "zero": "zero now",
     "frozen": "frozen now",
@@ -84,7 +84,7 @@ TITLES: dict[Change, str] = {
     "new": "new",
     "within": "within",
     "rounding": "rounding",
-    "shard": "a part of its own",
+    "shard": "different shard",
     "equal": "equal",
     "none": "no gradient",
 }
@@ -124,9 +124,9 @@ def renaming_text(renaming: Renaming, side: Side) -> str:
     """Return `model.* is net.* in B (40 parameters)`."""
     count = counted(renaming.parameters, "parameter")
     if not renaming.before:
-        return f"{side.letter} has {renaming.after} before or in the names of {count}"
+        return f"{side.letter} adds {renaming.after} to the names of {count}"
     if not renaming.after:
-        return f"{side.letter} has no {renaming.before} in the names of {count}"
+        return f"{side.letter} drops {renaming.before} from the names of {count}"
     return f"{renaming.before}* is {renaming.after}* in {side.letter} ({count})"
 
 
@@ -135,8 +135,8 @@ def ranks_text(comparison: Comparison) -> str:
     if not comparison.of_ranks:
         return ""
     return (
-        "the ranks of one training: each has a batch of its own and so another loss, but gradients "
-        "and weights are to be the same"
+        "ranks of one training: batches and losses differ, but gradients and weights should be "
+        "equal"
     )
 
 
@@ -148,10 +148,7 @@ def compared_text(comparison: Comparison) -> str:
     if comparison.steps == 1:
         step = next(side.step for side in comparison.sides if side.is_run)
         return f"step {step:,}"
-    return (
-        f"{comparison.steps:,} steps that {'both' if runs == 2 else 'all'} have; norms are medians "
-        "over them"
-    )
+    return f"{comparison.steps:,} steps in common; norms are medians over them"
 
 
 def counts_text(comparison: Comparison, position: int) -> str:
@@ -166,21 +163,21 @@ def counts_text(comparison: Comparison, position: int) -> str:
 def _counted_changes(comparison: Comparison) -> dict[Change, str]:
     norm = limit_text(norm_limit(comparison))
     return {
-        "non-finite": "not finite any more",
-        "lost": "without their gradient",
-        "zero": "with a gradient of zero now",
+        "non-finite": "no longer finite",
+        "lost": "lost their gradient",
+        "zero": "zero now",
         "frozen": "frozen now",
-        "reshaped": "of another shape",
+        "reshaped": "with another shape",
         "turned": f"turned (cosine below {comparison.tolerance.cosine:g})",
-        "norm": f"outside of {norm}",
+        "norm": f"outside {norm}",
         "finite": "finite again",
         "gained": "with a gradient now",
         "missing": "gone",
         "new": "new",
         "within": f"within {norm}",
-        "rounding": "nothing but rounding",
-        "shard": "held in parts, of which each rank has another",
-        "equal": "equal to the last digit",
+        "rounding": "rounding only",
+        "shard": "sharded differently on each rank",
+        "equal": "identical",
         "none": "without a gradient in both",
     }
 
@@ -199,8 +196,8 @@ def parting_text(curve: ComparedCurve, position: int, comparison: Comparison, si
         return f"equal in all {counted(parting.common, 'common step')}"
     limit = comparison.tolerance.loss if curve.kind == "loss" else norm_limit(comparison)
     words = [
-        f"differs from step {parting.first_different:,} on",
-        f"by more than {limit_text(limit)} first at step {parting.first_beyond:,}"
+        f"differs from step {parting.first_different:,}",
+        f"first by more than {limit_text(limit)} at step {parting.first_beyond:,}"
         if parting.first_beyond is not None
         else f"never by more than {limit_text(limit)}",
     ]
@@ -233,19 +230,19 @@ def spread_text(comparison: Comparison, position: int, signs: Signs) -> str:
     words = []
     shares = sorted(share_off(pair.ratio) for pair in pairs if pair.ratio is not None)
     if shares and shares[-1] > 0:
-        words.append(f"norms are off by {_median_and_most(shares, signs)}")
+        words.append(f"norms differ: {_median_and_most(shares, signs)}")
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
     direction = comparison.directions[position]
     total = None if direction is None or direction.total is None else direction.total.cosine
     if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0], signs)
         steps = f" at {steps_text(direction.steps)}" if direction.steps else ""
-        words.append(f"cosine {ratio_text(total, signs)} over all{steps}, {least} at the least")
+        words.append(f"cosine {ratio_text(total, signs)} over all{steps}, min {least}")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
     if weights:
-        apart = f"weights are off by {_median_and_most(weights, signs)}"
+        apart = f"weights differ: {_median_and_most(weights, signs)}"
         words.append(apart if weights[-1] > 0 else "weights have equal norms")
     return "; ".join(words)
 
@@ -255,7 +252,7 @@ _MEASURED: frozenset[Change] = frozenset({"turned", "norm", "within", "equal"})
 
 def _median_and_most(shares: Sequence[float], signs: Signs) -> str:
     middle, most = (share_text(share, signs) for share in (median(shares), shares[-1]))
-    return f"{middle} in the median, {most} at most"
+    return f"median {middle}, max {most}"
 
 
 STANDINGS: dict[Standing, str] = {

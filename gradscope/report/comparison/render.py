@@ -64,6 +64,6 @@ def render_comparison(
             return render_comparison_html(comparison)
         case _:
             raise GradscopeError(
-                f"a comparison is not written as {output_format}",
+                f"a comparison cannot be written as {output_format}",
                 help="--output-format full, concise, json, jsonl, html or markdown",
             )

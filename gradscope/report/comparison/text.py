@@ -57,7 +57,7 @@ def findings_section(
         others = [one for one in others if None in one.findings]
     if not (news or others):
         if not is_brief:
-            yield Text("No findings in any of them.", style="dim")
+            yield Text("No findings.", style="dim")
         return
     yield Text("Findings", style="bold").append(f"  {_counts(news, others)}", "not bold dim")
     yield from _in_full(news[:_IN_FULL], comparison, page)
@@ -200,7 +200,7 @@ def _course(side: SideCurve, cells: Cells, page: Page) -> str:
 def _extreme(curve: ComparedCurve, side: SideCurve, page: Page) -> str:
     found = course(list(zip(side.steps, side.values, strict=True)), ())
     if found.first_nonfinite is not None:
-        return f"not finite from step {found.first_nonfinite:,} on"
+        return f"non-finite from step {found.first_nonfinite:,}"
     extreme = found.lowest if curve.kind == "loss" else found.highest
     if extreme is None:
         return ""
@@ -330,5 +330,5 @@ def _verdict(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
     style = "bold red" if is_bad else "bold" if regressions else "bold green"
     text = Text(page.spell(verdict_text(comparison)), style=style, overflow="fold")
     if outcome == "failed" and not comparison.is_gate:
-        text.append(" --fail-on-regression makes it exit code 1.", "not bold dim")
+        text.append(" Use --fail-on-regression to exit with code 1.", "not bold dim")
     yield text

@@ -25,7 +25,7 @@ def regression_text(regression: Regression, comparison: Comparison, signs: Signs
             return regression.message
         case "loss":
             of = f" of {subjects[0]}" if subjects else ""
-            allowed = f"no more than +{limit_text(regression.limit or 0.0)} may pass"
+            allowed = f"the limit is +{limit_text(regression.limit or 0.0)}"
             return f"loss{of}: {moved}, {allowed}"
         case "norm":
             moves = "disagree" if comparison.of_ranks else "moved"
@@ -39,7 +39,7 @@ def regression_text(regression: Regression, comparison: Comparison, signs: Signs
                 f"{_most(subjects)} {after}"
             )
     became = {
-        "non-finite": "not finite now",
+        "non-finite": "non-finite now",
         "lost": "lost",
         "zero": "zero now",
         "frozen": "frozen now",
@@ -48,7 +48,7 @@ def regression_text(regression: Regression, comparison: Comparison, signs: Signs
 
 
 def _most(subjects: Sequence[str]) -> str:
-    return f"{subjects[0]}:" if len(subjects) == 1 else f"most {subjects[0]}:"
+    return f"{subjects[0]}:" if len(subjects) == 1 else f"worst {subjects[0]}:"
 
 
 def verdict_text(comparison: Comparison) -> str:
@@ -60,10 +60,11 @@ def verdict_text(comparison: Comparison) -> str:
     if comparison.is_gate:
         return f"Failed: {counted(failed, 'regression')}." if failed else "Passed: no regression."
     if failed:
-        return f"Beyond the tolerance in {counted(failed, 'respect')}."
+        verb = "exceeds" if failed == 1 else "exceed"
+        return f"{counted(failed, 'difference')} {verb} the tolerance."
     if all(pair.change in ("equal", "none") for pair in _pairs(comparison)):
-        return "Equal to the last digit."
-    return "Nothing beyond the tolerance."
+        return "Identical."
+    return "All differences are within the tolerance."
 
 
 def _pairs(comparison: Comparison) -> Iterator[ParameterPair]:

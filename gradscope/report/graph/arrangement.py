@@ -71,7 +71,7 @@ ITEM_GAP = 22.0
 BEND_GAP = 14.0
 _SWEEPS = 6
 _WEIGHT = 1e-6
-"""Of a bend, where it wants to be where an item wants to be."""
+"""Weight of a bend's preferred position relative to an item's."""
 _BEND_WEIGHT = Item(left=0.0, right=0.0, height=0.0)
 
 _Linked = dict[int, list[tuple[int, float, int]]]
@@ -212,10 +212,10 @@ LAYER_GAP = 30.0
 PORT_GAP = 8.0
 """Between what links come in by and the first layer."""
 _SLOPE = 0.06
-"""How much more room links get for each pixel that they lead aside."""
+"""Extra vertical space per pixel of horizontal distance."""
 _MOST_GAP = 60.0
 _TURN = 6.0
-"""How far links that lead up stay away from the layers that they turn at."""
+"""Distance of links that lead up from the layers where they turn."""
 _BEND = 16.0
 """The least height of a link that leads aside."""
 
@@ -229,9 +229,9 @@ class Arrangement:
     width: float
     height: float
     positions: tuple[Point, ...]
-    """Of each item: its axis and its upper edge."""
+    """Axis and upper edge of each item."""
     ways: tuple[tuple[Point, ...], ...]
-    """Of each arc: the points that it goes through, from source to target."""
+    """Points of each arc, from source to target."""
     is_back: tuple[bool, ...]
 
 

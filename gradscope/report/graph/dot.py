@@ -25,14 +25,14 @@ _COLOURS: dict[State | None, str] = {
 }
 _CUT = "#c3271f"
 _FOUND: dict[Severity, str] = {"error": "#c3271f", "warning": "#9a5b00", "note": "#0b6a86"}
-"""Of a module that a finding is about."""
+"""Colours of modules with findings."""
 
 
 def render_dot(part: GraphPart) -> str:
     """Return a digraph with a cluster a module; without a last line break."""
     lines = [
-        "// Edges run in the direction of the forward; their labels are the norms of the",
-        "// gradients that backward brings back along them.",
+        "// Edges point in the forward direction; their labels are the norms of the",
+        "// gradients that backward passes along them.",
         *([f"// {part.folded}"] if part.folded else []),
         "digraph gradscope {",
         "  rankdir=TB;",

@@ -73,7 +73,7 @@ class PlacedLink:
     is_beside: bool = False
     """Whether it leads aside, from a parameter to the operation that it stands beside."""
     figure: Figure | None = None
-    """Of its norm; None where there is no room."""
+    """Text of the norm; None if there is no space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

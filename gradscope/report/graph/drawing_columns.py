@@ -52,7 +52,7 @@ class _Layouts:
     frames: list[Frame] = field(default_factory=list)
     points: list[tuple[float, float]] = field(default_factory=list)
     ways: list[tuple[int, int, Figure | None]] = field(default_factory=list)
-    """Of each link: its first point, where it leads beside down, and where its norm stands."""
+    """Path of each link: first point, bends, and position of its norm."""
     starts: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, drawing: Drawing) -> int:

@@ -236,7 +236,7 @@ def vertex_title(vertex: Vertex) -> str:
         lines.append(counted(len(vertex.nodes), "node"))
     lines.append(_gradient(vertex))
     if vertex.copies > 1:
-        lines.append(f"drawn once for {vertex.copies:,}")
+        lines.append(f"drawn once for {vertex.copies:,} copies")
     if vertex.is_behind_cut:
         lines.append("cut off from the loss")
     lines.append(vertex.position)
@@ -254,7 +254,7 @@ def box_words(box: Box) -> str:
     """Return the whole title of a box, and the exact norm of its parameters' gradients."""
     lines = [box_title(box)]
     if box.copies > 1:
-        lines.append(f"{box.copies:,} that are alike, drawn once")
+        lines.append(f"{box.copies:,} copies, drawn once")
     if box.norms is not None:
         lines.append(f"gradient norm of the parameters {exact_norms(box.norms)}")
     return "\n".join(printable(line) for line in lines)
@@ -264,7 +264,7 @@ def link_title(link: Link, source: Vertex, target: Vertex) -> str:
     """Return what a link leads from and to, and the exact norm of the gradient along it."""
     ends = f"{printable(source.label)} → {printable(target.label)}"
     if link.kind == "cut":
-        return f"{ends}\nno gradient comes back here: it is cut off"
+        return f"{ends}\ncut off: no gradient flows here"
     lines = [ends, f"gradient norm {exact_norms(link.norms)}"]
     if link.tensors > 1:
         lines.append(f"total of {link.tensors:,} tensors")

@@ -14,7 +14,7 @@ class Item:
     """A rectangle to be placed. Its axis is where its links come in and go out."""
 
     left: float
-    """How far it reaches to the left of its axis."""
+    """Distance from the axis to the left edge."""
     right: float
     height: float
     rank: Rank = "inner"
@@ -27,7 +27,7 @@ class Arc:
     source: int
     target: int
     out: float = 0.0
-    """Where it leaves the source, from its axis to the right."""
+    """Distance from the source's axis to the start of the link, to the right."""
     into: float = 0.0
 
 
@@ -136,7 +136,7 @@ class Segment:
     out: float
     into: float
     weight: int
-    """How much it matters that it is straight."""
+    """Importance of a straight link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class LayeredGraph:
     """What each arc goes through, from its source to its target. One that leads up has a bend in
     the layers of both too: it leaves its source below, and comes to its target from above."""
     is_back: tuple[bool, ...]
-    """Of each arc: whether it leads up, as links that go round in a circle must somewhere."""
+    """Whether each arc leads up, as one link of a cycle must."""
 
 
 def layered(items: Sequence[Item], arcs: Sequence[Arc]) -> LayeredGraph:

@@ -44,13 +44,13 @@ class _Inside:
     """The content of a box, or of the whole drawing."""
 
     positions: Mapping[Stop, int]
-    """Of each thing in it: its place among what was arranged."""
+    """Position of each content among what was arranged."""
     arcs: Mapping[Piece, int]
     arrangement: Arrangement
     width: float
-    """Of the frame around it."""
+    """Width of the frame."""
     left: float
-    """Where it begins in the frame."""
+    """Left edge of the content in the frame."""
 
     @property
     def axis(self) -> float:
@@ -76,7 +76,7 @@ class _Layout:
     """By box: its first vertex."""
     insides: dict[int | None, _Inside] = field(init=False, default_factory=dict)
     corners: dict[int | None, Point] = field(init=False, default_factory=dict)
-    """Where the content of each box begins."""
+    """Upper left corner of each box's content."""
 
     def __post_init__(self) -> None:
         self.units = Units(self.part)

@@ -34,8 +34,8 @@ def render_mermaid(part: GraphPart) -> str:
     cuts = [str(position) for position, link in enumerate(part.links) if link.kind == "cut"]
     lines = [
         "flowchart TB",
-        "  %% Arrows run in the direction of the forward, their labels are the norms of the",
-        "  %% gradients that backward brings back along them.",
+        "  %% Arrows point in the forward direction, their labels are the norms of the",
+        "  %% gradients that backward passes along them.",
         *([f"  %% {part.folded}"] if part.folded else []),
         *_content(part, None, "  "),
         *(_link(link) for link in part.links),

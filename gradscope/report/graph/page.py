@@ -6,9 +6,9 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import GradscopeError
-from gradscope.report.html.charts.insides import inside_picture
+from gradscope.report.html.charts.insides import inside_chart
 from gradscope.report.html.modules import module_columns
-from gradscope.report.html.page import Sheet, render_page
+from gradscope.report.html.page import Tab, render_page
 from gradscope.report.html.phrasing import words_of
 
 
@@ -22,16 +22,16 @@ def render_graph_page(report: Report, module: str | None) -> str:
     Raises:
         GradscopeError: The module is not in the report, or there is no graph.
     """
-    picture = inside_picture(report)
-    if picture is None:
-        raise GradscopeError("there is no graph to be drawn: no backward was seen")
+    chart = inside_chart(report)
+    if chart is None:
+        raise GradscopeError("no graph to draw: no backward was recorded")
     if module:
         start = modules_below(report, ViewOptions(module=module))[0].index
-        picture = replace(picture, content={**picture.content, "start": start})
-    sheet = Sheet(
+        chart = replace(chart, content={**chart.content, "start": start})
+    tab = Tab(
         title=report.target.name,
         words=words_of(report),
-        pictures=(replace(picture, height=720),),
+        charts=(replace(chart, height=720),),
         modules=module_columns(report),
     )
-    return render_page([sheet], f"{report.target.name} · gradscope graph")
+    return render_page([tab], f"{report.target.name} · gradscope graph")

@@ -14,7 +14,7 @@ from gradscope.report.graph.part_vertices import Key, PartLinks, Position, Verte
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
 from gradscope.report.graph.vertices import GraphPart, Vertex
 
-_OUTSIDE = {"before": "before", "after": "after", "rest": "outside of the modules"}
+_OUTSIDE = {"before": "before", "after": "after", "rest": "outside of modules"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,9 @@ class _Part:
     boxes: Boxes = field(init=False)
     inside: set[int] = field(init=False)
     base: int = field(init=False)
-    """How deep the chosen modules begin."""
+    """Depth of the chosen modules."""
     limit: int | None = field(init=False)
-    """How deep below that modules are folded; None for nowhere."""
+    """Depth below `base` at which modules are folded; None for no folding."""
     nodes_like: dict[int, int] = field(init=False)
     """By node of a copy: the one that is drawn."""
     parameters_like: dict[int, int] = field(init=False)

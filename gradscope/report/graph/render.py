@@ -42,8 +42,8 @@ def graph_format(chosen: GraphFormat | None, file: str) -> GraphFormat:
     if found is None:
         endings = ", ".join(ending for ending in ENDINGS if ending not in (".gv", ".mermaid"))
         raise GradscopeError(
-            f"`{file}` has the ending of no format of a graph",
-            help=f"name it with one of {endings}, or add --output-format",
+            f"`{file}` has an unsupported graph format",
+            help=f"use one of {endings}, or add --output-format",
         )
     return found
 
@@ -57,7 +57,7 @@ class RenderedGraph:
     """A graph as text."""
 
     text: str
-    """Without a last line break."""
+    """Text without a final line break."""
     folded: str | None = None
     """What had to be folded, in words."""
 

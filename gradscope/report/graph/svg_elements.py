@@ -162,7 +162,7 @@ _FONT = 10.5
 _ROW = 16.0
 _MARGIN = 14.0
 _SWATCH = 22.0
-_EXPLAINED = "The forward runs from top to bottom; links carry the norms of the gradients."
+_EXPLAINED = "Forward runs from top to bottom; links show gradient norms."
 _STATES = {
     "zero": ("s-zero dotted", "zero"),
     "none": ("s-none dashed", "no gradient"),

@@ -55,7 +55,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
     hidden = sum(root.size() for root in roots) - sum(root.size() for root in shown)
     if hidden:
         words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
-        console.print(Text(f"{words}: --depth or --module", style="dim"))
+        console.print(Text(f"{words}: use --depth or --module", style="dim"))
     console.print()
     if options.module:
         console.print(Text("of the whole model:", style="dim"))
@@ -106,7 +106,7 @@ class _Tree:
             self._add(table, root, 0)
         rest = self._operations.get(None) if has_rest else None
         if rest:
-            table.add_row(Text("outside of the modules", style="dim"), "", self._words(rest))
+            table.add_row(Text("outside of modules", style="dim"), "", self._words(rest))
         return table
 
     def _add(self, table: Table, module: FoldedModule, level: int) -> None:
@@ -195,7 +195,7 @@ def _cut(view: StepView, cut: CutRecord) -> str:
     position = cut_place(view, cut)
     where = f" in {position}" if position else ""
     lost = counted(len(cut.parameters), "parameter")
-    return f"{cut_call(cut)}{where} keeps the gradient from {lost}"
+    return f"{cut_call(cut)}{where} cuts the gradient of {lost}"
 
 
 def _by_depth(graph: GraphSummary, page: Page) -> Iterator[str]:

@@ -23,7 +23,7 @@ class Unit:
     """The vertex by which it has its place in the order of the forward."""
     item: Item
     frames: Mapping[int, Frame]
-    """Of its vertices, from its axis and upper edge."""
+    """Frames of the vertices, relative to the axis and the upper edge."""
 
 
 @dataclass(slots=True)

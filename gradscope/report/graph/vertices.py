@@ -33,27 +33,27 @@ class Vertex:
     module: int | None = None
     """The module that it is drawn in."""
     box: int | None = None
-    """The box that it is drawn in."""
+    """Box that the vertex is drawn in."""
     nodes: tuple[int, ...] = ()
     """The recording's nodes that it stands for; none where backward does not lead to it."""
     modules: tuple[int, ...] = ()
-    """Of a module: those that it stands for."""
+    """Modules that a module vertex represents."""
     parameters: tuple[int, ...] = ()
-    """Of a parameter: those that it stands for."""
+    """Parameters that a parameter vertex represents."""
     copies: int = 1
     class_name: str = ""
-    """Of a module."""
+    """Class name of a module."""
     detail: str = ""
     """The shape of a parameter or of what an operation makes, the line of a cut."""
     position: str = ""
     """The line that made it, as `file:line`; empty where it is not known."""
     norms: Span | None = None
-    """Of the gradients of a parameter, or of all parameters in a module; the range over copies."""
+    """Gradient norms of a parameter, or of all parameters in a module; the range over copies."""
     reach: Reach | Literal["unknown"] | None = None
-    """Of a parameter; of a module that has some and got no gradient, why."""
+    """Why a parameter, or a module with parameters, got no gradient."""
     is_behind_cut: bool = False
     severity: Severity | None = None
-    """Of the worst finding about it."""
+    """Severity of the worst finding about it."""
 
     @property
     def grad_norm(self) -> float | None:
@@ -73,8 +73,8 @@ class Link:
     tensors: int
     kind: LinkKind = "gradient"
     box: int | None = None
-    """Of a `next` link: the box that stands for the copies. Of a cut: the box that is cut off as a
-    whole, in which the source is one of many."""
+    """Box that represents the copies of a `next` link, or the box that a cut separates as a whole.
+    """
 
     @property
     def grad_norm(self) -> float | None:
@@ -90,7 +90,7 @@ class Box:
     parent: int | None
     """The box that it lies in."""
     modules: tuple[int, ...]
-    """Those that it stands for; none where it holds a pattern of siblings that repeats."""
+    """Modules that the box represents; empty for a repeated pattern of siblings."""
     name: str
     """Below the box around it: `h.0`; of copies `h.0 … h.11`."""
     class_name: str

@@ -1,9 +1,8 @@
 """The HTML report: one file that opens offline, and runs under a strict content policy.
 
-A page holds sheets, one for each thing reported on (a target, a run, a comparison); tabs switch
-between them. A sheet holds what is told in words, which the template writes and which is there
-without JavaScript too, and pictures. Python decides what a picture shows and how it is encoded;
-JavaScript draws it, and links it with the others.
+A page holds one tab for each subject (a target, a run, a comparison). A tab holds texts, which the
+template writes and which do not need JavaScript, and charts. Python decides what a chart shows and
+how it is encoded; JavaScript draws it and links it to the others.
 
 **Pictures** (`picture.Picture`) have a kind, which names the painter in `assets/` that draws them:
 

@@ -22,12 +22,12 @@ from gradscope.report.check.phrasing import (
     when_text,
     with_reports,
 )
-from gradscope.report.html.page import ROOM, Sheet, render_page, within
+from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
 from gradscope.report.html.phrasing import Fact, FindingCard, Words, finding_card, module_of_finding
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.html.tabs import sheet_of
+from gradscope.report.html.tabs import tab_of
 
-OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not judged"}
+OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
 
 
@@ -50,22 +50,22 @@ class CheckedTarget:
         return 0 if self.outcome != "passed" else 1 if self.result.findings else 2
 
 
-def target_sheet(target: CheckedTarget, name: str) -> Sheet:
+def target_tab(target: CheckedTarget, name: str) -> Tab:
     """Return the sheet of a target, under a short name."""
     title, result = f"{_SIGNS[target.outcome]} {name}", target.result
     if not result.runs:
         words = Words(
             heading=result.name,
             facts=tuple(_target_facts(target)),
-            verdict="Could not be judged.",
+            verdict="Could not be checked.",
             level="error",
             warnings=tuple(_failures(result)),
         )
-        return Sheet(title=title, words=words, pictures=())
+        return Tab(title=title, words=words, charts=())
     run = result.runs[target.shown]
     report = Report.from_recording(run.recording, run.verdict)
-    sheet = sheet_of(report, title)
-    return replace(sheet, words=_target_words(target, report, sheet.words))
+    tab = tab_of(report, title)
+    return replace(tab, words=_target_words(target, report, tab.words))
 
 
 def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
@@ -90,7 +90,7 @@ def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
         seeds = ", ".join(str(run.recording.target.seed) for run in runs)
         shown = runs[target.shown].recording.target.seed
         why = ", that of the worst finding" if target.result.findings else ""
-        yield Fact(name="seeds", text=f"{seeds}: numbers and pictures are of seed {shown}{why}")
+        yield Fact(name="seeds", text=f"{seeds}: numbers and charts are from seed {shown}{why}")
 
 
 def _failures(result: TargetResult) -> Iterator[str]:
@@ -122,32 +122,32 @@ def _mark(item: CheckedFinding, result: TargetResult) -> str:
     seeds = seeds_text(item, result)
     told = (
         "known" if item.is_known else "",
-        f"now worse than known: {item.worsened}" if item.worsened else "",
+        f"worse than in the baseline: {item.worsened}" if item.worsened else "",
         f"seeds {seeds}" if seeds else "",
         when_text(item, result),
     )
     return " · ".join(text for text in told if text)
 
 
-_ALONE = "gradscope check or inspect of this target alone shows them"
+_ALONE = "run gradscope check or inspect on this target alone to see them"
 _LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
 
 
-def render_check_html(result: CheckResult, room: int = ROOM) -> str:
+def render_check_html(result: CheckResult, size_budget: int = SIZE_BUDGET) -> str:
     """Return the page of a check, without a last line break.
 
     Args:
         result: What was found.
-        room: Bytes for the data of pictures; targets that find none there are told in words.
+        size_budget: Bytes for the data of charts; targets that do not fit are described in words.
     """
     targets = [
         CheckedTarget(result=target, outcome=outcome_of(target, result), position=position)
         for position, target in enumerate(result.targets, start=1)
     ]
     names = _short_names([target.result.name for target in targets])
-    sheets = [target_sheet(target, name) for target, name in zip(targets, names, strict=True)]
-    sheets = within(room, sheets, [target.urgency for target in targets], _ALONE)
-    return render_page([_overview(result, targets), *sheets], "gradscope check")
+    tabs = [target_tab(target, name) for target, name in zip(targets, names, strict=True)]
+    tabs = within(size_budget, tabs, [target.urgency for target in targets], _ALONE)
+    return render_page([_overview(result, targets), *tabs], "gradscope check")
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
@@ -156,11 +156,11 @@ def _short_names(names: Sequence[str]) -> list[str]:
     return short if len(set(short)) == len(short) else list(names)
 
 
-def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Sheet:
+def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
     counts = result.counts()
     levels = [level for level in SEVERITIES if counts[level]]
     is_green = exit_code(result) is ExitCode.OK
-    return Sheet(
+    return Tab(
         title="check",
         words=Words(
             heading="gradscope check",
@@ -171,7 +171,7 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Sheet:
             summaries=tuple(_tables(targets)),
             notes=(*_unjudged(targets), ("Command", (result.command,))),
         ),
-        pictures=(),
+        charts=(),
     )
 
 
@@ -184,7 +184,7 @@ def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterat
         yield Fact(name="gate", text=_policy_text(result.policy))
         why = ", ".join(reasons(result))
         if why:
-            yield Fact(name="fails for", text=why)
+            yield Fact(name="fails on", text=why)
     yield Fact(name="exit code", text=str(int(exit_code(result))))
 
 
@@ -192,7 +192,7 @@ def _policy_text(policy: Policy) -> str:
     levels = " and ".join(f"{level}s" for level in at_least(policy.fail_level))
     words = [f"{levels} fail"]
     if policy.max_warnings is not None:
-        words.append(f"{counted(policy.max_warnings, 'warning')} may pass")
+        words.append(f"{counted(policy.max_warnings, 'warning')} allowed")
     if policy.exit_zero:
         words.append("--exit-zero lets findings pass")
     return "; ".join(words)
@@ -207,7 +207,7 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
     failures = [row for target in targets for row in _failure_rows(target)]
     if failures:
         yield SummaryTable(
-            title="What could not be judged",
+            title="Could not be checked",
             header=("target", "seeds", "why", "help"),
             rows=tuple(failures),
         )
@@ -221,12 +221,12 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
             title="Known findings",
             header=header,
             rows=tuple(known),
-            caption="The baseline holds them: they do not count.",
+            caption="In the baseline, not counted.",
         )
 
 
 def _link(target: CheckedTarget) -> SummaryCell:
-    return SummaryCell(text=target.result.name, look="code", sheet=target.position)
+    return SummaryCell(text=target.result.name, look="code", tab=target.position)
 
 
 def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:
@@ -276,4 +276,4 @@ def _unjudged(targets: Sequence[CheckedTarget]) -> Iterator[tuple[str, tuple[str
         where = "" if len(names) == len(targets) else f" ({', '.join(names)})"
         lines.append(f"{codes}: {reason}{where}")
     if lines:
-        yield "Not judged", tuple(lines)
+        yield "Not applicable", tuple(lines)

@@ -38,7 +38,7 @@ from gradscope.report.html.charts.compared_spread import compared_spread
 from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import Json
 from gradscope.report.html.modules import module_columns
-from gradscope.report.html.page import ROOM, Picture, Sheet, render_page, within
+from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     Fact,
     FindingCard,
@@ -50,44 +50,44 @@ from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.page import UNICODE
 
 _ALL = "all sides"
-_ALONE = "gradscope compare of the base and this side alone shows them"
+_ALONE = "run gradscope compare on the base and this side alone to see them"
 
 
-def render_comparison_html(comparison: Comparison, room: int = ROOM) -> str:
+def render_comparison_html(comparison: Comparison, size_budget: int = SIZE_BUDGET) -> str:
     """Return the page of a comparison, without a last line break.
 
     Args:
         comparison: What to show.
-        room: Bytes for the data of pictures; sides that find none there are told in words.
+        size_budget: Bytes for the data of charts; sides that do not fit are described in words.
     """
     positions = range(1, len(comparison.sides))
-    sheets = [
-        _pair_sheet(pair_of(comparison, position), is_alone=len(positions) == 1)
+    tabs = [
+        _pair_tab(pair_of(comparison, position), is_alone=len(positions) == 1)
         for position in positions
     ]
-    if len(sheets) > 1:
+    if len(tabs) > 1:
         worse = {one.side for one in comparison.verdict.regressions}
         urgency = [0, *(1 if position in worse else 2 for position in positions)]
-        sheets = within(room, [_overview(comparison), *sheets], urgency, _ALONE)
-    return render_page(sheets, "gradscope compare")
+        tabs = within(size_budget, [_overview(comparison), *tabs], urgency, _ALONE)
+    return render_page(tabs, "gradscope compare")
 
 
-def _pair_sheet(pair: Comparison, *, is_alone: bool) -> Sheet:
+def _pair_tab(pair: Comparison, *, is_alone: bool) -> Tab:
     base, other = pair.sides
     rows = pair_rows(pair)
     limit = norm_limit(pair)
     spread = compared_spread(rows, (base, other), limit)
-    pictures = (
+    charts = (
         compared_curves(pair),
         compared_ratios(rows, (base, other), limit, pair.tolerance.cosine),
         compared_norms(rows, base, other, limit, is_wide=spread is None),
         spread,
         pair_table(rows, (base, other)) if rows else None,
     )
-    return Sheet(
+    return Tab(
         title=f"{base.name} → {other.name}" if is_alone else f"{other.letter} {other.name}",
         words=_pair_words(pair),
-        pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
+        charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=_modules(base),
     )
 
@@ -185,14 +185,14 @@ def _cards(pair: Comparison) -> Iterator[FindingCard]:
         yield replace(card, module=module_of_finding(finding, base))
 
 
-def _overview(comparison: Comparison) -> Sheet:
+def _overview(comparison: Comparison) -> Tab:
     base = comparison.sides[0]
-    pictures = (
+    charts = (
         compared_curves(comparison),
         compared_sides(comparison, norm_limit(comparison)),
         sides_table(comparison),
     )
-    return Sheet(
+    return Tab(
         title=_ALL,
         words=Words(
             heading="gradscope compare",
@@ -204,7 +204,7 @@ def _overview(comparison: Comparison) -> Sheet:
             summaries=tuple(_overview_summaries(comparison)),
             notes=tuple(_notes(comparison)),
         ),
-        pictures=tuple(picture for picture in pictures if picture is not None),
+        charts=tuple(chart for chart in charts if chart is not None),
         modules=_modules(base),
     )
 
@@ -240,7 +240,7 @@ def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
 
 def _link(sides: Sequence[Side], position: int, text: str) -> SummaryCell:
     """Return a cell that opens a side's sheet; the base has none."""
-    return SummaryCell(text=text, look="code", sheet=position if position else None)
+    return SummaryCell(text=text, look="code", tab=position if position else None)
 
 
 def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:

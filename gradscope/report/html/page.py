@@ -12,16 +12,16 @@ from gradscope.errors import GradscopeError
 from gradscope.report.html.columns import Json
 from gradscope.report.html.phrasing import Words
 
-PictureKind = Literal["plot", "graph", "table", "timeline"]
+ChartKind = Literal["plot", "graph", "table", "timeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Chart:
     """Something to look at."""
 
     name: str
-    """Of its element on the page, unique on a sheet: `depth`."""
-    kind: PictureKind
+    """Name of the chart's element, unique in its tab: `depth`."""
+    kind: ChartKind
     title: str
     caption: str
     """What is drawn how, in a sentence or two."""
@@ -30,16 +30,16 @@ class Picture:
     is_wide: bool = True
     """Whether it takes the whole width where there is room for two."""
     height: int = 420
-    """In CSS pixels."""
+    """Height in CSS pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Tab:
     """All that is shown of one thing reported on."""
 
     title: str
     words: Words
-    pictures: tuple[Picture, ...]
+    charts: tuple[Chart, ...]
     modules: Mapping[str, Json] = field(default_factory=dict)
     """Columns, a row a module: see `sheet.module_columns`."""
 
@@ -50,7 +50,7 @@ try:
     from plotly.offline import get_plotlyjs
 except ModuleNotFoundError as error:
     raise GradscopeError(
-        f"pages of HTML are made with {error.name}, which is not installed",
+        f"HTML reports need {error.name}, which is not installed",
         help="pip install plotly jinja2",
     ) from None
 
@@ -66,21 +66,21 @@ SCRIPTS = (
     "timeline",
     "page",
 )
-"""Of `assets/`, in the order in which they run: they share one scope."""
+"""Scripts in `assets/`, in order: they share one scope."""
 STYLES = ("page", "graph", "timeline")
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def render_page(sheets: Sequence[Sheet], title: str) -> str:
+def render_page(tabs: Sequence[Tab], title: str) -> str:
     """Return a page that needs nothing beside itself, without a last line break.
 
     Args:
-        sheets: What it shows, at least one.
+        tabs: What it shows, at least one.
         title: Of the window.
     """
-    has_plots = any(picture.kind == "plot" for sheet in sheets for picture in sheet.pictures)
+    has_plots = any(chart.kind == "plot" for tab in tabs for chart in tab.charts)
     scripts = [get_plotlyjs()] if has_plots else []
     scripts.append(_own_script())
     environment = Environment(
@@ -97,8 +97,8 @@ def render_page(sheets: Sequence[Sheet], title: str) -> str:
             policy=_policy(scripts),
             style=Markup(_own("css", STYLES)),
             scripts=[Markup(script) for script in scripts],
-            sheets=sheets,
-            data=[Markup(embedded_json(_data(sheet))) for sheet in sheets],
+            tabs=tabs,
+            data=[Markup(embedded_json(_data(tab))) for tab in tabs],
         )
         .rstrip("\n")
     )
@@ -112,17 +112,16 @@ def embedded_json(value: Json) -> str:
     return text
 
 
-def sheet_size(sheet: Sheet) -> int:
+def tab_size(tab: Tab) -> int:
     """Return how many bytes of a page the data of a sheet takes."""
-    return len(embedded_json(_data(sheet)))
+    return len(embedded_json(_data(tab)))
 
 
-def _data(sheet: Sheet) -> dict[str, Json]:
-    pictures: Mapping[str, Json] = {
-        picture.name: {"kind": picture.kind, "content": picture.content}
-        for picture in sheet.pictures
+def _data(tab: Tab) -> dict[str, Json]:
+    charts: Mapping[str, Json] = {
+        chart.name: {"kind": chart.kind, "content": chart.content} for chart in tab.charts
     }
-    return {"modules": sheet.modules, "pictures": pictures}
+    return {"modules": tab.modules, "pictures": charts}
 
 
 def _own(kind: str, names: Sequence[str]) -> str:
@@ -152,49 +151,51 @@ def _policy(scripts: Sequence[str]) -> str:
     return "; ".join(rules)
 
 
-ROOM = 2_900_000
+SIZE_BUDGET = 2_900_000
 """Bytes for what the pictures of all sheets draw; beside them a page is about five million."""
 
 
-def within(room: int, sheets: Sequence[Sheet], urgency: Sequence[int], alone: str) -> list[Sheet]:
+def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone: str) -> list[Tab]:
     """Return the sheets with the pictures that there is room for.
 
     Args:
-        room: Bytes for all of them.
-        sheets: In the order of the page.
+        size_budget: Bytes for all of them.
+        tabs: In the order of the page.
         urgency: Of each sheet; those of the lowest are given room first, and share it.
         alone: What shows the pictures that are left out.
     """
-    found = list(sheets)
+    found = list(tabs)
     for level in sorted(set(urgency)):
         positions = [position for position, own in enumerate(urgency) if own == level]
         # Small sheets leave more of what is shared to the others.
-        positions.sort(key=lambda position: sheet_size(sheets[position]))
+        positions.sort(key=lambda position: tab_size(tabs[position]))
         for turn, position in enumerate(positions):
-            found[position] = _fitting(sheets[position], room // (len(positions) - turn), alone)
-            room -= sheet_size(found[position])
+            found[position] = _fitting(
+                tabs[position], size_budget // (len(positions) - turn), alone
+            )
+            size_budget -= tab_size(found[position])
     return found
 
 
-def _fitting(sheet: Sheet, room: int, alone: str) -> Sheet:
+def _fitting(tab: Tab, size_budget: int, alone: str) -> Tab:
     """Return the sheet with those of its pictures, the first ones first, that fit."""
-    used, kept = _size(sheet.modules), []
-    for picture in sheet.pictures:
-        size = _size(picture.content)
-        if used + size <= room:
+    used, kept = _size(tab.modules), []
+    for chart in tab.charts:
+        size = _size(chart.content)
+        if used + size <= size_budget:
             used += size
-            kept.append(picture)
-    if len(kept) == len(sheet.pictures):
-        return sheet
-    left_out = [one.title for one in sheet.pictures if one not in kept]
-    words = sheet.words
-    note = ("Left out, to keep the file small", (*left_out, alone))
+            kept.append(chart)
+    if len(kept) == len(tab.charts):
+        return tab
+    left_out = [one.title for one in tab.charts if one not in kept]
+    words = tab.words
+    note = ("Omitted to keep the file small", (*left_out, alone))
     told = replace(words, notes=(note, *words.notes))
     if kept:
-        return replace(sheet, words=told, pictures=tuple(kept))
+        return replace(tab, words=told, charts=tuple(kept))
     # Nothing is there that a button could show.
     cards = tuple(replace(card, module=None, step=None) for card in words.cards)
-    return replace(sheet, words=replace(told, cards=cards), pictures=(), modules={})
+    return replace(tab, words=replace(told, cards=cards), charts=(), modules={})
 
 
 def _size(value: Json) -> int:

@@ -51,7 +51,7 @@ class FindingCard:
     """The module it is about, which its button selects."""
     step: int | None
     """The step of a run that shows it first."""
-    sheet: int | None = None
+    tab: int | None = None
     """The place among the page's sheets of the one that shows that step's tensors."""
     mark: str = ""
     """What a check adds to it, as under which seeds it was found."""
@@ -66,7 +66,7 @@ class Words:
     facts: tuple[Fact, ...] = ()
     verdict: str = ""
     level: Severity | None = None
-    """Of the worst finding."""
+    """Level of the worst finding."""
     reasons: tuple[str, ...] = ()
     """What the verdict is made of, line by line."""
     is_judged: bool = True
@@ -211,10 +211,10 @@ def _notes(report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
         times = "×"  # noqa: RUF001 - the sign of multiplication is meant
         yield TITLE, (headline(found, times), *remarks(found))
     if report.skipped:
-        yield "Not seen", tuple(f"{item.what}: {item.reason}" for item in report.skipped)
+        yield "Not measured", tuple(f"{item.what}: {item.reason}" for item in report.skipped)
     reasons = unjudged(report.rules.skipped)
     if reasons:
-        yield "Not judged", tuple(f"{codes}: {reason}" for codes, reason in reasons)
+        yield "Not applicable", tuple(f"{codes}: {reason}" for codes, reason in reasons)
     if report.rules.ran:
         yield "Judged", (", ".join(report.rules.ran),)
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from gradscope.analysis.report import Report
-from gradscope.report.html.page import ROOM, render_page, within
-from gradscope.report.html.tabs import run_sheets, sheet_of
+from gradscope.report.html.page import SIZE_BUDGET, render_page, within
+from gradscope.report.html.tabs import run_tabs, tab_of
 
-_ALONE = "a report of this recording alone shows them"
+_ALONE = "report this recording alone to see them"
 
 
 def render_html(reports: Sequence[Report]) -> str:
@@ -16,8 +16,8 @@ def render_html(reports: Sequence[Report]) -> str:
     """
     run = reports[0].training_run
     if run is not None and len(reports) == 1:
-        sheets = run_sheets(reports[0], run)
+        tabs = run_tabs(reports[0], run)
     else:
-        whole = [sheet_of(report) for report in reports]
-        sheets = within(ROOM, whole, [0] * len(whole), _ALONE) if len(whole) > 1 else whole
-    return render_page(sheets, f"{reports[0].target.name} · gradscope")
+        whole = [tab_of(report) for report in reports]
+        tabs = within(SIZE_BUDGET, whole, [0] * len(whole), _ALONE) if len(whole) > 1 else whole
+    return render_page(tabs, f"{reports[0].target.name} · gradscope")

@@ -12,7 +12,7 @@ class SummaryCell:
     """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
     is_number: bool = False
     is_strong: bool = False
-    sheet: int | None = None
+    tab: int | None = None
     """The sheet that a click on it opens, by its place on the page."""
 
 

@@ -15,7 +15,7 @@ from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
 from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.number_format import made_by, shape_text
 
 WordKind = Literal["name", "text", "place", "state", "findings"]
@@ -25,7 +25,7 @@ NumberKind = Literal["number", "count", "share", "cosine"]
 CellKind = WordKind | NumberKind
 
 
-def parameter_table(report: Report) -> Picture | None:
+def parameter_table(report: Report) -> Chart | None:
     """Return the table of parameters; None without any."""
     rows = report.parameters
     if not rows:
@@ -42,16 +42,16 @@ def parameter_table(report: Report) -> Picture | None:
         *number_column("gradient / weight", "number", ratios, has_bar=True),
         *number_column("update / weight", "number", updates, has_bar=True),
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
-        *word_column("why there is none", "text", [row.reason for row in rows]),
+        *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
         "module": positions(ModulePlaces(report).each(row.module for row in rows)),
         "parameter": positions(row.index for row in rows),
     }
-    return table_picture("parameters", len(rows), columns, links)
+    return table_chart("parameters", len(rows), columns, links)
 
 
-def tensor_table(report: Report) -> Picture | None:
+def tensor_table(report: Report) -> Chart | None:
     """Return the table of intermediate tensors; None without any."""
     rows = report.tensors
     if not rows:
@@ -65,15 +65,15 @@ def tensor_table(report: Report) -> Picture | None:
         *word_column("shape", "text", [shape_text(row) for row in rows]),
         *_gradient_columns([row.grad for row in rows]),
         *number_column("depth", "count", [row.depth for row in rows], "edges from the loss"),
-        *number_column("order", "count", [row.order for row in rows], "place in backward"),
+        *number_column("order", "count", [row.order for row in rows], "position in backward"),
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
-        *word_column("why there is none", "text", [row.reason for row in rows]),
+        *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
         "module": positions(ModulePlaces(report).each(row.module for row in rows)),
         "tensor": positions(range(len(rows))),
     }
-    return table_picture("tensors", len(rows), columns, links)
+    return table_chart("tensors", len(rows), columns, links)
 
 
 def column(
@@ -119,16 +119,16 @@ _ROW, _TALLEST = 26, 600
 """Heights in CSS pixels."""
 
 
-def table_picture(
+def table_chart(
     name: str, rows: int, columns: Sequence[Mapping[str, Json]], links: Mapping[str, Json]
-) -> Picture:
+) -> Chart:
     """Return a table of so many rows; each link has an entry a row."""
-    return Picture(
+    return Chart(
         name=name,
         kind="table",
         title=f"{name.capitalize()} ({rows:,})",
         caption=(
-            "A heading sorts, a row selects its layer everywhere. The filter takes words and "
+            "Click a header to sort, a row to highlight the layer. The filter takes words and "
             "comparisons, as in: attn norm>1e-3"
         ),
         content={"name": name, "columns": columns, "links": links},
@@ -197,7 +197,7 @@ def line_text(site: Site | None, report: Report) -> str | None:
 Column = dict[str, Json]
 
 
-def run_parameter_table(report: Report) -> Picture | None:
+def run_parameter_table(report: Report) -> Chart | None:
     """Return the table of parameters; None without any."""
     rows = report.parameters
     if not rows:
@@ -220,7 +220,7 @@ def run_parameter_table(report: Report) -> Picture | None:
         "module": positions(ModulePlaces(report).each(row.module for row in rows)),
         "parameter": positions(row.index for row in rows),
     }
-    return table_picture("parameters", len(rows), columns, links)
+    return table_chart("parameters", len(rows), columns, links)
 
 
 def _course_columns(courses: Sequence[ParameterCourse | None]) -> Iterator[Column]:

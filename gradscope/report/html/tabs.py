@@ -3,97 +3,97 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.captured_steps import LookRow, verdict_on
+from gradscope.analysis.captured_steps import CapturedStepRow, verdict_on
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
-from gradscope.report.html.charts.curves import curve_picture
+from gradscope.report.html.charts.curves import curve_chart
 from gradscope.report.html.charts.depth import depth
 from gradscope.report.html.charts.heatmap import heatmap
-from gradscope.report.html.charts.insides import inside_picture
+from gradscope.report.html.charts.insides import inside_chart
 from gradscope.report.html.charts.magnitudes import magnitudes
 from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.modules import module_columns
-from gradscope.report.html.page import ROOM, Picture, Sheet, sheet_size, within
+from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, tab_size, within
 from gradscope.report.html.phrasing import FindingCard, words_of
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 
 
-def step_sheet(report: Report, title: str) -> Sheet:
+def step_tab(report: Report, title: str) -> Tab:
     """Return the sheet of a report without a training run."""
-    return Sheet(
+    return Tab(
         title=title,
         words=words_of(report),
-        pictures=tuple(step_pictures(report)),
+        charts=tuple(step_charts(report)),
         modules=module_columns(report),
     )
 
 
-def step_pictures(report: Report) -> Iterator[Picture]:
+def step_charts(report: Report) -> Iterator[Chart]:
     """Yield the pictures of one step, those first that tell the most."""
     found = (
         depth(report),
         module_map(report),
-        inside_picture(report),
+        inside_chart(report),
         magnitudes(report),
         other_steps(report),
         parameter_table(report),
         tensor_table(report),
     )
-    yield from (picture for picture in found if picture is not None)
+    yield from (chart for chart in found if chart is not None)
 
 
-def run_sheet(report: Report, run: TrainingRun, title: str) -> Sheet:
+def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     """Return the sheet of a run."""
-    pictures = (
-        curve_picture(report, run),
+    charts = (
+        curve_chart(report, run),
         heatmap(report),
         timeline(report, run),
         _last_map(report),
         run_parameter_table(report),
     )
-    return Sheet(
+    return Tab(
         title=title,
         words=words_of(report),
-        pictures=tuple(picture for picture in pictures if isinstance(picture, Picture)),
+        charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=module_columns(report),
     )
 
 
-def _last_map(report: Report) -> Picture | None:
+def _last_map(report: Report) -> Chart | None:
     found = module_map(report)
     if found is None:
         return None
-    return replace(found, caption=f"Gradients as they were measured last. {found.caption}")
+    return replace(found, caption=f"Latest measured gradients. {found.caption}")
 
 
-def sheet_of(report: Report, title: str | None = None) -> Sheet:
+def tab_of(report: Report, title: str | None = None) -> Tab:
     """Return the sheet of a report, under its target's name or another title."""
     if report.training_run is not None:
-        return run_sheet(report, report.training_run, title or report.target.name)
-    return step_sheet(report, title or report.target.name)
+        return run_tab(report, report.training_run, title or report.target.name)
+    return step_tab(report, title or report.target.name)
 
 
-_ALONE = "gradscope report --output-format jsonl holds every number"
+_ALONE = "use gradscope report --output-format jsonl for all numbers"
 _MOST = 6
 """Looks that get a sheet."""
 
 
-def run_sheets(report: Report, run: TrainingRun) -> list[Sheet]:
+def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
     """Return the sheet of a run, and behind it those of its most telling looks."""
-    (whole,) = within(ROOM, [run_sheet(report, run, report.target.name)], [0], _ALONE)
-    room = ROOM - sheet_size(whole)
-    found: dict[int, Sheet] = {}
+    (whole,) = within(SIZE_BUDGET, [run_tab(report, run, report.target.name)], [0], _ALONE)
+    size_budget = SIZE_BUDGET - tab_size(whole)
+    found: dict[int, Tab] = {}
     for position in _by_interest(report, run)[:_MOST]:
-        sheet = _look_sheet(report, run, position)
-        size = sheet_size(sheet)
-        if size <= room:
-            found[position] = sheet
-            room -= size
+        tab = _captured_tab(report, run, position)
+        size = tab_size(tab)
+        if size <= size_budget:
+            found[position] = tab
+            size_budget -= size
     shown = sorted(found)
     if shown:
         words = replace(
@@ -124,13 +124,13 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
     return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
 
 
-def _look_sheet(report: Report, run: TrainingRun, position: int) -> Sheet:
-    look = report.recording.captured_steps[position]
-    found = Report.from_recording(look.recording, verdict_on(look, report.rules))
-    return step_sheet(found, _title(run.captured_steps, position))
+def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
+    captured = report.recording.captured_steps[position]
+    found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
+    return step_tab(found, _title(run.captured_steps, position))
 
 
-def _title(captured_steps: Sequence[LookRow], position: int) -> str:
+def _title(captured_steps: Sequence[CapturedStepRow], position: int) -> str:
     row = captured_steps[position]
     of_step = [other for other in captured_steps if other.step == row.step]
     subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
@@ -139,30 +139,30 @@ def _title(captured_steps: Sequence[LookRow], position: int) -> str:
 
 def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> FindingCard:
     """Return a finding with the way to the sheet of its step, if there is one."""
-    sheets = (
+    tabs = (
         at
         for at, position in enumerate(shown, start=1)
         if run.captured_steps[position].step == card.step
     )
-    return replace(card, sheet=next(sheets, None))
+    return replace(card, tab=next(tabs, None))
 
 
 def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
     """Return the looks that have sheets as a table, from which these can be opened."""
     return SummaryTable(
-        title="Steps that were looked at closely",
+        title="Captured steps",
         header=("step", "backward of", "loss", "tensors", "line"),
         rows=tuple(
-            tuple(_cells(run.captured_steps[at], sheet, report))
-            for sheet, at in enumerate(shown, start=1)
+            tuple(_cells(run.captured_steps[at], tab, report))
+            for tab, at in enumerate(shown, start=1)
         ),
         caption=_caption(len(run.captured_steps) - len(shown)),
     )
 
 
-def _cells(row: LookRow, sheet: int, report: Report) -> Iterator[SummaryCell]:
+def _cells(row: CapturedStepRow, tab: int, report: Report) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
-    yield SummaryCell(text=f"{row.step:,}", is_number=True, sheet=sheet)
+    yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
     yield SummaryCell(text=printable(row.subject), look="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
@@ -170,7 +170,8 @@ def _cells(row: LookRow, sheet: int, report: Report) -> Iterator[SummaryCell]:
 
 
 def _caption(others: int) -> str:
-    told = "The gradient of every tensor was measured there: a sheet of its own shows each."
+    told = "The gradient of every tensor was measured at these steps. Each has its own tab."
     if not others:
         return told
-    return f"{told} gradscope report RECORDING --step N shows {counted(others, 'further look')}."
+    shown = counted(others, "more captured step")
+    return f"{told} Use gradscope report RECORDING --step N for {shown}."

@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.captured_steps import LookRow
+from gradscope.analysis.captured_steps import CapturedStepRow
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import module_norms
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Fold, Norms, Picture
+from gradscope.analysis.timeline import Fold, Norms, Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_path
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.run_ending import RunEnding
 from gradscope.report.json_objects import Json, Object, location_object
 from gradscope.report.page import UNICODE
-from gradscope.report.run.phrasing import picture_text
+from gradscope.report.run.phrasing import pattern_text
 
 _COLUMNS = 100
 """Into so many the norms of modules are summed up, where there are more steps."""
@@ -26,7 +26,7 @@ def run_objects(report: Report) -> dict[str, Json]:
     if run is None:
         return {}
     return {
-        "timeline": [_picture(picture, report) for picture in run.pictures],
+        "timeline": [_pattern(pattern, report) for pattern in run.patterns],
         "training_run": _run(report, run),
     }
 
@@ -35,21 +35,21 @@ def run_lines(report: Report) -> Iterator[tuple[str, Object]]:
     """Yield the same, each object after its kind."""
     run = report.training_run
     if run is not None:
-        yield from (("timeline", _picture(picture, report)) for picture in run.pictures)
+        yield from (("timeline", _pattern(pattern, report)) for pattern in run.patterns)
         yield "training_run", _run(report, run)
 
 
-def _picture(picture: Picture, report: Report) -> Object:
+def _pattern(pattern: Pattern, report: Report) -> Object:
     """Return windows that are made of the same events."""
     return {
-        "optimizer": picture.optimizer,
-        "picture": picture_text(picture, UNICODE),
-        "moments": [_moment(fold) for fold in picture.folds],
-        "clipped": [_norms(word, norms) for word, norms in picture.norms],
-        "count": picture.count,
-        "first_step": picture.first,
-        "location": location_object(picture.site, report),
-        "is_typical": picture.is_typical,
+        "optimizer": pattern.optimizer,
+        "picture": pattern_text(pattern, UNICODE),
+        "moments": [_moment(fold) for fold in pattern.folds],
+        "clipped": [_norms(word, norms) for word, norms in pattern.norms],
+        "count": pattern.count,
+        "first_step": pattern.first,
+        "location": location_object(pattern.site, report),
+        "is_typical": pattern.is_typical,
     }
 
 
@@ -122,7 +122,7 @@ def _cost(cost: WatchCost) -> Object:
     }
 
 
-def _look(row: LookRow, report: Report) -> Object:
+def _look(row: CapturedStepRow, report: Report) -> Object:
     return {
         "step": row.step,
         "location": location_object(row.site, report),

@@ -13,6 +13,7 @@ from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import (
     CURVE_NAMES,
+    captured_steps_text,
     cost_text,
     course_text,
     curves_note,
@@ -21,10 +22,9 @@ from gradscope.report.run.phrasing import (
     layer_ends,
     layer_name,
     length_text,
-    looks_text,
     of_each_optimizer,
     optimizer_text,
-    picture_text,
+    pattern_text,
 )
 from gradscope.report.run.text_strips import Scale, scale_of, strip
 
@@ -48,7 +48,7 @@ def run_summary(report: Report, run: TrainingRun) -> str:
     if run.cost is not None and (cost := cost_text(run.cost)):
         text += f" Measured: {escape(cost)}."
     if run.captured_steps:
-        text += f" Every tensor was seen {escape(looks_text(run))}."
+        text += f" Every tensor was captured at {escape(captured_steps_text(run))}."
     if run.ending is None:
         return text
     details = f": {escape(run.ending.details)}" if run.ending.details else ""
@@ -66,18 +66,18 @@ def run_blocks(report: Report, run: TrainingRun, view: ViewOptions) -> Iterator[
 
 
 def _steps(report: Report, run: TrainingRun) -> Iterator[str]:
-    if not run.pictures:
+    if not run.patterns:
         return
     lines = []
     for position, drawn in of_each_optimizer(run):
         if position is None or len(run.optimizers) > 1:
             lines.append(heading(run, position))
-        width = max(len(f"{picture.count:,}") for picture in drawn)
-        for picture in drawn[:_SHOWN]:
-            at = shown_site(picture.site, report.target.root)
-            first = "" if picture.is_typical else f"  first step {picture.first:,}"
-            count = f"{picture.count:>{width},} {UNICODE.times}"
-            lines.append(f"{count}  {picture_text(picture, UNICODE)}{first}  {at}".rstrip())
+        width = max(len(f"{pattern.count:,}") for pattern in drawn)
+        for pattern in drawn[:_SHOWN]:
+            at = shown_site(pattern.site, report.target.root)
+            first = "" if pattern.is_typical else f"  first step {pattern.first:,}"
+            count = f"{pattern.count:>{width},} {UNICODE.times}"
+            lines.append(f"{count}  {pattern_text(pattern, UNICODE)}{first}  {at}".rstrip())
         if (more := len(drawn) - _SHOWN) > 0:
             lines.append(f"{UNICODE.ellipsis} {more:,} more")
     yield "### Steps"

@@ -6,7 +6,7 @@ from gradscope.analysis.captured_steps import steps_text
 from gradscope.analysis.columns import Course, Curve, CurveKind
 from gradscope.analysis.layers import Layer
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Fold, Folds, Norms, Picture
+from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.optimizers import WatchCost
@@ -23,7 +23,7 @@ CURVE_NAMES: dict[CurveKind, str] = {
 _MOMENTS_SHOWN = 16
 _MINUTE, _HOUR = 60, 3600
 _COURSES_TOLD = 2
-"""Of more optimizers than so, the last line does not say where each one's loss went."""
+"""Number of optimizers above which the last line omits their losses."""
 
 
 def duration(seconds: float) -> str:
@@ -49,34 +49,34 @@ def optimizer_text(row: OptimizerRow, run: TrainingRun) -> str:
     return f"{row.name} {row.title}" if row.name and has_others else row.title
 
 
-def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Picture]]]:
-    """Return the pictures by optimizer; None is what led to no step."""
-    drawn: dict[int | None, list[Picture]] = {}
-    for picture in run.pictures:
-        drawn.setdefault(picture.optimizer, []).append(picture)
+def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Pattern]]]:
+    """Return the patterns by optimizer; None is what led to no step."""
+    drawn: dict[int | None, list[Pattern]] = {}
+    for pattern in run.patterns:
+        drawn.setdefault(pattern.optimizer, []).append(pattern)
     return list(drawn.items())
 
 
 def heading(run: TrainingRun, optimizer: int | None) -> str:
-    """Return what pictures or curves of an optimizer are of."""
+    """Return what patterns or curves of an optimizer are of."""
     if optimizer is None:
         return "after the last step" if run.steps else "without a step"
     return optimizer_text(run.optimizers[optimizer], run)
 
 
-def picture_text(picture: Picture, signs: Signs) -> str:
+def pattern_text(pattern: Pattern, signs: Signs) -> str:
     """Return `zero → forward → backward → clip 1.0 (norm 3.20) → step`."""
-    return f" {signs.arrow} ".join(picture_parts(picture, signs))
+    return f" {signs.arrow} ".join(pattern_parts(pattern, signs))
 
 
-def picture_parts(picture: Picture, signs: Signs) -> list[str]:
+def pattern_parts(pattern: Pattern, signs: Signs) -> list[str]:
     """Return the same in its parts, without arrows between them."""
-    notes = dict(_notes(picture, signs))
-    return _parts(picture.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
+    notes = dict(_notes(pattern, signs))
+    return _parts(pattern.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
 
 
-def _notes(picture: Picture, signs: Signs) -> Iterator[tuple[str, str]]:
-    for word, norms in picture.norms:
+def _notes(pattern: Pattern, signs: Signs) -> Iterator[tuple[str, str]]:
+    for word, norms in pattern.norms:
         words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}", _cut(norms)]
         if norms.nonfinite:
             broken = "non-finite"
@@ -131,9 +131,9 @@ def curves_note(run: TrainingRun) -> str:
     """Return what the numbers of the curves are, where they are not what a script may print."""
     words = []
     if run.loss_divided is not None:
-        words.append(f"loss: as backward() got it, divided by {run.loss_divided:g}")
+        words.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
     if run.has_cut:
-        words.append("gradient norm: after the clip")
+        words.append("gradient norm: after clipping")
     return "; ".join(words)
 
 
@@ -190,20 +190,20 @@ def cost_text(cost: WatchCost) -> str:
     if cost.share is None:
         return text
     if cost.budget is None:
-        return f"{text}; took {_percent(cost.share)} of the training's time, without a budget"
+        return f"{text}; took {_percent(cost.share)} of the training time, without a budget"
     if cost.share > cost.budget:
         allowed = _percent(cost.budget)
-        return f"{text}; took {cost.seconds:.2g} s, first steps included, {allowed} from there on"
-    return f"{text}; took {_percent(cost.share)} of the training's time"
+        return f"{text}; took {cost.seconds:.2g} s with the first steps, then at most {allowed}"
+    return f"{text}; took {_percent(cost.share)} of the training time"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def looks_text(run: TrainingRun) -> str:
-    """Return which steps were looked at closely, and how to see them; empty if none was."""
+def captured_steps_text(run: TrainingRun) -> str:
+    """Return which steps were captured, and how to show them; empty without any."""
     if not run.captured_steps:
         return ""
     steps = steps_text(row.step for row in run.captured_steps)
-    return f"of {steps}: gradscope report RECORDING --step {run.captured_steps[-1].step}"
+    return f"{steps}: gradscope report RECORDING --step {run.captured_steps[-1].step}"

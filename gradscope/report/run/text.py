@@ -9,7 +9,7 @@ from rich.text import Text
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import OptimizerRow
-from gradscope.analysis.timeline import Picture
+from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
@@ -17,20 +17,20 @@ from gradscope.report.finding_phrasing import found_text, verdict_text
 from gradscope.report.number_format import short_count
 from gradscope.report.page import ASCII, Page
 from gradscope.report.run.phrasing import (
+    captured_steps_text,
     cost_text,
     heading,
     length_text,
-    looks_text,
     of_each_optimizer,
     optimizer_text,
-    picture_text,
+    pattern_text,
     run_words,
 )
 from gradscope.report.text_findings import hanging
 from gradscope.report.text_summary import grid
 
 OPTIMIZERS_SHOWN = 4
-_PICTURES_SHOWN = 5
+_PATTERNS_SHOWN = 5
 
 
 def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[RenderableType]:
@@ -49,7 +49,11 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
             *(("optimizer", line) for line in _optimizers(run, page)),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
             *([("watched", Text(cost))] if (cost := _cost(run)) else []),
-            *([("tensors", Text(captured_steps))] if (captured_steps := looks_text(run)) else []),
+            *(
+                [("tensors", Text(captured_steps))]
+                if (captured_steps := captured_steps_text(run))
+                else []
+            ),
         ]
     )
     if run.ending is not None:
@@ -111,36 +115,38 @@ def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
 
 def steps_section(run: TrainingRun, page: Page) -> Iterator[RenderableType]:
     """Yield what steps are made of: what is usual, and what is not."""
-    if not run.pictures:
+    if not run.patterns:
         return
-    yield Text("Steps", style="bold").append("  what led to them, and how often", "not bold dim")
+    yield Text("Steps", style="bold").append(
+        "  events before each step, and their frequency", "not bold dim"
+    )
     drawn = of_each_optimizer(run)
     shown = [item for turn, item in enumerate(drawn) if turn < OPTIMIZERS_SHOWN or item[0] is None]
     for position, of_one in shown:
         is_headed = len(drawn) > 1 or position is None
         if is_headed:
             yield Text("  ").append_text(page.text(heading(run, position)))
-        yield _pictures(of_one, page, indent=4 if is_headed else 2)
-        if (more := len(of_one) - _PICTURES_SHOWN) > 0:
-            count = sum(picture.count for picture in of_one[_PICTURES_SHOWN:])
+        yield _patterns(of_one, page, indent=4 if is_headed else 2)
+        if (more := len(of_one) - _PATTERNS_SHOWN) > 0:
+            count = sum(pattern.count for pattern in of_one[_PATTERNS_SHOWN:])
             words = f"{counted(count, 'step')} in {more:,} more ways: --output-format json"
             yield Text(f"  {page.signs.ellipsis} {words}", style="dim")
     if (more := len(drawn) - len(shown)) > 0:
         yield Text(f"  {page.signs.ellipsis} of {more:,} more optimizers", style="dim")
 
 
-def _pictures(drawn: list[Picture], page: Page, indent: int) -> Table:
+def _patterns(drawn: list[Pattern], page: Page, indent: int) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", no_wrap=True, min_width=indent)
     table.add_column(overflow="fold")
-    for picture in drawn[:_PICTURES_SHOWN]:
-        text = page.text(picture_text(picture, page.signs))
-        if not picture.is_typical:
-            position = shown_site(picture.site, page.root)
+    for pattern in drawn[:_PATTERNS_SHOWN]:
+        text = page.text(pattern_text(pattern, page.signs))
+        if not pattern.is_typical:
+            position = shown_site(pattern.site, page.root)
             at = f" at {page.spell(position)}" if position else ""
             text.stylize("magenta")
-            text.append(f"  first step {picture.first:,}{at}", style="dim not magenta")
-        table.add_row(f"{' ' * indent}{picture.count:,} {page.signs.times}", text)
+            text.append(f"  first step {pattern.first:,}{at}", style="dim not magenta")
+        table.add_row(f"{' ' * indent}{pattern.count:,} {page.signs.times}", text)
     return table
 
 
@@ -152,22 +158,24 @@ def run_closing(report: Report, run: TrainingRun, view: ViewOptions, page: Page)
         *run_words(run, page.signs),
     ]
     text = Text(f"{', '.join(words)}.", overflow="fold")
-    return text.append(" --save FILE keeps the recording." if view.can_save else "", style="dim")
+    return text.append(
+        " Use --save FILE to keep the recording." if view.can_save else "", style="dim"
+    )
 
 
 _SHOWN = 5
 
 
-def picture_lines(run: TrainingRun) -> Iterator[str]:
-    """Yield the steps' pictures, a line each, with how many steps look so."""
+def pattern_lines(run: TrainingRun) -> Iterator[str]:
+    """Yield the steps' patterns, a line each, with how many steps look so."""
     for position, drawn in of_each_optimizer(run):
         of = heading(run, position)
-        for picture in drawn[:_SHOWN]:
-            first = "" if picture.is_typical else f", first {picture.first:,}"
-            count = "" if position is None else f" ({counted(picture.count, 'step')}{first})"
-            yield f"{of}: {picture_text(picture, ASCII)}{count}"
+        for pattern in drawn[:_SHOWN]:
+            first = "" if pattern.is_typical else f", first {pattern.first:,}"
+            count = "" if position is None else f" ({counted(pattern.count, 'step')}{first})"
+            yield f"{of}: {pattern_text(pattern, ASCII)}{count}"
         if (more := len(drawn) - _SHOWN) > 0:
-            yield f"{of}: {counted(more, 'more picture')}"
+            yield f"{of}: {counted(more, 'more pattern')}"
 
 
 def run_line(report: Report, run: TrainingRun) -> str:

@@ -38,7 +38,7 @@ BROKEN, ZERO, NOTHING = "!", "0", " "
 _LEAST_SHARE = 0.05
 """What moves by less of its size is drawn as flat as that: noise is no mountain."""
 _LEAST_DECADES = 1.0
-"""Likewise for what is drawn on a logarithmic scale."""
+"""Smallest range of a logarithmic scale, in decades."""
 _FAR = 1000.0
 """Positive numbers that span more are drawn on a logarithmic scale."""
 

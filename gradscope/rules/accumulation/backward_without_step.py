@@ -13,14 +13,14 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackwardWithoutStep(Rule):
-    """Gradients are computed again and again and never used.
+    """Gradients are computed repeatedly but never used.
 
     What it finds:
         A loop that never calls `optimizer.step()`, and an optimizer that never steps though its
         parameters get gradients while others train.
 
     Why it matters:
-        These parameters stay as they were initialised, and backward costs its time for nothing.
+        These parameters stay at their initial values, and the time for backward is wasted.
 
     How it is measured:
         Over the whole run: there is an optimizer and no step, and at least `passes` backward calls,
@@ -32,8 +32,8 @@ class BackwardWithoutStep(Rule):
         Call `step()` of every optimizer after its backward.
 
     When it may be wrong:
-        Scripts that look at gradients and happen to make an optimizer, and parts that are trained
-        later than what was watched.
+        Scripts that only inspect gradients and also create an optimizer, and parts that are
+        trained after the recording ends.
 
     Source:
         Chosen thresholds.
@@ -73,7 +73,7 @@ class BackwardWithoutStep(Rule):
         yield self.finding(
             context,
             message=(
-                f"backward() was called {len(passes):,} times, and {record.name}.step() never: "
+                f"backward() was called {len(passes):,} times, but {record.name}.step() never: "
                 "nothing is trained"
             ),
             remedy=f"call {record.name}.step() after backward()",
@@ -107,7 +107,7 @@ class BackwardWithoutStep(Rule):
         yield self.finding(
             context,
             message=(
-                f"{series.name} never steps, though its parameters get gradients: they are not "
+                f"{series.name} never steps although its parameters get gradients: they are not "
                 "trained"
             ),
             remedy=f"call {series.name}.step() after backward()",

@@ -29,11 +29,11 @@ class BatchStatisticsInAccumulation(Rule):
         has batch-norm layers in training mode. There is no threshold.
 
     How to fix it:
-        Nothing, where micro-batches are large. Else use group or layer norm, or freeze the
+        Nothing if micro-batches are large. Otherwise use group or layer norm, or freeze the
         statistics.
 
     When it may be wrong:
-        It is a fact, and rarely a mistake.
+        The finding states a fact that is rarely a mistake.
 
     Source:
         Measured: with 8 micro-batches the accumulated gradient has a cosine of 0.41 with the one of
@@ -67,8 +67,8 @@ class BatchStatisticsInAccumulation(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"batch norm normalises each of {passes} micro-batches{each} by itself: their "
-                    "gradients do not add up to the one of the whole batch"
+                    f"batch norm normalises each of {passes} micro-batches{each} separately: their "
+                    "gradients do not add up to the gradient of the whole batch"
                 ),
                 remedy="keep micro-batches large, or use group norm or layer norm",
                 site=group.site,

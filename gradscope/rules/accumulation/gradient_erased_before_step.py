@@ -21,29 +21,30 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientErasedBeforeStep(Rule):
-    """Gradients are zeroed between backward and the step that was to use them.
+    """Gradients are zeroed between backward and the step that should use them.
 
     What it finds:
-        A `zero_grad()` behind `backward()` and before `step()`, so that the step has nothing to go
-        by; and one inside a loop over micro-batches, so that of all of them only the last counts.
+        A `zero_grad()` after `backward()` and before `step()`, which leaves the step without
+        gradients; and one inside a loop over micro-batches, where only the last micro-batch counts.
 
     Why it matters:
-        In the first case the weights never move, or by momentum and weight decay alone. In the
+        In the first case the weights never move, or only by momentum and weight decay. In the
         second the work on all other micro-batches is lost, and the batch is smaller than it seems.
 
     How it is measured:
-        A step counts where gradients that no step had used were zeroed behind the last backward
-        before it, and it got none. For the second case it counts where passes of one line of code
-        were zeroed whole, one by one, and by one line. From `error_share` of an optimizer's steps
-        on the finding is an error, from `warning_share` on a warning; the second case is an error
-        only where the loss was divided by the number of passes.
+        A step counts if unused gradients were zeroed after the last backward before it, and it got
+        none. In the second case a step counts if all passes from one line of code were zeroed one
+        by one, by one line. The finding is an error if the share of such steps is at least
+        `error_share`, a warning if it is at least `warning_share`. The second case is an error only
+        if the loss was divided by the number of passes.
 
     How to fix it:
         Zero before the first backward of a step, or right after the step.
 
     When it may be wrong:
-        Passes whose gradients are only looked at, as those of an attack in adversarial training,
-        are told from training by their line: where both share one, the second case is reported.
+        Passes whose gradients are only inspected, such as an attack in adversarial training, are
+        distinguished from training by their line. If both share a line, the second case is
+        reported.
 
     Source:
         torch documentation, `torch.optim.Optimizer.zero_grad`; patrickloeber/pytorchTutorial issue
@@ -57,10 +58,10 @@ class GradientErasedBeforeStep(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS306", "GS313")
 
     error_share: float = 0.9
-    """Share of an optimizer's steps. Chosen: nearly all; a few are zeroed on purpose, as where a
-    batch is given up because its loss is no number."""
+    """Share of an optimizer's steps, 0 to 1. Chosen: nearly all. A few may be zeroed on purpose,
+    such as for a batch with a NaN loss."""
     warning_share: float = 0.5
-    """Share as above. Chosen: the most."""
+    """Share as above. Chosen: most steps."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that erases gradients."""
@@ -85,7 +86,7 @@ class GradientErasedBeforeStep(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"zero_grad() comes between backward() and step(): {group.words} "
+                    f"zero_grad() is called between backward() and step(): {group.words} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
                 ),
                 remedy="call zero_grad() before backward(), or after step()",
@@ -124,10 +125,10 @@ class GradientErasedBeforeStep(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"zero_grad() is called for each of {passes} micro-batches: only the gradients "
+                    f"zero_grad() is called for each of {passes} micro-batches: only gradients "
                     f"of the last one reach the step, in {group.words}"
                 ),
-                remedy="call zero_grad() once for each step, outside the loop over micro-batches",
+                remedy="call zero_grad() once per step, outside the loop over micro-batches",
                 site=group.site,
                 related=(
                     context.related(first.kept[-1].site, "the backward whose gradients it erases"),

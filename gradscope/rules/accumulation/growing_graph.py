@@ -23,29 +23,29 @@ class GrowingGraph(Rule):
     """The graph of the loss reaches back through earlier steps, and grows.
 
     What it finds:
-        A loss that is summed with those of earlier steps, and a hidden state that is carried from
-        one step to the next without `detach()`; and the exception that torch raises for it where
-        the earlier part of the graph is freed.
+        A loss that is added to those of earlier steps, and a hidden state that is carried to the
+        next step without `detach()`; and the exception that torch raises if the earlier part of the
+        graph is freed.
 
     Why it matters:
-        Each backward goes through the steps before once more: time and memory grow until neither is
-        left, and gradients of weights that are gone are added to those of today. Where the steps
-        have changed a weight in between, torch raises.
+        Each backward goes through the earlier steps again: time and memory grow without limit, and
+        gradients of outdated weights are added to current ones. If a step has changed a weight in
+        between, torch raises an exception.
 
     How it is measured:
-        The nodes of the graph of every backward of a line are counted, at first every time and then
-        now and then, and whether some were made before both a step and the line's backward before.
-        It is reported where they are, each time from the first such one on, and the count never
-        falls and rises to the end, over `measurements` counts at least. It is an error from
-        `error_passes` passes on, for a fixed reach into the past may be filling up at first.
-        It points at the statement that stores the tensor for the next step, where a variable or an
-        attribute was found to hold it, and else at the backward.
+        The rule counts the graph nodes of the backward passes of each line, at first every time and
+        later at intervals, and notes whether some nodes were made before both a step and the
+        previous backward of that line. It reports a line if all counts from the first such one
+        reach back, never fall and rise until the end, over at least `measurements` counts. The
+        finding is an error from `error_passes` passes, since a fixed horizon may still be filling
+        up before. It points to the statement that stores the tensor for the next step if a variable
+        or an attribute holds it, otherwise to the backward.
 
     How to fix it:
-        `detach()` the state between steps; add up `loss.item()` or `loss.detach()` for the record.
+        `detach()` the state between steps; add up `loss.item()` or `loss.detach()` for logging.
 
     When it may be wrong:
-        Truncated backpropagation through time whose horizon is many steps long, in its first steps.
+        Truncated backpropagation through time with a long horizon, during its first steps.
 
     Source:
         torch documentation, "Frequently Asked Questions", "My model reports out of memory";
@@ -59,18 +59,18 @@ class GrowingGraph(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 
     measurements: int = 3
-    """Counts of nodes that reach behind a step. Chosen: two may rise by chance."""
+    """Number of node counts that reach back across a step. Chosen: two may rise by chance."""
     error_passes: int = 20
-    """Backward passes of the line, between the first count and the last. Chosen: longer than common
-    horizons of truncated backpropagation, in steps."""
+    """Number of backward passes of the line between the first and the last count. Chosen: longer
+    than common horizons of truncated backpropagation."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         events = context.shared(Windows).events
         passes = _passes(context.shared(Windows))
         if any(event.number("nodes") is not None for event in events):
             return None
-        return "no graph of the run was counted" if passes else "there is no backward"
+        return "no graph of the run was counted" if passes else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward whose graph grows, or that fails for it."""
@@ -108,7 +108,7 @@ class GrowingGraph(Rule):
         what = (
             "the graph reaches back through earlier steps and grows"
             if carrier is None
-            else f"{carrier.subject} takes the graphs of earlier steps along, more with each"
+            else f"{carrier.subject} carries the graphs of earlier steps, more with each"
         )
         return self.finding(
             context,
@@ -138,9 +138,9 @@ class GrowingGraph(Rule):
         what = (
             "the graph reaches back into an earlier step, and that part of it"
             if carrier is None
-            else f"{carrier.subject} takes the graph of an earlier step along, which"
+            else f"{carrier.subject} carries the graph of an earlier step, which"
         )
-        why = "is freed" if event.count("freed") else "needs weights as they were before the step"
+        why = "is freed" if event.count("freed") else "needs the weights from before the step"
         return self.finding(
             context,
             message=f"backward() fails: {what} {why}",
@@ -201,15 +201,17 @@ def _carriers(windows: Windows) -> dict[int | None, RunEvent]:
 
 def _remedy(carrier: RunEvent | None) -> str:
     if carrier is None or carrier.site is None:
-        return "detach() what is carried from step to step; add up loss.item(), not the loss"
+        return "detach() state that is carried between steps; add up loss.item(), not the loss"
     name = carrier.subject
     if carrier.count("collected"):
-        return f"put detached tensors into {name}, as loss.detach(), or clear it after each step"
+        return (
+            f"put detached tensors into {name}, such as loss.detach(), or clear it after each step"
+        )
     if carrier.count("sum"):
-        return f"add loss.item() or loss.detach() to {name}, or start it anew after each step"
+        return f"add loss.item() or loss.detach() to {name}, or reset it after each step"
     if not carrier.count("repeated"):
-        return f"make {name} anew in every step, or detach() it if nothing is to learn through it"
-    return f"detach it between the steps, as {name} = {name}.detach(), of a tuple every part"
+        return f"recreate {name} in every step, or detach() it if nothing should learn through it"
+    return f"detach it between the steps: {name} = {name}.detach(), or each part of a tuple"
 
 
 def _passes(windows: Windows) -> list[RunEvent]:

@@ -22,25 +22,24 @@ class IncompleteWindow(Rule):
     """The last micro-batches of an epoch are dropped, or leak into the next window.
 
     What it finds:
-        Gradient accumulation over k micro-batches where an epoch has a number of them that k does
-        not divide, and nothing is done about the rest.
+        Gradient accumulation over k micro-batches if k does not divide the number of micro-batches
+        per epoch and the remainder is not handled.
 
     Why it matters:
-        Either the rest is zeroed, and in each epoch some data is computed for nothing. Or it stays,
-        and the first step of the next epoch is larger than all others and mixes gradients of old
-        weights in.
+        If the remainder is zeroed, some data of each epoch is wasted. If it stays, the first step
+        of the next epoch is larger than all others and includes gradients of outdated weights.
 
     How it is measured:
-        The number of passes that feed most steps is the window. Fewer passes that are zeroed before
-        a step, or are there when the run ends with its epoch, are dropped. A step with more passes,
-        among which an epoch begins, or of which there are several of one size, has a leak.
+        The window is the number of passes that feed most steps. Fewer passes are dropped if they
+        are zeroed before a step, or left when the run ends with its epoch. A step with more passes
+        has a leak if an epoch begins among them, or if there are several such steps of one size.
 
     How to fix it:
-        Step at the end of the epoch too: `if (i + 1) % k == 0 or i + 1 == len(loader)`, divided by
-        the number of micro-batches that there are; or use `drop_last=True` and a fitting length.
+        Also step at the end of the epoch: `if (i + 1) % k == 0 or i + 1 == len(loader)`, and divide
+        by the actual number of micro-batches; or use `drop_last=True` and a matching length.
 
     When it may be wrong:
-        Where a window is given up on purpose, as after a loss that is no number.
+        If a window is dropped on purpose, such as after a NaN loss.
 
     Source:
         Chosen: a count, without a threshold.
@@ -74,10 +73,10 @@ class IncompleteWindow(Rule):
         return self.finding(
             context,
             message=(
-                f"a step takes {one.passes} micro-batches, and the last "
+                f"a step takes {one.passes} micro-batches, but the last "
                 f"{micro_batches} dropped" + (f", {len(found):,} times" if len(found) > 1 else "")
             ),
-            remedy="step at the end of the epoch too, with what there is",
+            remedy="also step at the end of the epoch, with the remaining micro-batches",
             site=one.site,
             related=(context.related(None if zero is None else zero.site, "they are zeroed here"),),
             parameters=one.series.parameters,
@@ -97,8 +96,8 @@ class IncompleteWindow(Rule):
         return self.finding(
             context,
             message=(
-                f"a step takes {one.passes} micro-batches, but {len(first.passes)} where an epoch "
-                f"begins: the last {extra} of the epoch before leak into it"
+                f"a step takes {one.passes} micro-batches, but {len(first.passes)} when an epoch "
+                f"begins: the last {extra} of the previous epoch leak into it"
                 + (f", {len(found):,} times" if len(found) > 1 else "")
             ),
             remedy="step or zero at the end of the epoch",

@@ -12,31 +12,31 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingZeroGrad(Rule):
-    """Backward adds to gradients that an earlier step has used already.
+    """Backward adds to gradients that an earlier step has already used.
 
     What it finds:
-        Training loops without `zero_grad()`, or with one that is called too seldom, as once an
-        epoch, or that leaves out some of the optimizer's parameters.
+        Training loops without `zero_grad()`, or where it is called too rarely, such as once per
+        epoch, or skips some of the optimizer's parameters.
 
     Why it matters:
-        Each step then follows the sum of all gradients since the first one, most of them of weights
-        that are long gone. It is as a momentum of 1: the steps grow, the loss swings and diverges,
-        or training is merely worse than it could be, and nothing raises.
+        Each step then follows the sum of all gradients since the first step, most of them computed
+        for outdated weights. This acts as a momentum of 1: steps grow, and the loss oscillates and
+        diverges, or training is merely worse. No exception is raised.
 
     How it is measured:
-        For each parameter it is followed whether a step has used its gradient. A step counts when
-        a gradient that it uses was added to one that an earlier step of the same optimizer has
-        used. Every step but an optimizer's first is judged; from a share of `error_share` on the
-        finding is an error, from `warning_share` on a warning. Gradients that backward leaves in
-        another network, and that are zeroed before its own step, do not count; neither do several
-        backward passes before one step.
+        The rule tracks for each parameter whether a step has used its gradient. A step counts if
+        it uses a gradient that was added to one that an earlier step of the same optimizer used.
+        Every step except an optimizer's first is judged. The finding is an error if the share of
+        such steps is at least `error_share`, a warning if it is at least `warning_share`.
+        Gradients in another network that are zeroed before its own step do not count, and several
+        backward passes before one step do not either.
 
     How to fix it:
-        Call `optimizer.zero_grad()` once for each step: before the first backward of a step, or
-        right after the step.
+        Call `optimizer.zero_grad()` once per step: before the first backward of a step, or right
+        after the step.
 
     When it may be wrong:
-        Where an old gradient is meant to go on in the next steps, in place of momentum.
+        If old gradients are meant to accumulate across steps, in place of momentum.
 
     Source:
         torch documentation, `torch.optim.Optimizer.zero_grad`; pytorch/examples pull request 1424;
@@ -50,10 +50,10 @@ class MissingZeroGrad(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS101", "GS103", "GS104", "GS107", "GS108")
 
     error_share: float = 0.9
-    """Share of an optimizer's steps, its first left out. Chosen: nearly all. One `zero_grad` at the
-    start of every epoch leaves it above this from eleven steps an epoch on."""
+    """Share of an optimizer's steps without the first, 0 to 1. Chosen: nearly all steps. With one
+    `zero_grad` per epoch the share is above this from eleven steps per epoch."""
     warning_share: float = 0.5
-    """Share as above. Chosen: with `zero_grad` after every second step it is a half."""
+    """Share as above. Chosen: it is 0.5 with `zero_grad` after every second step."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward that adds to what is used."""
@@ -73,18 +73,19 @@ class MissingZeroGrad(Rule):
         is_error = len(group.windows) > 1 and len(group.windows) >= self.error_share * group.judged
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
-        rarely = "are zeroed too seldom" if zeros else "are never zeroed"
+        rarely = "are zeroed too rarely" if zeros else "are never zeroed"
+        reuse = f"{group.words} {'reuses' if group.judged == 1 else 'reuse'}"
         return self.finding(
             context,
             message=(
                 f"backward() adds to gradients that an earlier step has used: they {rarely}, "
-                f"and {group.words} {'uses' if group.judged == 1 else 'use'} old ones again"
+                f"and {reuse} stale gradients"
             ),
-            remedy="call zero_grad() once for each step, before its first backward()",
+            remedy="call zero_grad() once per step, before its first backward()",
             site=group.site,
             related=(
-                context.related(first.step.site, "the step that uses them again"),
-                context.related(zeros[0] if zeros else None, "they are zeroed here, too seldom"),
+                context.related(first.step.site, "the step that reuses them"),
+                context.related(zeros[0] if zeros else None, "they are zeroed here, too rarely"),
             ),
             severity="error" if is_error else "warning",
             parameters=group.parameters,

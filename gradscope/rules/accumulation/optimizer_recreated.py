@@ -13,27 +13,27 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerRecreated(Rule):
-    """A new optimizer takes the old one's place again and again.
+    """The optimizer is recreated again and again.
 
     What it finds:
         `torch.optim.…(model.parameters())` inside the training loop: a new optimizer every step or
-        every epoch, over parameters that the one before held too.
+        epoch, over the same parameters as the previous one.
 
     Why it matters:
         Its state is lost each time: momentum starts from zero, Adam's averages and their bias
-        correction begin anew, and a scheduler goes on with an optimizer that nobody steps.
+        correction restart, and a scheduler keeps an optimizer that no longer steps.
 
     How it is measured:
-        By line: how many optimizers it made one after the other over the same parameters. From
-        `replacements` on it is reported, from `step_replacements` on where each makes a single
-        step. SGD without steps of its own to remember is told of as a note.
+        The rule counts the optimizers that each line creates one after the other over the same
+        parameters. It reports at least `replacements` of them, or `step_replacements` if each makes
+        a single step. SGD without momentum is a note.
 
     How to fix it:
-        Make the optimizer once, before the loop; change its learning rate with a scheduler or in
+        Create the optimizer once, before the loop; change its learning rate with a scheduler or in
         `optimizer.param_groups`.
 
     When it may be wrong:
-        Where a fresh start is meant: a client's own optimizer in each round of federated learning,
+        If a fresh start is intended: a client's optimizer in each round of federated learning, or
         warm restarts.
 
     Source:
@@ -47,9 +47,9 @@ class OptimizerRecreated(Rule):
     needs_run: ClassVar[bool] = True
 
     replacements: int = 4
-    """Times that an optimizer took another's place. Chosen: more than common phases of training."""
+    """Number of times an optimizer replaced another. Chosen: more than common training phases."""
     step_replacements: int = 2
-    """The same where each made one step at most."""
+    """Number of replacements if each optimizer made at most one step."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes optimizers anew."""
@@ -71,7 +71,7 @@ class OptimizerRecreated(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{records[0].class_name} is made anew {made - 1:,} times over the same "
+                    f"{records[0].class_name} is recreated {made - 1:,} times over the same "
                     f"parameters, every {each:,.3g} {'step' if each == 1 else 'steps'}: {lost}"
                 ),
                 remedy="make the optimizer once, before the loop",

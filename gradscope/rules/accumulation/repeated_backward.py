@@ -15,24 +15,23 @@ class RepeatedBackward(Rule):
     """A loss is backpropagated twice into the same gradients.
 
     What it finds:
-        Backward passes before one step of which one starts inside the graph of another: the same
-        loss twice, or a loss on its own and again as a part of the total.
+        Two backward passes before one step where one starts inside the graph of the other: the same
+        loss twice, or a loss on its own and again as part of the total.
 
     Why it matters:
-        Its gradient counts twice. `retain_graph=True`, which this needs, is often put there against
-        the error message that would have told so, and keeps the whole graph in memory.
+        Its gradient counts twice. This needs `retain_graph=True`, which is often added to silence
+        the error message, and which keeps the whole graph in memory.
 
     How it is measured:
-        A step counts where a pass adds to gradients that no step has used, and its graph holds the
-        loss of an earlier pass, or is a part of the graph of one. Losses that merely share a part
-        of the model, as two heads do, count once each. From `share` of an optimizer's steps on it
-        is reported. There is no other threshold.
+        A step counts if a pass adds to unused gradients, and its graph contains the loss of an
+        earlier pass or is part of that graph. Losses that only share part of the model, such as two
+        heads, count once each. The rule reports at least `share` of an optimizer's steps.
 
     How to fix it:
         Call `backward()` once, on the total, and remove `retain_graph=True`.
 
     When it may be wrong:
-        Where the double weight is meant; a factor in the total says so, at half the cost.
+        If the double weight is intended. A factor in the total does the same at half the cost.
 
     Source:
         mosaicml/composer pull request 1240; torch documentation, `torch.Tensor.backward`.
@@ -44,7 +43,7 @@ class RepeatedBackward(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
-    """Of an optimizer's steps, 0 to 1. Chosen: the most."""
+    """Share of an optimizer's steps, 0 to 1. Chosen: most steps."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward that repeats another."""
@@ -63,13 +62,13 @@ class RepeatedBackward(Rule):
             yield self.finding(
                 context,
                 message=(
-                    "backward() goes through a loss that was backpropagated before: its gradient "
+                    "backward() goes through a loss that was already backpropagated: its gradient "
                     f"counts twice, in {group.words}"
                 ),
                 remedy="call backward() once, on the total, without retain_graph=True",
                 site=group.site,
                 related=[
-                    context.related(site, "the backward before, into the same gradients")
+                    context.related(site, "the previous backward into the same gradients")
                     for site in dict.fromkeys(before)
                 ],
                 parameters=group.parameters,

@@ -20,29 +20,29 @@ _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledWithoutAccumulation(Rule):
-    """The loss is divided by a number of micro-batches, but every one of them steps.
+    """The loss is divided by the number of micro-batches, but every micro-batch steps.
 
     What it finds:
-        `(loss / k).backward()` as gradient accumulation has it, where `optimizer.step()` is called
-        after each micro-batch, as with a wrong indentation.
+        `(loss / k).backward()` as in gradient accumulation, but with `optimizer.step()` after each
+        micro-batch, for example because of wrong indentation.
 
     Why it matters:
-        Under SGD the learning rate is a k-th of what was set. The batch of a step is a k-th of what
-        was meant, for every optimizer.
+        With SGD the effective learning rate is 1/k of the configured one. With every optimizer the
+        batch of a step is 1/k of the intended one.
 
     How it is measured:
-        Nearly all steps of an optimizer have one pass, from one line, of a loss that is a mean and
-        is divided by the same whole number k, and either the gradients are zeroed after every k-th
-        step only, or the line of the backward speaks of accumulation.
+        Nearly all steps of an optimizer have one pass, from one line, of a mean loss divided by the
+        same integer k. In addition, gradients are zeroed only every kth step, or the line of the
+        backward mentions accumulation.
 
     How to fix it:
         Step and zero after every k-th micro-batch, or do not divide the loss.
 
     When it may be wrong:
-        Where the loss has a weight of 1/k that has nothing to do with accumulation.
+        If the loss has a weight of 1/k that is unrelated to accumulation.
 
     Source:
-        Chosen: a division alone says nothing, weights of losses are common.
+        Chosen: a division alone is no evidence, since loss weights are common.
     """
 
     code: ClassVar[str] = "GS313"
@@ -52,7 +52,7 @@ class ScaledWithoutAccumulation(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS301",)
 
     share: float = 0.9
-    """Of an optimizer's steps, 0 to 1, that have one pass of such a loss. Chosen: nearly all."""
+    """Share of an optimizer's steps with one pass of such a loss, 0 to 1. Chosen: nearly all."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that divides for nothing."""
@@ -68,8 +68,8 @@ class ScaledWithoutAccumulation(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"the loss is divided by {divisor}, but every micro-batch makes a step of its "
-                    f"own, in {group.words}"
+                    f"the loss is divided by {divisor}, but every micro-batch makes its own step, "
+                    f"in {group.words}"
                 ),
                 remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
                 site=group.site,

@@ -15,22 +15,22 @@ class SchedulerBeforeOptimizer(Rule):
     """The learning-rate scheduler steps before the first optimizer step.
 
     What it finds:
-        `scheduler.step()` in front of `optimizer.step()`, as at the start of every epoch or batch.
+        `scheduler.step()` before `optimizer.step()`, such as at the start of every epoch or batch.
 
     Why it matters:
         The first learning rate of the schedule is never used: every rate comes one step early, and
         a warm-up loses its first step.
 
     How it is measured:
-        By order: the scheduler's first step at a line comes before the first step of its optimizer,
-        and the line is used again later. Where a gradient scaler skipped the optimizer's step, and
-        where a line is only used before training, as to go on with a schedule, it is not reported.
+        The scheduler's first step at a line comes before the first step of its optimizer, and the
+        line runs again later. The rule does not report a line if a gradient scaler skipped the
+        optimizer's step, or if it only runs before training, such as to resume a schedule.
 
     How to fix it:
         Call `optimizer.step()`, then `scheduler.step()`.
 
     When it may be wrong:
-        Where the first rate is one that nobody wants, as a warm-up from 0.
+        If the first rate should be skipped, such as 0 in a warm-up.
 
     Source:
         torch documentation, "How to adjust learning rate": since 1.1.0 the scheduler comes after
@@ -42,7 +42,7 @@ class SchedulerBeforeOptimizer(Rule):
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         events = context.shared(Windows).events
         if any(event.kind == "scheduler" for event in events):
@@ -100,4 +100,4 @@ def _first_step(events: Sequence[RunEvent], optimizer: int | None) -> RunEvent |
 def _rates_words(before: float | None, after: float | None) -> str:
     if before is None or after is None or before == after:
         return ": every learning rate comes one step early"
-    return f": the learning rate {before:.3g} is never used, training starts with {after:.3g}"
+    return f": the learning rate {before:.3g} is never used, and training starts with {after:.3g}"

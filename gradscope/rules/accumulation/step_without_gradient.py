@@ -17,31 +17,31 @@ class StepWithoutGradient(Rule):
     """The optimizer steps without a gradient.
 
     What it finds:
-        Steps of an optimizer all whose gradients are None or zero, steps that use the gradients of
-        the step before once more, and loops that step before their first backward.
+        Optimizer steps whose gradients are all None or zero, steps that reuse the gradients of the
+        previous step, and loops that step before their first backward.
 
     Why it matters:
-        A step without gradients moves nothing, or by momentum and weight decay alone: the model
-        does not train. A step with used gradients takes them twice. A loop that steps first always
-        follows the gradients of the batch before.
+        A step without gradients moves nothing, or only by momentum and weight decay: the model does
+        not train. A step with used gradients applies them twice. A loop that steps first always
+        follows the gradients of the previous batch.
 
     How it is measured:
-        By line of the step: the share of its steps without any gradient, from `share` on, at least
-        two of them and the last one too, is an error. The share whose gradients are all used and to
-        which nothing was added since is a warning, and so is a line whose first step comes before
-        any backward and whose others have gradients. Optimizers of frozen parameters are left out.
+        For each line of a step: if at least `share` of its steps have no gradient, at least two of
+        them and the last one included, the finding is an error. If at least `share` of its steps
+        have only used gradients to which nothing was added, it is a warning, as is a line whose
+        first step comes before any backward. Optimizers of frozen parameters are skipped.
 
     How to fix it:
         Check that the optimizer holds the parameters of the model that is trained, and that every
         step has a backward before it.
 
     When it may be wrong:
-        Where a part of the model is trained later than what was watched, with its optimizer
-        stepping from the start. A single step without gradients before training, as some make it
-        against a warning of the scheduler, is not reported.
+        If a part of the model is trained after the recording ends, but its optimizer steps from the
+        start. A single step without gradients before training, as used to silence a scheduler
+        warning, is not reported.
 
     Source:
-        torch source, `torch.optim`: parameters without a gradient are passed over in silence.
+        torch source, `torch.optim`: parameters without a gradient are skipped silently.
     """
 
     code: ClassVar[str] = "GS306"
@@ -51,8 +51,8 @@ class StepWithoutGradient(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS203",)
 
     share: float = 0.9
-    """Of the steps at a line, 0 to 1. Chosen: nearly all, as parts that are frozen for some time
-    have steps without gradients too."""
+    """Share of the steps at a line, 0 to 1. Chosen: nearly all, since temporarily frozen parts also
+    have steps without gradients."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose steps lack a gradient of their own."""
@@ -66,16 +66,16 @@ class StepWithoutGradient(Rule):
                 severity="error",
                 remedy=(
                     "check that the optimizer holds the parameters of the trained model, and that "
-                    f"they have gradients by then: {_STEP_LAST}"
+                    f"they have gradients before the step: {_STEP_LAST}"
                 ),
             )
         for group in self._groups(lines, _repeats):
             yield self._found(
                 context,
                 group,
-                message=f"{group.words} use the gradients of the step before once more",
+                message=f"{group.words} reuse the gradients of the previous step",
                 severity="warning",
-                remedy="call step() once for each backward()",
+                remedy="call step() once per backward()",
             )
         yield from self._ahead(context, windows, lines)
 
@@ -104,7 +104,7 @@ class StepWithoutGradient(Rule):
                 Group(site=first.step.site, sightings=(sighting,)),
                 message=(
                     "step() comes before the first backward(): the first step does nothing, and "
-                    f"the other {len(others):,} use the gradients of the batch before"
+                    f"the other {len(others):,} use the gradients of the previous batch"
                 ),
                 severity="warning",
                 remedy=_STEP_LAST,

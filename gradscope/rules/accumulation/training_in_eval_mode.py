@@ -15,24 +15,24 @@ class TrainingInEvalMode(Rule):
     """Dropout or batch norm are in eval mode while the model is trained.
 
     What it finds:
-        A `model.eval()` before an evaluation, with no `model.train()` behind it, and models that
-        come in eval mode, as pretrained ones do.
+        A `model.eval()` before an evaluation without a `model.train()` after it, and models that
+        are loaded in eval mode, such as pretrained ones.
 
     Why it matters:
-        Dropout is off, so nothing regularises; batch norm normalises by its running statistics and
-        no longer updates them. Training goes on, and ends up worse.
+        Dropout is off, which removes regularisation. Batch norm uses its running statistics and no
+        longer updates them. Training continues, with worse results.
 
     How it is measured:
-        A step counts where the model, with layers that depend on the mode, was in eval mode in the
-        forward of every backward pass that feeds it. From `share` of the steps of its optimizer on
-        it is reported. Models whose layers alone are in eval mode, within a model that is not, and
-        models whose parameters no optimizer holds are left out.
+        A step counts if the model has layers that depend on the mode and was in eval mode in the
+        forward of every backward pass that feeds it. The rule reports at least `share` of the
+        optimizer's steps. It skips single layers in eval mode within a model in train mode, and
+        models without a parameter in an optimizer.
 
     How to fix it:
         Call `model.train()` at the start of every epoch, or right after each evaluation.
 
     When it may be wrong:
-        Fine-tuning with frozen batch-norm statistics and without dropout, where it is meant.
+        Intended fine-tuning with frozen batch-norm statistics and without dropout.
 
     Source:
         torch documentation, `torch.nn.Module.eval`; pytorch/tutorials issue 1624.
@@ -44,8 +44,8 @@ class TrainingInEvalMode(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
-    """Of the optimizer's steps, 0 to 1. Chosen: without `train()` after an evaluation at the end of
-    each epoch, two epochs come to a half."""
+    """Share of the optimizer's steps, 0 to 1. Chosen: without `train()` after the evaluation at the
+    end of each epoch, the share is 0.5 after two epochs."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every model that is trained in eval mode."""
@@ -122,5 +122,5 @@ def _layers(mode: RunEvent) -> str:
     if mode.count("dropout"):
         parts.append("dropout is off")
     if mode.count("batchnorm"):
-        parts.append("batch norm keeps its old statistics")
+        parts.append("batch norm does not update its statistics")
     return " and ".join(parts)

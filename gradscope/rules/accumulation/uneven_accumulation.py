@@ -15,28 +15,28 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnevenAccumulation(Rule):
-    """Micro-batches of unequal size weigh the same in a step.
+    """Micro-batches of unequal size get the same weight in a step.
 
     What it finds:
-        Gradient accumulation over means of micro-batches that have unequal numbers of tokens, or of
+        Gradient accumulation over the means of micro-batches with unequal numbers of tokens or
         rows: a mean of means.
 
     Why it matters:
-        Tokens of short sequences weigh more than those of long ones, by as much as the lengths
-        differ. The gradient is not the one of the whole batch, and results change with the number
-        of micro-batches that it is cut into.
+        Tokens of short sequences get more weight than those of long ones, in proportion to the
+        lengths. The gradient differs from that of the whole batch, and results depend on the number
+        of micro-batches.
 
     How it is measured:
-        A token's weight in the step over the one that it has in a single batch is the mean count of
-        tokens over the count of its micro-batch. Its largest distance from 1 within a step is
-        taken, and the median over the steps compared with `deviation`. Tokens are the targets that
-        the loss does not ignore; where they are not known, rows of the model's input count.
+        A token's relative weight is the mean token count divided by the count of its micro-batch.
+        The rule takes the largest distance from 1 within each step, and compares the median over
+        the steps with `deviation`. Tokens are the targets that the loss does not ignore; if they
+        are unknown, rows of the model's input count.
 
     How to fix it:
         Use `reduction="sum"` and divide by the number of tokens in all micro-batches of the step.
 
     When it may be wrong:
-        Where every micro-batch is meant to weigh the same, as where each is a task.
+        If every micro-batch should have the same weight, for example if each is a task.
 
     Source:
         Measured: with lengths of 24 to 32 the gradient is off by 0.4 to 10 %, of 2 to 32 by 2 to
@@ -51,7 +51,7 @@ class UnevenAccumulation(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
 
     deviation: float = 0.1
-    """Of a weight from 1. Source: as above, what lengths of 24 to 32 come to is tolerable."""
+    """Distance of a weight from 1. Source: as above, lengths of 24 to 32 are tolerable."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose micro-batches are uneven."""
@@ -68,8 +68,8 @@ class UnevenAccumulation(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"micro-batches of {min(counts):,.0f} to {max(counts):,.0f} {what} weigh the "
-                    f"same in a step: those of the smallest count "
+                    f"micro-batches of {min(counts):,.0f} to {max(counts):,.0f} {what} get the "
+                    f"same weight in a step: those of the smallest count "
                     f"{_heaviest(counts):.3g} times as much as in one batch"
                 ),
                 remedy=(

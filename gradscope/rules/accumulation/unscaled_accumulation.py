@@ -13,30 +13,30 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnscaledAccumulation(Rule):
-    """Gradients of several micro-batches are added up, though each loss is a mean.
+    """Gradients of several micro-batches are added up although each loss is a mean.
 
     What it finds:
         Gradient accumulation over k micro-batches whose loss is not divided by k.
 
     Why it matters:
-        Under SGD each step is k times as large as the one of a single batch of the same size: the
-        learning rate is multiplied by k, unseen. Adam and its like do not mind the factor, but
-        clipping and weight decay that is part of the gradient do.
+        With SGD each step is k times as large as that of a single batch of the same size: the
+        learning rate is silently multiplied by k. Adam and similar optimizers cancel the factor,
+        but it changes clipping and weight decay that is part of the gradient.
 
     How it is measured:
-        A step counts where all backward passes that feed it come from one line, reach the same
-        parameters and start from a loss that is a mean and that nothing divides, and the script
-        does not write to the gradients itself. From `share` of an optimizer's steps on, all but a
-        few of the same number of passes, it is a warning for SGD and a note for others, most of
-        which are free of scale.
+        A step counts if all backward passes that feed it come from one line, reach the same
+        parameters and start from an undivided mean loss, and if the script does not write to the
+        gradients. The rule reports at least `share` of an optimizer's steps, nearly all with the
+        same number of passes: a warning for SGD, a note for other optimizers, most of which are
+        scale-free.
 
     How to fix it:
         Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a
         sum and divide by the number of rows or tokens in all of them.
 
     When it may be wrong:
-        Where the sum is meant: over several tasks in a loop, or where the learning rate was chosen
-        for it.
+        If the sum is intended: over several tasks in a loop, or if the learning rate was chosen for
+        it.
 
     Source:
         Measured: with k from 2 to 16 the sum over the right gradient is k exactly. karpathy/nanoGPT
@@ -49,10 +49,11 @@ class UnscaledAccumulation(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
-    """Of an optimizer's steps, 0 to 1. Chosen: the most."""
+    """Share of an optimizer's steps, 0 to 1. Chosen: most steps."""
     even_share: float = 0.7
-    """Of these, the share that has the same number of passes. Chosen: last windows of short epochs
-    have fewer; where the number varies, as over the parts of a sample, no window is meant."""
+    """Share of these steps with the same number of passes, 0 to 1. Chosen: the last windows of
+    short epochs have fewer. If the number varies, as over parts of a sample, no window is
+    intended."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""
@@ -65,7 +66,7 @@ class UnscaledAccumulation(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"the gradients of {passes} micro-batches are added up, though each loss is a "
+                    f"the gradients of {passes} micro-batches are added up although each loss is a "
                     f"mean: {_effect(accumulation)}"
                 ),
                 remedy=f"divide the loss by {passes} before backward()",
@@ -102,7 +103,7 @@ def _is_sum_of_means(window: Window) -> bool:
 def _effect(accumulation: Accumulation) -> str:
     family, passes = accumulation.series.family, accumulation.passes
     if family == "sgd":
-        return f"each step is {passes} times as large as one over all of them at once"
+        return f"each step is {passes} times as large as a step over the whole batch"
     record = accumulation.series.record
     name = "the optimizer" if record is None else record.class_name
     do = "do" if family == "adaptive" else "may"

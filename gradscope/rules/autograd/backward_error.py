@@ -37,7 +37,7 @@ class BackwardError(Rule):
         order tells the line that made it. There is no threshold.
 
     How to fix it:
-        Mend the line that raised. A custom backward returns one gradient per input of its forward,
+        Fix the line that raised. A custom backward returns one gradient per input of its forward,
         each of the input's shape, and None for inputs that need none.
 
     When it may be wrong:
@@ -85,12 +85,12 @@ def _parameter(context: RuleContext, record: AutogradErrorRecord) -> tuple[int, 
 
 def _remedy(record: AutogradErrorRecord) -> str:
     if "not have been used in the graph" in record.message:
-        return "compute the loss from that very tensor, or give allow_unused=True"
+        return "compute the loss from that tensor, or pass allow_unused=True"
     if record.function is not None:
         return (
             f"let {record.function}.backward return one gradient per input of its forward, each of "
             "the input's shape"
         )
     if record.place("inside") is not None:
-        return "mend this line, which backward runs: a hook returns a gradient or nothing"
-    return "look at the shapes and types that this operation was given"
+        return "fix this line, which backward runs: a hook returns a gradient or None"
+    return "check the shapes and dtypes of this operation's inputs"

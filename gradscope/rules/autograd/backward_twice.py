@@ -69,9 +69,9 @@ class BackwardTwice(Rule):
                     context,
                     record,
                     site,
-                    reuse="the new graph takes it in here",
+                    reuse="the new graph uses it here",
                     freed="this backward went through it first",
-                    call="this backward comes to it again",
+                    call="this backward reaches it again",
                 ),
                 severity=_severity(context, record),
                 evidence=evidence_of(record),
@@ -95,7 +95,7 @@ def _is_kept_for_good(record: AutogradErrorRecord) -> bool:
 def _message(context: RuleContext, record: AutogradErrorRecord) -> str:
     operation = operation_of(context, record) or "an operation"
     if record.place("freed") is not None:
-        return f"backward goes a second time through {operation}, which it has used up"
+        return f"backward goes a second time through {operation}, whose graph is already freed"
     if record.step or record.place("reuse") is not None:
         which = f"step {record.step + 1}'s backward" if record.step else "backward"
         what = next((one.name for one in record.carried), "a tensor")
@@ -103,7 +103,7 @@ def _message(context: RuleContext, record: AutogradErrorRecord) -> str:
             f"{which} reaches into the graph of an earlier step, through {operation}: "
             f"{what} is carried over with its history{_unless(context, record)}"
         )
-    return f"backward goes a second time through {operation}, which is used up"
+    return f"backward goes a second time through {operation}, whose graph is already freed"
 
 
 def _unless(context: RuleContext, record: AutogradErrorRecord) -> str:
@@ -113,7 +113,7 @@ def _unless(context: RuleContext, record: AutogradErrorRecord) -> str:
     if not record.step or ended_by(context.recording) is record:
         return ""
     if _is_kept_for_good(record):
-        return ", which the training loop would have to reset or detach between the steps"
+        return ", which the training loop must reset or detach between the steps"
     return ", unless the training loop resets or detaches it between the steps"
 
 
@@ -122,18 +122,18 @@ def _remedy(record: AutogradErrorRecord) -> str:
     if freed is None:
         return _remedy_of_kept(record)
     if freed.operation == "grad":
-        return "give autograd.grad create_graph=True, or retain_graph=True"
+        return "pass create_graph=True or retain_graph=True to autograd.grad"
     if record.place("call") is None:
-        return "return the loss without calling backward on it: gradscope does that"
-    return "add the losses up and call backward once, or give the first call retain_graph=True"
+        return "return the loss without calling backward: gradscope calls it"
+    return "add up the losses and call backward once, or pass retain_graph=True to the first call"
 
 
 def _remedy_of_kept(record: AutogradErrorRecord) -> str:
     for carried in record.carried:
         if not carried.is_replaced:
             return (
-                f"make {carried.attribute} anew in every forward; or, if nothing is to learn "
-                "through it, keep it detached"
+                f"recreate {carried.attribute} in every forward; or, if nothing should learn "
+                "through it, detach it"
             )
-        return f"store it detached, as {carried.attribute} = state.detach(), of a tuple every part"
-    return "detach what is carried over, as self.hidden = hidden.detach()"
+        return f"store it detached: {carried.attribute} = state.detach(), or each part of a tuple"
+    return "detach the carried state: self.hidden = hidden.detach()"

@@ -82,7 +82,7 @@ class InPlaceModification(Rule):
 
 def _message(record: AutogradErrorRecord, operation: str) -> str:
     if record.node is None:
-        return f"autograd refuses a write in place: {first_line(record)}"
+        return f"autograd rejects an in-place write: {first_line(record)}"
     write = record.place("write")
     if write is None:
         return f"what {operation} saved for its backward is overwritten in place"
@@ -100,13 +100,11 @@ def _spoken(operation: str) -> str:
 def _remedy(record: AutogradErrorRecord) -> str:
     write = record.place("write")
     if write is not None and write.operation == _STEP:
-        return "call this backward() before the step, or compute its loss anew after it"
+        return "call this backward() before the step, or recompute its loss after it"
     if write is not None and write.operation and not write.operation.endswith("_"):
-        return "leave inplace=True out"
+        return "remove inplace=True"
     if write is not None and write.operation == "__setitem__":
-        return "make a new tensor, as by torch.where or masked_fill, or write into x.clone()"
+        return "create a new tensor with torch.where or masked_fill, or write into x.clone()"
     if record.node is None:
-        return (
-            "compute a new tensor, or write under torch.no_grad() if that is no part of the model"
-        )
-    return "compute a new tensor, as x = x + y for x += y, or write into x.clone()"
+        return "compute a new tensor, or write under torch.no_grad() if it is not part of the model"
+    return "compute a new tensor, such as x = x + y for x += y, or write into x.clone()"

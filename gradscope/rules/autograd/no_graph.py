@@ -15,7 +15,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoGraph(Rule):
-    """The loss has no graph, so that no gradient can flow from it.
+    """The loss has no graph: no gradient can flow from it.
 
     What it finds:
         A loss that does not require grad: it was detached, rebuilt from numbers, chosen by an
@@ -64,7 +64,7 @@ class NoGraph(Rule):
             site = _first_module(context)
         return self.finding(
             context,
-            message=f"{record.subject or 'what backward starts from'} has no graph: {_why(record)}",
+            message=f"{record.subject or 'the start of backward'} has no graph: {_why(record)}",
             remedy=_remedy(context, record),
             site=site,
             related=related_to(
@@ -82,7 +82,7 @@ class NoGraph(Rule):
         return self.finding(
             context,
             message="the loss requires grad by itself and has no graph: backward reaches nothing",
-            remedy="return the loss as it was computed, without requires_grad_() or torch.tensor()",
+            remedy="return the computed loss without requires_grad_() or torch.tensor()",
             site=None if cut is None else cut.site,
             parameters=() if cut is None else cut.parameters,
             evidence={"loss_is_a_leaf": True},
@@ -99,15 +99,15 @@ def _why(record: AutogradErrorRecord) -> str:
         return NO_INPUT
     if unrecorded is not None:
         return f"{unrecorded.operation}() ran with gradients switched off"
-    return "nothing that it was computed from requires grad"
+    return "none of its inputs requires grad"
 
 
 def _remedy(context: RuleContext, record: AutogradErrorRecord) -> str:
     if record.frozen is not None:
-        return "leave requires_grad on for what is to learn, as model.head.requires_grad_(True)"
+        return "keep requires_grad enabled for trained modules: model.head.requires_grad_(True)"
     cut = record.place("cut")
     if cut is not None:
-        return f"compute the loss without {cut.operation}, and use that only for logging"
+        return f"compute the loss without {cut.operation}, and use it only for logging"
     unrecorded = record.place("unrecorded")
     if unrecorded is not None and unrecorded.operation == "checkpoint":
         return remedy_of_reentrant(context.site(unrecorded.site))

@@ -13,7 +13,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonScalarBackward(Rule):
-    """The loss is not one number, and backward is given no vector to start with.
+    """The loss is not a scalar, and backward gets no gradient to start from.
 
     What it finds:
         A loss of any other number of elements than one: a loss function with `reduction="none"`, or
@@ -48,11 +48,11 @@ class NonScalarBackward(Rule):
             site = site_of(record, "forward", "call")
             dims = _dims(context, record)
             shape = "" if dims is None else f" of shape [{', '.join(map(str, dims))}]"
-            subject = record.subject or "what backward is called on"
+            subject = record.subject or "the tensor that backward is called on"
             yield self.finding(
                 context,
-                message=f"{subject} is a tensor{shape}: backward starts from one number",
-                remedy="reduce it by .mean() or .sum()",
+                message=f"{subject} is a tensor{shape}: backward needs a scalar",
+                remedy="reduce it with .mean() or .sum()",
                 site=site,
                 related=related_to(context, record, site, call="backward is called here"),
                 evidence={

@@ -21,8 +21,8 @@ class WrongCustomGradient(Rule):
         wrong sign, the derivative of another function, gradients in the wrong order.
 
     Why it matters:
-        autograd believes a custom backward. Everything below the function is trained by wrong
-        gradients that are finite, look healthy, and may even bring the loss down for a while.
+        autograd does not check a custom backward. All layers below the function are trained with
+        wrong gradients that are finite, look healthy, and may even reduce the loss for a while.
 
     How it is measured:
         The function is run apart, in float64 (in float32 where it knows no other), on copies of
@@ -63,7 +63,7 @@ class WrongCustomGradient(Rule):
     """Relative deviation from which on it is a warning: an approximation, or a solver that stops
     early, may come to this. Only where the function was compared in float64."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("custom functions")
 
@@ -115,7 +115,7 @@ def _is_a_factor(check: InputCheck) -> bool:
 
 def _how_wrong(check: InputCheck) -> str:
     if check.is_constant:
-        return "it is the same whatever gradient backward is given"
+        return "it does not depend on the gradient that backward gets"
     if _is_a_factor(check):
         return f"it is {check.factor:.3g} times what finite differences show"
     return (
@@ -126,14 +126,14 @@ def _how_wrong(check: InputCheck) -> str:
 
 def _remedy(check: InputCheck) -> str:
     if check.is_constant:
-        return f"multiply what backward returns for `{check.name}` by the gradient it is given"
+        return f"multiply the result of backward for `{check.name}` by the incoming gradient"
     if _is_a_factor(check) and abs(check.factor + 1) < 1e-6:
         return f"change the sign of the gradient for `{check.name}`"
     if _is_a_factor(check):
         missing = f"{1 / check.factor:.3g}"
         return f"look for a missing factor of {missing} in the gradient for `{check.name}`"
     return (
-        f"derive the gradient for `{check.name}` from the forward again, and test it by "
+        f"derive the gradient for `{check.name}` from the forward, and test it with "
         "torch.autograd.gradcheck on inputs in float64"
     )
 

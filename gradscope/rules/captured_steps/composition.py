@@ -23,12 +23,12 @@ PROBES = 3
 class Sight:
     """A look, with what tells whether others are like it."""
 
-    look: CapturedStep
+    captured: CapturedStep
 
     @property
     def recording(self) -> Recording:
         """Of the one backward."""
-        return self.look.recording
+        return self.captured.recording
 
     @cached_property
     def step(self) -> StepRecord | None:
@@ -74,7 +74,7 @@ def composed(sight: Sight, later: Sequence[Sight], training: Training) -> Record
     first = sight.step
     return replace(
         recording,
-        target=replace(recording.target, optimizer=training.optimizer_text(sight.look)),
+        target=replace(recording.target, optimizer=training.optimizer_text(sight.captured)),
         steps=(*([] if first is None else [first]), *(one.step for one in probes)),
         parameter_stats=(
             *_with_updates(sight, training),
@@ -143,7 +143,7 @@ def _parameter_stats(other: Sight, known: dict[str, int], number: int) -> Iterat
 
 def _with_updates(sight: Sight, training: Training) -> Iterator[ParameterStat]:
     """Yield what the backward left in the parameters, and how far the steps after it moved them."""
-    updates = training.updates(sight.look)
+    updates = training.updates(sight.captured)
     records = sight.recording.parameters
     for stat in sight.recording.parameter_stats:
         yield replace(stat, update_norm=updates.get(records[stat.parameter].name))
@@ -166,7 +166,7 @@ def _stepping(
     sight: Sight, records: Iterable[OptimizerRecord], training: Training
 ) -> list[OptimizerRecord]:
     """Return the optimizers that step after the backward, the one of most that it reaches first."""
-    steppers = list(training.steppers(sight.look))
+    steppers = list(training.steppers(sight.captured))
     reached = {
         stat.parameter
         for stat in sight.recording.parameter_stats

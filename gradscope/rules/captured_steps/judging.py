@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gradscope.recording.finding import SEVERITIES, Finding
-from gradscope.rules.captured_steps.series import JudgedLook, Series, series_of
+from gradscope.rules.captured_steps.series import JudgedStep, Series, series_of
 from gradscope.rules.captured_steps.training import Training
 from gradscope.rules.context import RuleContext
 from gradscope.rules.merging import by_cause
 from gradscope.rules.rule import Rule
 
-NO_LOOK = "no backward of the run was watched closely"
+NO_CAPTURED_STEP = "no backward of the run was watched closely"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,11 @@ class _Shown:
 
 
 @dataclass(frozen=True)
-class Looks:
+class CapturedSteps:
     """The looks of a run, as one-step rules judge them."""
 
     context: RuleContext
-    """Of the run."""
+    """Context of the run."""
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
@@ -38,17 +38,17 @@ class Looks:
     def _series_for(self, rule: Rule) -> list[Series]:
         return [one for one in self.series if rule.judges_late or not one.is_late]
 
-    def obstacle(self, rule: Rule) -> str | None:
+    def skip_reason(self, rule: Rule) -> str | None:
         """Return why a rule can judge no look, None where it can judge one."""
         reasons = [
-            _obstacle(rule, one.context)
+            _skip_reason(rule, one.context)
             for series in self._series_for(rule)
             for one in series.judged
         ]
         if None in reasons or any(rule.in_run(self.context)):
             return None
         counts = Counter(reason for reason in reasons if reason is not None)
-        return counts.most_common(1)[0][0] if counts else NO_LOOK
+        return counts.most_common(1)[0][0] if counts else NO_CAPTURED_STEP
 
     def check(self, rule: Rule) -> Iterator[Finding]:
         """Yield one finding for each cause that the looks show, or the events of the run."""
@@ -70,11 +70,11 @@ class Looks:
             yield replace(_united(findings), count=sum(counts[id(one)] for one in findings))
 
 
-def _obstacle(rule: Rule, context: RuleContext) -> str | None:
+def _skip_reason(rule: Rule, context: RuleContext) -> str | None:
     """Return why a rule cannot judge a look, None where it can."""
     if rule.judges_learning and context.run is not None and context.run.seeks_derivative:
         return "nothing is trained: the gradient is for an input or a variable"
-    return rule.obstacle(context)
+    return rule.skip_reason(context)
 
 
 def _is_later(finding: Finding, other: Finding) -> bool:
@@ -88,8 +88,8 @@ def _is_about(finding: Finding, other: Finding) -> bool:
 def _shown(rule: Rule, series: Series) -> list[_Shown]:
     """Return the causes that the looks at one backward show."""
     captured_steps = series.judged
-    able = [look for look in captured_steps if _obstacle(rule, look.context) is None]
-    found = [[_of_run(one, look) for one in rule.check(look.context)] for look in able]
+    able = [captured for captured in captured_steps if _skip_reason(rule, captured.context) is None]
+    found = [[_of_run(one, captured) for one in rule.check(captured.context)] for captured in able]
     shown = []
     for cause in by_cause(found):
         positions = [position for position, _ in cause]
@@ -101,8 +101,8 @@ def _shown(rule: Rule, series: Series) -> list[_Shown]:
     return shown
 
 
-def _of_run(finding: Finding, look: JudgedLook) -> Finding:
-    return replace(finding, step=look.step)
+def _of_run(finding: Finding, captured: JudgedStep) -> Finding:
+    return replace(finding, step=captured.step)
 
 
 def _is_lasting(rule: Rule, positions: Sequence[int], series: Series, captured_steps: int) -> bool:

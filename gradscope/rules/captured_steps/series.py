@@ -24,15 +24,15 @@ _MOST = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedLook:
+class JudgedStep:
     """A look with its surroundings, ready for the rules."""
 
     context: RuleContext
     step: int
-    """Of the run."""
+    """Step of the run."""
     stands_for: int
-    """How many looks it stands for: itself, and those after it that differ in nothing that is
-    counted."""
+    """Number of captured steps that this one represents: itself, and later ones with equal counts.
+    """
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,17 @@ class Series:
         return self.training.is_untrained and not _has_raised(self.sights[0])
 
     @cached_property
-    def judged(self) -> tuple[JudgedLook, ...]:
+    def judged(self) -> tuple[JudgedStep, ...]:
         """Those that are judged."""
-        whole = [position for position, one in enumerate(self.sights) if one.look.same_as is None]
+        whole = [
+            position for position, one in enumerate(self.sights) if one.captured.same_as is None
+        ]
         chosen = _chosen([_state(sight) for sight in self.sights], whole[-1:])
         ends = [*chosen[1:], len(self.sights)]
         return tuple(
-            JudgedLook(
+            JudgedStep(
                 context=self._case(position),
-                step=self.sights[position].look.step,
+                step=self.sights[position].captured.step,
                 stands_for=end - position,
             )
             for position, end in zip(chosen, ends, strict=True)
@@ -73,7 +75,7 @@ class Series:
         later = () if self.is_untrained else self.sights[position + 1 :]
         return RuleContext(
             composed(sight, later, self.training),
-            run=self.training.surroundings(sight.look),
+            run=self.training.surroundings(sight.captured),
         )
 
 
@@ -84,11 +86,11 @@ def series_of(training: Training) -> tuple[Series, ...]:
     trained, looks at different models are no continuation of each other.
     """
     groups: dict[tuple[object, bool, bool, object], list[Sight]] = {}
-    for look in training.recording.captured_steps:
-        sight = Sight(look)
+    for captured in training.recording.captured_steps:
+        sight = Sight(captured)
         model = sight.reached if training.is_untrained else None
-        is_late = bool(look.recording.evidence_of(LateCapture))
-        key = (training.line(look), _has_raised(sight), is_late, model)
+        is_late = bool(captured.recording.evidence_of(LateCapture))
+        key = (training.line(captured), _has_raised(sight), is_late, model)
         groups.setdefault(key, []).append(sight)
     return tuple(
         Series(tuple(sights), training, is_late=is_late)
@@ -120,7 +122,7 @@ def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
 
 def _state(sight: Sight) -> object:
     """Return what is another where a look is worth judging by itself."""
-    is_whole = sight.look.same_as is None
+    is_whole = sight.captured.same_as is None
     return (sight.graph, *_numbers(sight), *(_counts(sight) if is_whole else ()))
 
 

@@ -46,7 +46,7 @@ class _Fate:
     last_alive: int = -1
     """The last step with a gradient other than zero; -1 where there is none."""
     first_norm: float | None = None
-    """Of the weights."""
+    """Norm of the weights at the first step."""
     moved: bool = False
 
     def weigh(self, norm: float) -> None:
@@ -70,7 +70,7 @@ class Training:
     """What a run did, by the names of its parameters."""
 
     context: RuleContext
-    """Of the run."""
+    """Context of the run."""
 
     @property
     def recording(self) -> Recording:
@@ -87,44 +87,44 @@ class Training:
         """Whether the script computes gradients and makes no step with them, from start to end."""
         return not any(event.kind in _STEPS for event in self._events)
 
-    def surroundings(self, look: CapturedStep) -> Surroundings:
+    def surroundings(self, captured: CapturedStep) -> Surroundings:
         """Return what the rest of the run tells of a backward that was watched closely."""
-        uses = self._uses(look)
+        uses = self._uses(captured)
         positions = [event.optimizer for event in uses.steps if event.optimizer is not None]
         held = {name for one in self.optimizers for name in self._names(one.parameters)}
-        stepped = held if self.is_untrained else self._stepped(look) | self._forlorn
-        known = {one.name: one.index for one in look.recording.parameters}
+        stepped = held if self.is_untrained else self._stepped(captured) | self._forlorn
+        known = {one.name: one.index for one in captured.recording.parameters}
         every = frozenset(known.values())
 
         def indices(names: Iterable[str]) -> frozenset[int]:
             return frozenset(known[name] for name in names if name in known)
 
-        alive = {name for name, one in self._fates.items() if one.last_alive >= look.step}
+        alive = {name for name, one in self._fates.items() if one.last_alive >= captured.step}
         return Surroundings(
             held=indices(held) if self.optimizers else every,
             stepped=indices(stepped) if self.optimizers else every,
             learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
             alive=indices(alive),
             moved=indices(name for name, one in self._fates.items() if one.moved),
-            losses=tuple(self._losses(look)),
+            losses=tuple(self._losses(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
             is_stepped=bool(uses.steps) and not uses.is_skipped,
-            seeks_derivative=self.is_untrained and _reaches_others(look.recording),
-            steps_before=tuple(self._steps_before(look)),
-            is_scale_sought=self._is_scale_sought(look),
+            seeks_derivative=self.is_untrained and _reaches_others(captured.recording),
+            steps_before=tuple(self._steps_before(captured)),
+            is_scale_sought=self._is_scale_sought(captured),
             # What a scaler leaves out belongs to the step that it lets through in the end.
-            goes_on=look.step < self._last_sound_step + uses.is_skipped,
+            goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
 
-    def _steps_before(self, look: CapturedStep) -> Iterator[StepBefore]:
+    def _steps_before(self, captured: CapturedStep) -> Iterator[StepBefore]:
         """Yield the last step of each optimizer before a backward whose weights are broken."""
-        records = look.recording.evidence_of(NonfiniteRecord)
+        records = captured.recording.evidence_of(NonfiniteRecord)
         broken = {one.name for one in records if one.source == "parameter"}
         if not broken:
             return
-        end = bisect_left(self._keys, (look.step, look.order))
+        end = bisect_left(self._keys, (captured.step, captured.order))
         known: set[int] = set()
         # Each optimizer in use has made one not long ago.
         for event in reversed(self._events[max(0, end - _RECENT) : end]):
@@ -154,17 +154,17 @@ class Training:
         ]
         return bool(known) and isfinite(known[-1])
 
-    def _is_scale_sought(self, look: CapturedStep) -> bool:
+    def _is_scale_sought(self, captured: CapturedStep) -> bool:
         """Return whether a scaler leaves out all steps after a backward, of which there are few."""
-        if not self._uses(look).is_skipped or not self.was_scaled(look):
+        if not self._uses(captured).is_skipped or not self.was_scaled(captured):
             return False
-        start = bisect_left(self._keys, (look.step, look.order))
+        start = bisect_left(self._keys, (captured.step, captured.order))
         after = [event for event in self._events[start:] if event.kind == "scaler-step"]
         return len(after) <= _SOUGHT and all(event.count("skipped") for event in after)
 
-    def _stepped(self, look: CapturedStep) -> frozenset[str]:
+    def _stepped(self, captured: CapturedStep) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
-        positions = {event.optimizer for event in self._uses(look).steps} - {None}
+        positions = {event.optimizer for event in self._uses(captured).steps} - {None}
         held = (
             self.optimizers[position].parameters for position in positions if position is not None
         )
@@ -182,26 +182,26 @@ class Training:
         )
         found = {name for parameters in held for name in self._names(parameters)}
         found -= {name for name, one in self._fates.items() if one.last_alive >= 0}
-        for look in self.recording.captured_steps if found else ():
-            records = look.recording.parameters
-            cut = {records[i].name for one in look.recording.cuts for i in one.parameters}
-            found -= cut & self._stepped(look)
+        for captured in self.recording.captured_steps if found else ():
+            records = captured.recording.parameters
+            cut = {records[i].name for one in captured.recording.cuts for i in one.parameters}
+            found -= cut & self._stepped(captured)
         return frozenset(found)
 
-    def updates(self, look: CapturedStep) -> Mapping[str, float]:
+    def updates(self, captured: CapturedStep) -> Mapping[str, float]:
         """Return how far the steps after a backward moved the parameters, by name."""
         norms, records = norms_of(self.recording), self.recording.parameters
-        rows = [row for event in self._uses(look).steps for row in norms.rows_of(event.step)]
+        rows = [row for event in self._uses(captured).steps for row in norms.rows_of(event.step)]
         return {
             records[norms.parameters[row]].name: norms.updates[row]
             for row in rows
             if norms.updates[row] >= 0
         }
 
-    def steppers(self, look: CapturedStep) -> Iterator[Stepper]:
+    def steppers(self, captured: CapturedStep) -> Iterator[Stepper]:
         """Yield the optimizers that step after a backward, all of them where none ever steps."""
         names = [record.name for record in self.recording.parameters]
-        events = self._uses(look).steps
+        events = self._uses(captured).steps
         used = (self.optimizers[one.optimizer] for one in events if one.optimizer is not None)
         for record in self.optimizers if self.is_untrained else used:
             yield Stepper(
@@ -210,20 +210,20 @@ class Training:
                 parameters=frozenset(names[index] for index in record.parameters),
             )
 
-    def optimizer_text(self, look: CapturedStep) -> str | None:
+    def optimizer_text(self, captured: CapturedStep) -> str | None:
         """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
         texts = {step.index: step.optimizer for step in self.recording.steps}
-        steps = (event.step for event in self._uses(look).steps if event.kind == "step")
+        steps = (event.step for event in self._uses(captured).steps if event.kind == "step")
         return next((texts.get(step) for step in steps), None)
 
-    def line(self, look: CapturedStep) -> Site | None:
+    def line(self, captured: CapturedStep) -> Site | None:
         """Return the line that called the backward."""
-        position = self._position(look)
+        position = self._position(captured)
         return None if position is None else self.context.site(self._events[position].site)
 
-    def was_scaled(self, look: CapturedStep) -> bool:
+    def was_scaled(self, captured: CapturedStep) -> bool:
         """Return whether a gradient scaler had multiplied the loss."""
-        position = self._position(look)
+        position = self._position(captured)
         return position is not None and bool(self._events[position].count("scaled"))
 
     @property
@@ -235,26 +235,31 @@ class Training:
         """The step and the order of every event, ascending."""
         return sorted((record.step, record.order) for record in self.recording.events)
 
-    def _position(self, look: CapturedStep) -> int | None:
+    def _position(self, captured: CapturedStep) -> int | None:
         """Return the place of a backward among all events, None where it is not there."""
-        position = bisect_left(self._keys, (look.step, look.order))
-        is_there = position < len(self._keys) and self._keys[position] == (look.step, look.order)
+        position = bisect_left(self._keys, (captured.step, captured.order))
+        is_there = position < len(self._keys) and self._keys[position] == (
+            captured.step,
+            captured.order,
+        )
         return position if is_there and self._events[position].kind in _PASSES else None
 
     @cached_property
     def _known_uses(self) -> dict[tuple[int, int], _Uses]:
         return {}
 
-    def _uses(self, look: CapturedStep) -> _Uses:
-        key = (look.step, look.order)
+    def _uses(self, captured: CapturedStep) -> _Uses:
+        key = (captured.step, captured.order)
         if key not in self._known_uses:
-            self._known_uses[key] = self._find_uses(look)
+            self._known_uses[key] = self._find_uses(captured)
         return self._known_uses[key]
 
-    def _find_uses(self, look: CapturedStep) -> _Uses:
-        position = self._position(look)
+    def _find_uses(self, captured: CapturedStep) -> _Uses:
+        position = self._position(captured)
         start = (
-            bisect_left(self._keys, (look.step, look.order)) if position is None else position + 1
+            bisect_left(self._keys, (captured.step, captured.order))
+            if position is None
+            else position + 1
         )
         reached = 0 if position is None else self._events[position].count("reached")
         found: list[RunEvent] = []
@@ -272,10 +277,10 @@ class Training:
     def _names(self, parameters: Iterable[int]) -> Iterator[str]:
         return (self.recording.parameters[index].name for index in parameters)
 
-    def _losses(self, look: CapturedStep) -> Iterator[float]:
-        start = self._position(look)
+    def _losses(self, captured: CapturedStep) -> Iterator[float]:
+        start = self._position(captured)
         if start is None:
-            step = look.recording.steps[0] if look.recording.steps else None
+            step = captured.recording.steps[0] if captured.recording.steps else None
             yield from [] if step is None or step.loss is None else [step.loss]
             return
         line = self._events[start].site
@@ -324,14 +329,14 @@ class Training:
             for norm in (first.get(record.index), last.get(record.index)):
                 if norm is not None and norm != NOT_MEASURED:
                     fate.weigh(norm)
-        for look in self.recording.captured_steps:
-            own = look.recording.parameters
-            for stat in look.recording.parameter_stats:
+        for captured in self.recording.captured_steps:
+            own = captured.recording.parameters
+            for stat in captured.recording.parameter_stats:
                 fate = found.setdefault(own[stat.parameter].name, _Fate())
                 if stat.weight_norm is not None:
                     fate.weigh(stat.weight_norm)
                 if stat.reach == "gradient":
-                    fate.last_alive = max(fate.last_alive, look.step)
+                    fate.last_alive = max(fate.last_alive, captured.step)
         return found
 
 

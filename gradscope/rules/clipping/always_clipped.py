@@ -16,10 +16,10 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlwaysClipped(Rule):
-    """Nearly every step is cut to a small part of itself: the limit sets its length.
+    """Nearly every step is clipped to a small fraction of its norm.
 
     What it finds:
-        A clip by norm that cuts nearly all steps, and leaves a small part of them.
+        A clip by norm that scales nearly all steps down to a small fraction.
 
     Why it matters:
         All steps then have the same length, whatever the loss: with SGD that is the learning rate
@@ -32,11 +32,11 @@ class AlwaysClipped(Rule):
         factor: for these it takes far more, and the finding is a note.
 
     How to fix it:
-        Raise the limit to where it cuts outliers alone, and lower the learning rate by as much as
-        the steps become longer. `gradscope clip-report` advises a limit.
+        Raise the limit until it clips only outliers, and lower the learning rate by the same
+        factor. `gradscope clip-report` recommends a limit.
 
     When it may be wrong:
-        Where steps of one length are wanted, as in normalised gradient descent.
+        If steps of equal length are intended, as in normalised gradient descent.
 
     Source:
         Measured: SGD with a limit of 0.004 times the median norm ends at an accuracy of 0.25 where
@@ -51,13 +51,13 @@ class AlwaysClipped(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_coefficient", worse="lower"),)
 
     share: float = 0.9
-    """Of the steps, 0 to 1, that have to be cut. Measured, see the source."""
+    """Share of the steps that must be clipped, 0 to 1. Measured, see the source."""
     hard: float = 0.05
     """The part of a step's norm, 0 to 1, below which the median has to be. Chosen: trainings that
     go well with SGD and a clip leave 0.1 and more."""
     hard_adaptive: float = 0.001
-    """The same for Adam and the like. Chosen: PPO with rewards that are not normalised leaves 0.01,
-    and learns."""
+    """Remaining part of the norm, 0 to 1, below which Adam and similar optimizers are reported.
+    Chosen: PPO with unnormalised rewards leaves 0.01, and learns."""
     least_steps: int = 20
     """Steps that have to be seen. Chosen: the first norms are often the largest."""
 
@@ -91,18 +91,18 @@ class AlwaysClipped(Rule):
         harm = (
             "every gradient has the same norm when the optimizer gets it"
             if is_adaptive
-            else "the limit, and not the loss, sets the length of each step"
+            else "the limit, not the loss, sets the length of each step"
         )
         slower = "" if is_adaptive else ", and lower the learning rate by as much as steps grow"
         return self.finding(
             context,
             message=(
-                f"{series.words} cuts {len(series.cut):,} of {len(series.finite):,} steps, to "
-                f"{100 * middle:.2g} % of their norm at the median: {harm}"
+                f"{series.words} clips {len(series.cut):,} of {len(series.finite):,} steps, to a "
+                f"median of {100 * middle:.2g} % of their norm: {harm}"
             ),
             remedy=f"raise the limit to about {advised:g}{slower}"
             if advised
-            else "raise the limit to where it cuts outliers alone",
+            else "raise the limit until it clips only outliers",
             site=series.site,
             severity="note" if is_adaptive else None,
             evidence={

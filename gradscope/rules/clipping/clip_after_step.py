@@ -12,20 +12,19 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipAfterStep(Rule):
-    """Gradients are clipped when the step has already used them.
+    """Gradients are clipped after the step has used them.
 
     What it finds:
-        A call of a clip function behind `optimizer.step()`: all gradients that it is given went
-        into the weights before, and are zeroed before the next backward adds to them.
+        A call of a clip function after `optimizer.step()`: the step has already used all of its
+        gradients, and they are zeroed before the next backward adds to them.
 
     Why it matters:
-        The clip changes nothing. A gradient that it was meant to stop reaches the weights at its
-        full size, and no exception tells so.
+        The clip has no effect. An outlier reaches the weights at full size, without an exception.
 
     How it is measured:
-        For each parameter it is followed whether a step has used its gradient. A call is late when
-        all gradients that it is given are used. The finding is an error where one of the late calls
-        had something to cut, else a warning.
+        The rule tracks for each parameter whether a step has used its gradient. A call is late if
+        all of its gradients are used. The finding is an error if one of the late calls exceeds its
+        limit, otherwise a warning.
 
     How to fix it:
         The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
@@ -46,8 +45,8 @@ class ClipAfterStep(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Of the calls on a line, 0 to 1, that have to be late. Chosen: what happens in a few steps
-    only, as where training goes over to another phase, is no mistake of the loop."""
+    """Share of the calls on a line that must be late, 0 to 1. Chosen: a few late calls, such as
+    between training phases, are no mistake of the loop."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips late."""
@@ -61,8 +60,8 @@ class ClipAfterStep(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{first.words} comes after the step that uses these gradients: it changes "
-                    "nothing"
+                    f"{first.words} comes after the step that uses these gradients: it has no "
+                    "effect"
                 ),
                 remedy="clip between backward() and step()",
                 site=first.event.site,

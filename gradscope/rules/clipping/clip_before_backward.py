@@ -13,15 +13,15 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipBeforeBackward(Rule):
-    """Gradients are clipped before backward has made them.
+    """Gradients are clipped before backward computes them.
 
     What it finds:
         A call of a clip function ahead of the backward whose gradients the step takes: it finds no
         gradients, or those that the step before has left.
 
     Why it matters:
-        The clip changes nothing that the step uses. A gradient that it was meant to stop reaches
-        the weights at its full size, and no exception tells so.
+        The clip has no effect on the step. An outlier reaches the weights at full size, without an
+        exception.
 
     How it is measured:
         For each parameter it is followed whether it has a gradient, and whether a step has used it.
@@ -47,8 +47,8 @@ class ClipBeforeBackward(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Of the calls on a line, 0 to 1, that have to be early. Chosen: what happens in a few steps
-    only, as where training goes over to another phase, is no mistake of the loop."""
+    """Share of the calls on a line that must be early, 0 to 1. Chosen: a few early calls, such as
+    between training phases, are no mistake of the loop."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips early."""
@@ -62,16 +62,16 @@ class ClipBeforeBackward(Rule):
                 continue  # it stands behind the step, and is clip-after-step
             first = early[0]
             backward = _next_backward(first)
-            what = "the gradients of the step before" if spent else "nothing"
+            what = "the gradients of the previous step" if spent else "nothing"
             yield self.finding(
                 context,
                 message=(
-                    f"{first.words} comes before the backward that makes the gradients of the "
+                    f"{first.words} comes before the backward that computes the gradients of the "
                     f"step: it clips {what}"
                 ),
                 remedy="clip between backward() and step()",
                 site=first.event.site,
-                related=(context.related(backward.site, "the gradients are made here"),),
+                related=(context.related(backward.site, "the gradients are computed here"),),
                 evidence={
                     "early_calls": len(early),
                     "calls": len(calls),

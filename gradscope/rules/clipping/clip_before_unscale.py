@@ -22,9 +22,9 @@ class ClipBeforeUnscale(Rule):
         happens in `scaler.step(optimizer)` at the latest.
 
     Why it matters:
-        The limit is compared with gradients that are some 65,536 times too large: nearly every
-        step is cut down to the limit over the scale, so that training all but stands still, and
-        faster or slower whenever the scale changes.
+        The limit is compared with gradients that are about 65,536 times too large. Nearly every
+        step is clipped to the limit divided by the scale: training almost stops, and its speed
+        changes with the scale.
 
     How it is measured:
         Whether the backward that made the gradients began at a scaled loss, and no `unscale_` came
@@ -50,8 +50,8 @@ class ClipBeforeUnscale(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
     share: float = 0.9
-    """Of the calls on a line, 0 to 1, that have to meet scaled gradients. Chosen: what happens in a
-    few steps only is no mistake of the loop."""
+    """Share of the calls on a line that must get scaled gradients, 0 to 1. Chosen: a few steps are
+    no mistake of the loop."""
     least_scale: float = 4.0
     """The loss scale below which a limit that does not know of it does no harm. Chosen."""
     own_scale: float = 0.05

@@ -14,25 +14,24 @@ from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 _HOW: dict[ClipMethod, str] = {
-    "value": "cuts single elements",
-    "per-tensor": "cuts each part by a factor of its own",
-    "adaptive": "cuts each unit by a factor of its own",
-    "norm": "cuts all by one factor",
+    "value": "clips single elements",
+    "per-tensor": "scales each tensor by a different factor",
+    "adaptive": "scales each unit by a different factor",
+    "norm": "scales all gradients equally",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipChangesDirection(Rule):
-    """Clipping by value, or part by part, turns the gradient away from where it pointed.
+    """Clipping by value or by tensor changes the direction of the gradient.
 
     What it finds:
-        Clips by value, or of parameters one by one, after which all gradients together point
-        elsewhere than before.
+        Clips by value, or of single parameters, that change the direction of the whole gradient.
 
     Why it matters:
-        The step no longer follows the steepest descent of the loss: large elements are taken back,
-        and small ones weigh as much. A clip by the global norm multiplies all gradients by one
-        factor, and leaves their direction as it is.
+        The step no longer follows the steepest descent of the loss: large elements are reduced,
+        small ones are not. A clip by the global norm scales all gradients equally and keeps their
+        direction.
 
     How it is measured:
         The cosine between all gradients before and after the clip, its median over the steps.
@@ -86,11 +85,11 @@ class ClipChangesDirection(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} {_HOW[series.method]}: what is left points elsewhere, with a "
-                f"cosine of {middle:.2g} to the gradient at the median"
+                f"{series.words} {_HOW[series.method]} and changes the direction: the median "
+                f"cosine to the gradient is {middle:.2g}"
             ),
-            remedy="clip by the global norm, clip_grad_norm_(model.parameters(), max_norm), which "
-            "keeps the direction, or raise the limit",
+            remedy="use clip_grad_norm_(model.parameters(), max_norm), which keeps the direction, "
+            "or raise the limit",
             site=series.site,
             severity="note" if is_note else None,
             evidence={

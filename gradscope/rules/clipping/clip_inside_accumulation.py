@@ -19,8 +19,8 @@ class ClipInsideAccumulation(Rule):
         on the sum.
 
     Why it matters:
-        The first micro-batches are cut down time and again, and the last one counts in full: the
-        step is not that of the whole batch, and depends on the order of its parts.
+        The first micro-batches are clipped repeatedly, and the last one counts fully. The step
+        differs from that of the whole batch, and depends on the order of the micro-batches.
 
     How it is measured:
         Calls on one line between two steps, with a backward between them that adds to gradients
@@ -44,7 +44,7 @@ class ClipInsideAccumulation(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
-    """Of the steps with a call on the line, 0 to 1, that have to show it. Chosen."""
+    """Share of the steps with a call on the line that must show it, 0 to 1. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips micro-batches."""
@@ -68,11 +68,13 @@ class ClipInsideAccumulation(Rule):
             context,
             message=(
                 f"{first.words} is called {times} times before each step, between the backward "
-                "passes that add up to its gradient"
+                "passes that accumulate its gradient"
             ),
             remedy="clip once, after the last backward before the step",
             site=first.event.site,
-            related=(context.related(backward.site, "the next backward adds to what was clipped"),),
+            related=(
+                context.related(backward.site, "the next backward adds to the clipped gradients"),
+            ),
             severity=None if cut else "note",
             evidence={
                 "calls_before_a_step": times,

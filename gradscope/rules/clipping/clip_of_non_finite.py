@@ -15,7 +15,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipOfNonFinite(Rule):
-    """One NaN or infinite gradient becomes NaN in all of them, as the clip multiplies by the norm.
+    """One NaN or infinite gradient spreads to all gradients through the clip.
 
     What it finds:
         A step whose gradients were clipped by a norm that is NaN or infinite.
@@ -36,7 +36,7 @@ class ClipOfNonFinite(Rule):
         finite; then look for what made it so, as with `gradscope inspect`.
 
     When it may be wrong:
-        The clip is not where the NaN comes from; it is where one parameter's becomes that of all.
+        The clip is not the origin of the NaN; it spreads the NaN of one parameter to all.
 
     Source:
         torch documentation, `torch.nn.utils.clip_grad_norm_`: `error_if_nonfinite`.
@@ -67,11 +67,11 @@ class ClipOfNonFinite(Rule):
             context,
             message=(f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"),
             remedy=(
-                "give error_if_nonfinite=True or leave the step out, and look for the origin of "
-                "the first non-finite gradient"
+                "set error_if_nonfinite=True or skip the step, and find the origin of the first "
+                "non-finite gradient"
             ),
             site=first.event.site,
-            related=(context.related(backward.site, "the gradients are made here"),),
+            related=(context.related(backward.site, "the gradients are computed here"),),
             evidence={
                 "norm": first.norm,
                 "limit": first.limit,

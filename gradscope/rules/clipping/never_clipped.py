@@ -14,26 +14,25 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeverClipped(Rule):
-    """The limit is far above every norm that was seen: the clip does nothing.
+    """The limit is far above every norm: the clip has no effect.
 
     What it finds:
         A clip by norm whose limit is several times larger than the largest norm of the run.
 
     Why it matters:
-        Such a clip gives a safety that is not there: a gradient many times larger than usual passes
-        uncut. Often the limit is one of another model, or of a loss of another scale.
+        Such a clip does not protect: a gradient many times larger than usual passes unclipped.
+        Often the limit was chosen for another model or another loss scale.
 
     How it is measured:
         The limit over the largest norm of all steps. The fewer the steps, the farther away it has
         to be: rare outliers show in long runs only.
 
     How to fix it:
-        Lower the limit to where it cuts outliers alone, as `gradscope clip-report` advises one, or
-        leave the call out.
+        Lower the limit until it clips only outliers, as `gradscope clip-report` recommends, or
+        remove the call.
 
     When it may be wrong:
-        Where the limit is meant for a catastrophe only, or for a part of the training that was not
-        seen.
+        If the limit is for rare failures only, or for a part of the training that was not recorded.
 
     Source:
         Measured: a limit at the median plus three deviations keeps the accuracy with 5 % corrupt
@@ -51,7 +50,7 @@ class NeverClipped(Rule):
     least_steps: int = 100
     """Steps that have to be seen for it. Chosen."""
     far_beyond: float = 10.0
-    """The same for shorter runs. Chosen."""
+    """Times the largest norm that the limit must reach in shorter runs. Chosen."""
     few_steps: int = 20
     """Steps that have to be seen for that. Chosen: before, nothing is known of usual norms."""
 
@@ -79,11 +78,11 @@ class NeverClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} has cut nothing in {len(series.points):,} steps: the limit is "
-                f"{times:.3g} times the largest norm, {largest:.3g}"
+                f"{series.words} has clipped nothing in {len(series.points):,} steps: the limit "
+                f"is {times:.3g} times the largest norm, {largest:.3g}"
             ),
             remedy=(f"lower it to about {advised:g}" if advised else "lower it")
-            + ", which cuts outliers alone, or leave the call out",
+            + ", which clips only outliers, or remove the call",
             site=series.site,
             evidence={
                 "times_largest_norm": times,

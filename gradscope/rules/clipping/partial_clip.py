@@ -14,7 +14,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialClip(Rule):
-    """The step takes gradients that were left out of the clip.
+    """The step uses gradients that were not clipped.
 
     What it finds:
         Steps before which some of the optimizer's parameters are clipped and others are not; and
@@ -36,7 +36,7 @@ class PartialClip(Rule):
         for every use, or keep `list(model.parameters())`.
 
     When it may be wrong:
-        Where a part is left out on purpose, as in clipping recurrent weights alone.
+        If a part is excluded on purpose, such as clipping only recurrent weights.
 
     Source:
         Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks"
@@ -49,13 +49,13 @@ class PartialClip(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Of the clipped steps of an optimizer, 0 to 1, that have to leave something out. Chosen."""
+    """Share of an optimizer's clipped steps that must leave something out, 0 to 1. Chosen."""
     exhausted_share: float = 0.5
-    """Of the calls on a line, 0 to 1, that have to find nothing left. Chosen: the first call may
-    still find all."""
+    """Share of the calls on a line that must get an exhausted iterator, 0 to 1. Chosen: the first
+    call may still find all parameters."""
     small_share: float = 0.01
-    """Of the elements of the clipped parameters and the others, 0 to 1: leaving out so few is only
-    worth a note. Chosen: such are the scales and weights of terms of a loss."""
+    """Share of the elements, 0 to 1, below which unclipped parameters are only a note. Chosen:
+    scales and loss weights are this small."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line with nothing left, and every optimizer's first clip."""
@@ -76,10 +76,10 @@ class PartialClip(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{vain[0].words} is given an iterator that has no parameters left: it clips "
+                    f"{vain[0].words} gets an exhausted iterator without parameters: it clips "
                     "nothing"
                 ),
-                remedy="call model.parameters() anew for every clip, or keep a list of them",
+                remedy="call model.parameters() for every clip, or store them in a list",
                 site=vain[0].event.site,
                 severity="error",
                 evidence={"calls_without_parameters": len(vain), "calls": len(calls)},
@@ -100,12 +100,12 @@ class PartialClip(Rule):
         return self.finding(
             context,
             message=(
-                f"{clip.words} clips {inside} alone: the step takes the gradient of {outside} "
+                f"{clip.words} clips only {inside}: the step uses the gradient of {outside} "
                 "unclipped"
             ),
-            remedy="clip all that the optimizer holds, in one call",
+            remedy="clip all parameters of the optimizer in one call",
             site=clip.event.site,
-            related=(context.related(first.event.site, "the step that takes them all"),),
+            related=(context.related(first.event.site, "the step that uses them all"),),
             severity="note" if is_harmless or left_out < self.small_share * elements else None,
             parameters=first.outside,
             evidence={

@@ -13,15 +13,14 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroMaxNorm(Rule):
-    """A limit of 0 makes every gradient zero, and a negative one turns it round.
+    """A limit of 0 makes every gradient zero, and a negative one flips its sign.
 
     What it finds:
         Calls of a clip function with a limit that is zero, negative or NaN.
 
     Why it matters:
-        0 is often meant as "off", and is that in many training programs. torch's functions take it
-        for the largest norm that is allowed: no weight learns. Below zero the step goes up the
-        loss instead of down.
+        0 often means "off" in training programs. torch's functions use it as the largest allowed
+        norm: no weight learns. With a negative limit, steps increase the loss.
 
     How it is measured:
         The limit of each call that finds gradients. Where other calls on the same line have a limit
@@ -56,7 +55,7 @@ class ZeroMaxNorm(Rule):
         return self.finding(
             context,
             message=f"{first.words} {_harm(first)}",
-            remedy='clip only if the limit is above 0, or give float("inf") for no limit',
+            remedy='clip only if the limit is above 0, or pass float("inf") for no limit',
             site=first.event.site,
             severity="error" if len(wrong) == calls else "warning",
             evidence={
@@ -80,7 +79,7 @@ def _harm(clip: Clip) -> str:
     if isnan(limit):
         return "makes every gradient NaN"
     if not limit:
-        return "makes every gradient zero: the step has nothing to go by"
+        return "makes every gradient zero: the step has no effect"
     if clip.event.kind == "clip-value":
         return f"makes every element of the gradients {limit:g}"
-    return "turns every gradient round: the step goes up the loss"
+    return "flips the sign of every gradient: the step increases the loss"

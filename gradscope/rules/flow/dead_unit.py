@@ -14,15 +14,15 @@ from gradscope.rules.rule import Lasting, Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadUnit(Rule):
-    """Units that are inactive on the whole batch, so that no gradient reaches their weights.
+    """Units are inactive on the whole batch, and their weights get no gradient.
 
     What it finds:
-        Layers before a ReLU, a clamp at 0 or a hard tanh most of whose units lie on the flat side
-        in every row of the batch.
+        Layers before a ReLU, a clamp at 0 or a hard tanh if most of their units are on the flat
+        side in every row of the batch.
 
     Why it matters:
-        No gradient comes to the weights of such a unit. If other batches do not wake it up, it
-        stays as it is for good, and the layer is narrower than it looks.
+        The weights of such a unit get no gradient. If no other batch activates it, it never
+        changes, and the layer is narrower than it looks.
 
     How it is measured:
         The forward is run again, and the outputs of every such activation are counted: a unit (a
@@ -32,8 +32,8 @@ class DeadUnit(Rule):
         be active in 3/N of them (95 % bound): fewer than 64 rows give no more than a note.
 
     How to fix it:
-        Lower the learning rate if the units died in training. At the start: normalise the inputs,
-        initialise by He's method, and keep biases near 0. LeakyReLU and GELU have no flat side.
+        Lower the learning rate if the units died in training. At the start, normalise the inputs,
+        use He initialisation, and keep biases near 0. LeakyReLU and GELU have no flat side.
 
     When it may be wrong:
         Small batches, and batches of one class, leave units inactive that others activate. Deep
@@ -66,7 +66,7 @@ class DeadUnit(Rule):
     few_rows: int = 8
     """Rows below which nothing can be said: half of all units are inactive in a single row."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """The units are counted in a second forward."""
         return context.probe_skip_reason("forward")
 
@@ -146,10 +146,10 @@ def _message(worst: UnitRecord, layer: str, layers: int) -> str:
 def _remedy(worst: UnitRecord) -> str:
     if worst.inactive == worst.units:
         return (
-            f"look at what {worst.operation} is given: a bias or an input that is far below 0 "
-            "shuts the whole layer; normalise it, or take LeakyReLU or GELU"
+            f"check the input of {worst.operation}: a bias or an input far below 0 disables the "
+            "whole layer; normalise it, or use LeakyReLU or GELU"
         )
     return (
-        "normalise the inputs and initialise by He's method with biases of 0, lower the learning "
-        "rate if they died in training, or take LeakyReLU or GELU"
+        "normalise the inputs and use He initialisation with zero biases, lower the learning rate "
+        "if they died in training, or use LeakyReLU or GELU"
     )

@@ -14,6 +14,7 @@ from gradscope.rules.helpers.growth_place import (
     Position,
     behind,
     ends,
+    fold_text,
     forward_rise,
     initialisation_site,
     is_recurrent,
@@ -36,35 +37,34 @@ class ExplodingGradient(Rule):
 
     What it finds:
         Stacks of layers and recurrent loops that multiply the gradient in every layer or time step
-        on its way back, single operations (or layers that are one operation, as a fused LSTM) that
-        raise it by orders of magnitude, and forwards whose values grow so until they overflow.
+        during backward, single operations (or layers that are one operation, such as a fused LSTM)
+        that raise it by orders of magnitude, and forward values that grow until they overflow.
 
     Why it matters:
-        One step moves the weights by far too much: the loss jumps and becomes NaN, and under
-        clipping only the first layers are heard.
+        One step moves the weights by far too much: the loss jumps and becomes NaN. With clipping,
+        the first layers dominate.
 
     How it is measured:
         Along the operations that every gradient path crosses, from the last one that takes weights
-        to the input, norms are compared between operations of the same type: the result is the
-        largest rise in powers of ten (decades), where what a single operation does beyond the
-        second largest rise does not count. From 1.5 decades on it is a note, from 2 a warning,
-        from 4 an error. The jump of a single operation is the difference of the median norms
-        before and after it; of recurrent layers the derivative of the last output with respect to
-        each input is measured. A rise must still be there after the steps of the probe. Without
-        any such step it is an error only if the median layer, repeated, rises as far; otherwise it
-        is at most a warning. Where the loss or the gradient is no longer finite, the same is asked
-        of the forward's values.
+        to the input, the rule compares norms between operations of the same type. The result is the
+        largest rise in orders of magnitude (decades); a single operation counts only up to the
+        second largest rise. From 1.5 decades it is a note, from 2 a warning, from 4 an error. The
+        jump of a single operation is the difference of the median norms before and after it. For
+        recurrent layers the derivative of the last output with respect to each input is measured.
+        The rise must persist after the probing steps. Without probing steps it is an error only if
+        the median layer, repeated, rises as far; otherwise it is at most a warning. If the loss or
+        the gradient is not finite, the rule applies the same test to the values of the forward.
 
     How to fix it:
         Initialise smaller (Xavier, He, orthogonal for recurrent weights), normalise each residual
-        branch at its start, scale residual branches down with depth, put residual connections
-        around layers with batch normalisation. Clip the gradient's norm where a loop is meant to
-        remember long.
+        branch at its start, scale residual branches down with depth, add residual connections
+        around layers with batch normalisation. Clip the gradient norm if a loop needs a long
+        memory.
 
     When it may be wrong:
-        Models that are far from their usual state at the first step (zero tokens that enter a layer
-        normalisation) are cleared by the probe's steps, if those are made. Adam trains some of the
-        networks that explode under SGD.
+        Models that are far from their usual state at the first step, such as zero tokens before a
+        layer normalisation. Probing steps rule this out. Adam trains some of the networks that
+        explode with SGD.
 
     Source:
         Pascanu et al. 2013, "On the difficulty of training recurrent neural networks"; Yang et al.
@@ -81,20 +81,22 @@ class ExplodingGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 1.5
-    """Powers of ten by which the gradient grows. Measured: with SGD 22 % learn at 1.5 to 2."""
+    """Orders of magnitude by which the gradient grows. Measured: with SGD 22 % learn at 1.5 to
+    2."""
     warning_decades: float = 2.0
-    """Likewise. Measured: with SGD 20 % learn at 2 to 3, with Adam 40 %."""
+    """Orders of magnitude, as above. Measured: with SGD 20 % learn at 2 to 3, with Adam 40 %."""
     error_decades: float = 4.0
-    """Likewise. Measured: with SGD nothing learns above 4, with Adam 26 %."""
+    """Orders of magnitude, as above. Measured: with SGD nothing learns above 4, with Adam 26 %."""
     jump_decades: float = 3.0
-    """Of a single operation, and of a recurrent layer over its whole sequence. Measured: one
-    healthy network of 86 is above at its first step, none after three steps."""
+    """Orders of magnitude at a single operation, or over the sequence of a recurrent layer.
+    Measured: one of 86 healthy networks is above at its first step, none after three steps."""
     jump_error_decades: float = 6.0
-    """Likewise, for an error. Recurrent networks of gain 3 over 50 steps reach 6 to 17."""
+    """Orders of magnitude for an error. Recurrent networks of gain 3 over 50 steps reach 6 to
+    17."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.first.nodes else "there was no graph"
+        return None if context.first.nodes else "no graph was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient explodes."""
@@ -126,7 +128,7 @@ class ExplodingGradient(Rule):
             return None
         unit = "time step" if is_recurrent(context, trend) else "layer"
         message = (
-            f"the gradient grows by 10^{decades:.1f} on its way back, {ends(context, trend)}"
+            f"the gradient grows {fold_text(decades)} towards the input, {ends(context, trend)}"
             f"{pace(trend, 'larger', unit)}"
         )
         parameters = behind(context, trend.matched[0].node, trend.matched[0].node.depth)
@@ -141,10 +143,10 @@ class ExplodingGradient(Rule):
             return None
         decades = -trend.steady
         message = (
-            f"the values of the forward grow by 10^{decades:.1f} from "
+            f"the values of the forward grow {fold_text(decades)} from "
             f"{named(context, trend.matched[-1])} to {named(context, trend.matched[0])}, "
-            f"{10**-trend.slope:.3g} times a layer over {len(trend.matched)} layers, until they "
-            "overflow, and so would the gradient"
+            f"{10**-trend.slope:.3g} times per layer over {len(trend.matched)} layers, until they "
+            "overflow"
         )
         everything = tuple(context.parameter_nodes)
         return self._finding(context, trend, decades, "error", message, everything)
@@ -162,9 +164,9 @@ class ExplodingGradient(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient through {worst.path or 'the model'} grows by 10^{worst.growth:.1f} "
+                f"the gradient through {worst.path or 'the model'} grows {fold_text(worst.growth)} "
                 f"over the {worst.record.steps} steps of a sequence, {10**-worst.slope:.3g} times "
-                "a time step on its way back"
+                "per time step during backward"
             ),
             remedy=_TIME_REMEDY,
             site=site,
@@ -207,9 +209,8 @@ class ExplodingGradient(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient grows by 10^{decades:.1f} on its way back through {count} rounds of "
-                f"a loop, beyond what the losses of {count} rounds add up to: `{record.name}` "
-                "enlarges it each time"
+                f"the gradient grows {fold_text(decades)} through {count} iterations of a loop, "
+                f"more than the sum over {count} losses: `{record.name}` enlarges it each time"
             ),
             remedy=_TIME_REMEDY,
             site=site,
@@ -245,12 +246,12 @@ class ExplodingGradient(Rule):
         if severity is None:
             return None
         position = jump_place(context, jump)
-        through = f"{position.count} rounds of a loop" if position.count > 1 else position.what
+        through = f"{position.count} iterations of a loop" if position.count > 1 else position.what
         before, after = jump.matched
         return self.finding(
             context,
             message=(
-                f"the gradient grows by 10^{decades:.1f} on its way back through {through}, from "
+                f"the gradient grows {fold_text(decades)} through {through}, from "
                 f"a norm of about {norm_of(before)} to {norm_of(after)}"
             ),
             remedy=_TIME_REMEDY if position.count > 1 else _JUMP_REMEDY,
@@ -299,11 +300,11 @@ class ExplodingGradient(Rule):
 
 
 _TIME_REMEDY = (
-    "initialise the recurrent weights with `nn.init.orthogonal_`, clip the gradient's norm by "
-    "`clip_grad_norm_`, or go back fewer steps by detaching the state"
+    "initialise the recurrent weights with `nn.init.orthogonal_`, clip the gradient norm with "
+    "`clip_grad_norm_`, or backpropagate through fewer steps by detaching the state"
 )
 _JUMP_REMEDY = (
-    "look at what this operation multiplies or divides by: scale its input, or initialise its "
+    "check what this operation multiplies or divides by: scale its input, or initialise its "
     "weights smaller"
 )
 
@@ -336,7 +337,7 @@ def _remedy(context: RuleContext, trend: Trend, position: Position, rise: float 
         return _TIME_REMEDY
     if "Norm" in position.operation:
         return (
-            "put residual connections around the layers: without them each normalisation divides "
+            "add residual connections around the layers: without them each normalisation divides "
             "by a standard deviation that the next layer does not restore"
         )
     if position.operation in MATRICES:

@@ -21,15 +21,15 @@ _CAUSES = ("GS101", "GS103", "GS104", "GS108")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientNormLimit(Rule):
-    """A gradient norm lies beyond the limits that you have set.
+    """A gradient norm is outside the configured limits.
 
     What it finds:
         A global gradient norm above `--max-grad-norm` or below `--min-grad-norm`, and modules whose
-        norm is beyond the limits that the configuration sets for them.
+        norm is outside their configured limits.
 
     Why it matters:
-        Where the usual size of a model's gradients is known, a plain limit on them is the simplest
-        alarm: it tells of changes that no rule can call wrong.
+        If the usual size of a model's gradients is known, a fixed limit is the simplest alarm: it
+        reports changes that no other rule can detect.
 
     How it is measured:
         The Euclidean norm over all parameters, or over those of a module and of the modules in it,
@@ -37,14 +37,14 @@ class GradientNormLimit(Rule):
         NaN and infinity are beyond every limit. Without a limit the rule does not run.
 
     How to fix it:
-        Look at what has changed since the limit was set, or set another one.
+        Check what has changed since the limit was set, or set another limit.
 
     When it may be wrong:
         The norm depends on the batch, on whether the loss is a sum or a mean, and on the step:
         a limit has to leave room for that.
 
     Source:
-        None: the limits are yours.
+        None: the user sets the limits.
     """
 
     code: ClassVar[str] = "GS113"
@@ -59,7 +59,7 @@ class GradientNormLimit(Rule):
         """Return whether any limit is set."""
         return bool(context.norm_limits)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why norms cannot be compared, None where they can."""
         return None if _norms(context) else "no parameter has a gradient"
 
@@ -100,7 +100,7 @@ class GradientNormLimit(Rule):
         return self.finding(
             context,
             message=f"{what} is {norm}, {verdict}{others}{share}",
-            remedy="look at what has changed since the limit was set, or set another one",
+            remedy="check what has changed since the limit was set, or set another limit",
             site=record.site if module is None or module.site is None else module.site,
             parameters=dict.fromkeys(index for one in beyond for index in one.norms),
             evidence={
@@ -126,7 +126,7 @@ class _Measured:
     step: int
     module: ModuleRecord | None
     norms: Mapping[int, float]
-    """Of its parameters and of those of the modules in it."""
+    """Gradient norms of the module's parameters, submodules included."""
 
     @property
     def norm(self) -> float:

@@ -120,12 +120,12 @@ class GradientSpike(Rule):
             message=(
                 f"the gradient of step {window.step.step} has a norm of {spike.norm:.3g}, "
                 f"{spike.times:.3g} times that of the steps before it"
-                + (", which the clip caught" if spike.is_caught else _loss_words(before, after))
+                + (", but was clipped" if spike.is_caught else _loss_words(before, after))
             ),
             remedy=(
-                "look at the batch of this step"
+                "check the batch of this step"
                 if spike.is_caught
-                else f"clip at about {1.5 * spike.usual:.2g}, and look at the batch of this step"
+                else f"clip at about {1.5 * spike.usual:.2g}, and check the batch of this step"
             ),
             site=backward.site,
             severity="note" if spike.is_caught or is_usual else None,

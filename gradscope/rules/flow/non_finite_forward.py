@@ -16,7 +16,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonFiniteForward(Rule):
-    """NaN or infinity made in the forward, which the loss becomes too.
+    """The forward makes NaN or infinity, and the loss becomes non-finite.
 
     What it finds:
         The first operation of the forward that makes NaN or infinity of finite numbers, where that
@@ -24,7 +24,7 @@ class NonFiniteForward(Rule):
         Where the loss stays finite and only gradients break on such numbers, it is GS103's finding.
 
     Why it matters:
-        A loss of NaN teaches nothing, and its gradients turn every weight into NaN with one step.
+        A NaN loss makes every gradient NaN, and one step turns every weight into NaN.
 
     How it is measured:
         If the loss is not finite, the forward is run again from the same random state, and the
@@ -93,7 +93,7 @@ class NonFiniteForward(Rule):
             yield self.finding(
                 context,
                 message=f"the loss of step {broken.step} is {_word(broken.loss)}, and its "
-                f"gradients break the weights{broken.followers}",
+                f"gradients make the weights non-finite{broken.followers}",
                 remedy=broken.remedy,
                 site=broken.backward.site,
                 related=(broken.related,),
@@ -122,8 +122,8 @@ class NonFiniteForward(Rule):
         why = f" ({reason})" if reason else ""
         return self.finding(
             context,
-            message=f"the loss is {loss}, and the operation that made it was not seen{why}",
-            remedy="check the batch, the weights and what comes before the loss by torch.isfinite",
+            message=f"the loss is {loss}, and the operation that made it was not observed{why}",
+            remedy="check the batch, the weights and the inputs of the loss with torch.isfinite",
             site=line_of(context, context.first.nodes[0]) if context.first.nodes else None,
             parameters=_broken_parameters(context),
             evidence={"loss": loss},

@@ -1,4 +1,4 @@
-"""GS103: gradients that stop being finite on their way back."""
+"""GS103: gradients that become non-finite during backward."""
 
 import math
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from gradscope.rules.helpers.singularities import SINGULARITIES, plain_name
 from gradscope.rules.helpers.upstream import line_of
 from gradscope.rules.rule import Rule
 
-_LOOK = "look at what {} is given: 0, or numbers near the type's limit"
+_LOOK = "check the input of {}: 0, or numbers near the dtype's limit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ class NonFiniteGradient(Rule):
         keeps out of the loss, but not out of backward.
 
     Why it matters:
-        One NaN in a gradient makes every weight NaN that the optimizer's step touches, for good.
-        The loss may still be finite: it need not show that anything is wrong.
+        One NaN in a gradient makes every weight NaN that the step updates, permanently. The loss
+        may still be finite and show no problem.
 
     How it is measured:
         The gradient of every tensor is counted for elements that are not finite. In the order of
@@ -87,7 +87,7 @@ class NonFiniteGradient(Rule):
         "GS604",
     )
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Without gradients nothing can be judged."""
         is_suspected = bool(context.recording.evidence_of(SuspectedBreak))
         return None if context.has_backward or is_suspected else "backward delivered no gradient"
@@ -114,17 +114,17 @@ class NonFiniteGradient(Rule):
         singularity = SINGULARITIES.get(plain_name(suspected.operation))
         function = singularity.function if singularity else plain_name(suspected.operation)
         where = f", whose derivative is infinite where {singularity.where}" if singularity else ""
-        chance = "most likely by" if suspected.is_likely and not suspected.others else "perhaps by"
+        chance = "most likely" if suspected.is_likely and not suspected.others else "possibly"
         broken = suspected.parameters
         are = "1 gradient is" if len(broken) == 1 else f"{len(broken)} gradients are"
         return self.finding(
             context,
-            message=f"{are} not finite though the loss is, {chance} the backward of {function}"
-            f"{where} (this step was not captured; the operations are those of step "
+            message=f"{are} not finite although the loss is, {chance} from the backward of "
+            f"{function}{where} (this step was not captured; the operations are those of step "
             f"{suspected.matched_step})",
             remedy=singularity.remedy if singularity else _LOOK.format(function),
             site=suspected.site,
-            related=[context.related(site, "or by this one") for site in suspected.others],
+            related=[context.related(site, "or from this one") for site in suspected.others],
             parameters=broken,
             evidence={
                 "operation": suspected.operation,
@@ -145,8 +145,8 @@ class NonFiniteGradient(Rule):
                 continue
             yield self.finding(
                 context,
-                message=f"the gradient of step {broken.step} is not finite, though its loss is "
-                f"{broken.loss:.4g}, and breaks the weights{broken.followers}",
+                message=f"the gradient of step {broken.step} is not finite although its loss is "
+                f"{broken.loss:.4g}, and makes the weights non-finite{broken.followers}",
                 remedy=broken.remedy,
                 site=broken.backward.site,
                 related=(broken.related,),
@@ -163,7 +163,7 @@ class NonFiniteGradient(Rule):
         parameters = {parameter for one in origin.breaks for parameter in one.parameters}
         spoilt = "1 gradient is" if len(parameters) == 1 else f"{len(parameters)} gradients are"
         here = line_of(context, origin.breaks[0].node)
-        broken = context.related(here, "here backward meets it first")
+        broken = context.related(here, "backward reaches it first here")
         taken_in = origin.taken_in(context)
         return self.finding(
             context,
@@ -240,7 +240,7 @@ def _still_finite(context: RuleContext, first: GradientBreak) -> RelatedLocation
     if not lines:
         return None
     return context.related(
-        lines[0].site, f"up to here the gradient is finite: its norm is {first.given.norm:.3g}"
+        lines[0].site, f"the gradient is finite up to here: its norm is {first.given.norm:.3g}"
     )
 
 

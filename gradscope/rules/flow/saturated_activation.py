@@ -32,7 +32,7 @@ class SaturatedActivation(Rule):
     """Sigmoid, tanh or softmax whose inputs are so large that hardly any gradient passes.
 
     What it finds:
-        Activations inside the model most of whose outputs lie at the ends of their range.
+        Activations inside the model whose outputs are mostly at the ends of their range.
 
     Why it matters:
         There the derivative is next to 0: what comes before the activation learns very slowly, or,
@@ -42,12 +42,12 @@ class SaturatedActivation(Rule):
         The forward is run again. Of a sigmoid and a tanh, an element is saturated where the
         derivative is below 5 % of its maximum; of a softmax, a row in which one entry is above .99.
         Rows with a single entry, or with one that is not masked, are left out. The activation in
-        front of the loss, after which no weight follows, may be as certain as it likes; so may the
-        soft side of a straight-through estimator.
+        front of the loss, after which no weight follows, may saturate. So may the soft side of a
+        straight-through estimator.
 
     How to fix it:
-        Normalise the inputs. Initialise by Xavier's method. In attention divide the scores by the
-        square root of the width of a head. Put a normalisation layer before the activation.
+        Normalise the inputs. Use Xavier initialisation. In attention, divide the scores by the
+        square root of the head width. Add a normalisation layer before the activation.
 
     When it may be wrong:
         Gates and attention of a trained model may have learnt to be that certain. Attention in one
@@ -72,7 +72,7 @@ class SaturatedActivation(Rule):
     elements: int = 16
     """Elements or rows below which an activation is not judged, as a single learnt gate."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """The outputs are counted in a second forward."""
         return context.probe_skip_reason("forward")
 
@@ -141,17 +141,17 @@ def _message(worst: _Activation, activations: int) -> str:
     if worst.operation == "softmax":
         what = f"one entry is above .99 in {worst.share:.0%} of its {worst.elements} rows"
     else:
-        what = f"{worst.share:.0%} of its {worst.elements} outputs lie at the ends of its range"
+        what = f"{worst.share:.0%} of its {worst.elements} outputs are at the ends of its range"
     return f"{worst.operation}{where} is saturated: {what}, where the derivative is near 0{others}"
 
 
 def _remedy(operation: str) -> str:
     if operation == "softmax":
         return (
-            "make the scores smaller: in attention divide them by the square root of the head's "
-            "width, elsewhere normalise what they are made of"
+            "make the scores smaller: in attention, divide them by the square root of the head's "
+            "width; elsewhere, normalise their inputs"
         )
     return (
-        "make its inputs smaller: normalise the batch, initialise by Xavier's method, or put a "
+        "make its inputs smaller: normalise the batch, use Xavier initialisation, or add a "
         "normalisation layer before it"
     )

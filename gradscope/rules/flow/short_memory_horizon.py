@@ -13,24 +13,23 @@ from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 _REMEDIES = {
-    "LSTM": "start the forget gate's bias at 1 to 3 (the second quarter of `bias_hh_l0`)",
-    "GRU": "start the update gate's bias at 1 to 3 (the second third of `bias_hh_l0`)",
+    "LSTM": "initialise the forget gate's bias to 1 to 3 (the second quarter of `bias_hh_l0`)",
+    "GRU": "initialise the update gate's bias to 1 to 3 (the second third of `bias_hh_l0`)",
 }
 _PLAIN = "initialise the recurrent weights with `nn.init.orthogonal_`, or use an LSTM or GRU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortMemoryHorizon(Rule):
-    """A recurrent layer forgets the start of its sequences before their end is read.
+    """A recurrent layer forgets the start of a sequence before it reaches the end.
 
     What it finds:
-        Recurrent layers, and loops over time, of which only late outputs are used, and whose
-        gradient has faded to less than one part in ten thousand by the time it comes to the first
-        input.
+        Recurrent layers and loops over time if only late outputs are used, and the gradient at the
+        first input has faded to less than one part in ten thousand.
 
     Why it matters:
-        What the first steps of a sequence say cannot be learned, while the loss falls by what the
-        last steps say. The gradients of the weights look healthy, for they are sums over time.
+        The model cannot learn from the first steps of a sequence, while the loss falls due to the
+        last steps. The gradients of the weights look healthy because they are sums over time.
 
     How it is measured:
         For each recurrent layer the norm of the derivative of a random combination of its last
@@ -45,8 +44,8 @@ class ShortMemoryHorizon(Rule):
         attention) instead of the last one.
 
     When it may be wrong:
-        Where the answer is in the last steps anyway, nothing needs to be remembered: the data are
-        not looked at. At torch's own initialisation the horizon is about ten steps.
+        If the answer depends on the last steps only, no memory is needed. The rule does not inspect
+        the data. With torch's default initialisation the horizon is about ten steps.
 
     Source:
         Hochreiter 1991; Pascanu et al. 2013. Measured: of 12 recurrent networks that had to recall
@@ -62,10 +61,10 @@ class ShortMemoryHorizon(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     decades: float = 4.0
-    """Powers of ten by which the gradient fades on its way back to the first input. Measured: no
-    run of 28 recalls its first input above 3.9."""
+    """Orders of magnitude by which the gradient fades until the first input. Measured: none of 28
+    runs recalls its first input above 3.9."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("horizons")
 
@@ -86,8 +85,8 @@ class ShortMemoryHorizon(Rule):
             context,
             message=(
                 f"{worst.path or 'the model'}{more} remembers about {worst.horizon:.0f} steps of "
-                f"{worst.record.steps}: of the gradient 1 % is left after these, and "
-                f"10^-{worst.faded:.1f} at the first input, should the loss depend on it"
+                f"{worst.record.steps}: 1 % of the gradient remains after these, and "
+                f"10^-{worst.faded:.1f} at the first input"
             ),
             remedy=f"{opening}, or use all outputs (their mean, or attention), not only the last",
             site=call if module.site is None else module.site,
@@ -113,9 +112,8 @@ class ShortMemoryHorizon(Rule):
         yield self.finding(
             context,
             message=(
-                f"the loop remembers about {horizon:.0f} steps: of the gradient 1 % is left after "
-                f"these, and 10^-{-trend.decades:.1f} after {len(trend.matched)}, should the loss "
-                "depend on what was so long ago"
+                f"the loop remembers about {horizon:.0f} steps: 1 % of the gradient remains after "
+                f"these, and 10^-{-trend.decades:.1f} after {len(trend.matched)}"
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
             site=position.call_site,

@@ -55,10 +55,10 @@ class SymmetricUnits(Rule):
     share: float = 0.5
     """Share of a weight's rows, 0 to 1. Measured: healthy models have none."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.recording.target.synthetic_loss:
-            return "the loss was made up, and may treat all outputs alike"
+            return "the loss is a placeholder and may treat all outputs alike"
         return context.probe_skip_reason("symmetry")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from gradscope.rules.helpers.growth_place import (
     Position,
     behind,
     ends,
+    fold_text,
     forward_rise,
     half_way,
     is_recurrent,
@@ -32,20 +33,20 @@ class VanishingGradient(Rule):
     """The gradient shrinks from layer to layer until the first ones cannot learn.
 
     What it finds:
-        Stacks of layers in which each one passes on only a part of the gradient, so that what
-        comes to the first ones is smaller by orders of magnitude than what came to the last ones.
+        Stacks of layers that each pass on only a part of the gradient. The first layers get
+        gradients that are orders of magnitude smaller than those of the last layers.
 
     Why it matters:
-        The first layers stay as they were initialised, and the last ones learn from features that
-        are random. The loss falls a little and then no further.
+        The first layers stay at their initial values, and the last ones learn from random features.
+        The loss falls a little and then stalls.
 
     How it is measured:
         Along the operations that every gradient path crosses, from the last one that takes weights
-        to the input, norms are compared between operations of the same type: the result is the
-        largest fall in powers of ten (decades). What a single operation does beyond the second
-        largest fall does not count, and after the steps of the probe it must still be there. From
-        2 decades on it is a note, from 3 a warning, from 6 an error; under SGD, whose steps shrink
-        with the gradient, each a level higher.
+        to the input, the rule compares norms between operations of the same type. The result is the
+        largest fall in orders of magnitude (decades). A single operation counts only up to the
+        second largest fall, and the fall must persist after the probing steps. From 2 decades it is
+        a note, from 3 a warning, from 6 an error; with SGD, whose steps shrink with the gradient,
+        each is one level higher.
 
     How to fix it:
         In this order: initialise for the activation (He for ReLU, Xavier for tanh; the default of
@@ -54,9 +55,9 @@ class VanishingGradient(Rule):
         layer normalisation between the layers.
 
     When it may be wrong:
-        Branches that are initialised to zero and open in the first steps are left out where they
-        are beside the main path or have opened by the end of the probe. Layers of which one passes
-        on little by design, as a decoder's attention to an encoder, do not count as a trend.
+        Branches that are initialised to zero and open in the first steps. The rule skips them if
+        they are beside the main path or open by the end of the probe. A single layer that passes on
+        little by design, such as a decoder's attention to an encoder, is not a trend.
 
     Source:
         Pascanu et al. 2013, "On the difficulty of training recurrent neural networks"; Schoenholz
@@ -73,15 +74,16 @@ class VanishingGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 2.0
-    """Powers of ten by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to 3."""
+    """Orders of magnitude by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to
+    3."""
     warning_decades: float = 3.0
-    """Likewise. Measured: with SGD nothing learns above 3."""
+    """Orders of magnitude, as above. Measured: with SGD nothing learns above 3."""
     error_decades: float = 6.0
-    """Likewise. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
+    """Orders of magnitude, as above. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "there was no backward"
+        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the gradient vanishes."""
@@ -128,8 +130,9 @@ class VanishingGradient(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient shrinks by 10^{decades:.1f} on its way back, {ends(context, trend)}"
-                f"{pace(trend, 'smaller', 'layer')}, most of it in {position.what}"
+                f"the gradient shrinks {fold_text(decades)} towards the input, "
+                f"{ends(context, trend)}{pace(trend, 'smaller', 'layer')}, "
+                f"most of it in {position.what}"
             ),
             remedy=_remedy(position, rise, decades),
             site=position.site,
@@ -168,8 +171,8 @@ def _remedy(position: Position, rise: float | None, decades: float) -> str:
     if position.operation in ("Sigmoid", "Tanh", "Softmax"):
         name = position.operation.lower()
         return (
-            f"use ReLU or GELU in place of {name} between the layers, or give the layers residual "
-            "connections with a normalisation before each branch"
+            f"use ReLU or GELU instead of {name} between the layers, or add residual connections "
+            "with a normalisation before each branch"
         )
     if rise is not None and rise <= -decades / 2:
         return (
@@ -182,6 +185,6 @@ def _remedy(position: Position, rise: float | None, decades: float) -> str:
             "weight)` before ReLU: torch's default is smaller; or normalise between the layers"
         )
     return (
-        "give the layers residual connections with a normalisation before each branch, or "
-        "normalise between them"
+        "add residual connections with a normalisation before each branch, or normalise between "
+        "the layers"
     )

@@ -19,7 +19,7 @@ class BrokenStep:
     series: Series
     window: Window
     count: int
-    """How many of its steps did."""
+    """Number of the optimizer's steps that are broken."""
 
     @property
     def step(self) -> int:
@@ -40,7 +40,9 @@ class BrokenStep:
     @property
     def related(self) -> RelatedLocation | None:
         """The line of the step."""
-        return self.context.related(self.window.step.site, "the step that takes it to the weights")
+        return self.context.related(
+            self.window.step.site, "the step that applies it to the weights"
+        )
 
     @property
     def followers(self) -> str:
@@ -53,10 +55,10 @@ class BrokenStep:
         recording = self.context.recording
         # Of a script that moves its weights itself no single step is looked at.
         if not recording.captured_steps or self.series.record is None:
-            return "check the batch, the weights and what the loss computes by torch.isfinite"
+            return "check the batch, the weights and the loss computation with torch.isfinite"
         is_watched = recording.command == "watch"
         how = "tensor_every=1" if is_watched else f"--tensors-at {self.step}"
-        return f"run it again with {how}, which finds the operation that breaks"
+        return f"run it again with {how}to find the operation that breaks"
 
     @property
     def parameters(self) -> tuple[int, ...]:

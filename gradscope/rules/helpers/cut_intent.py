@@ -26,7 +26,7 @@ def intent(reach: Reach, stop: Stop) -> Intent:
         return Intent("warning" if held else "note", "like a target of the loss")
     without_grad = stop.runs_without_grad and not reach.draws(stop)
     if stop.is_whole and without_grad and reach.is_twin(stop):
-        return Intent("note", "like a copy of what learns")
+        return Intent("note", "like a copy of a module that learns")
     if stop.is_whole and (held is False or reach.is_in_eval_mode(stop)):
         return Intent("note", "frozen on purpose")
     if not stop.is_whole:
@@ -48,5 +48,5 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     if without_grad:
         return Intent("note" if outside else "warning", "frozen on purpose")
     if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
-        return Intent("warning", "like parts that are trained by losses of their own")
+        return Intent("warning", "like parts that are trained by their own losses")
     return Intent("error", None)

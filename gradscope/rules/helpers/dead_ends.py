@@ -36,7 +36,7 @@ class DeadEnd:
     zeros: tuple[int, ...]
     """Parameters that are all zero and that it multiplies by, by definition's order."""
     parameters: tuple[int, ...]
-    """Those that get no more than zeros because of it."""
+    """Parameters whose gradient is zero because of this operation."""
     site: Site | None
     """The line that fills a parameter with zeros if that is what is zero, else the operation's."""
     made: Site | None

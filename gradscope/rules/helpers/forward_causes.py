@@ -26,7 +26,7 @@ def cause_in_forward(record: NonfiniteRecord) -> Cause:
         or Cause(
             function=function,
             reason="",
-            remedy=f"look at what {function} is given on this line",
+            remedy=f"check the input of {function} on this line",
             evidence={},
         )
     )
@@ -45,7 +45,7 @@ def _masked_rows(record: NonfiniteRecord, function: str) -> Cause | None:
     return Cause(
         function=function,
         reason=f": {are} masked with -inf at every position",
-        remedy="leave at least one position of every row unmasked, or mask with a large negative "
+        remedy="keep at least one position of every row unmasked, or mask with a large negative "
         "number such as torch.finfo(scores.dtype).min",
         evidence={"blocked_rows": rows},
     )
@@ -56,8 +56,8 @@ def _constant(record: NonfiniteRecord, function: str) -> Cause | None:
         return None
     return Cause(
         function=function,
-        reason=" that it was told to write",
-        remedy="write a large finite number instead, or keep these elements out of the loss",
+        reason=" that the code writes explicitly",
+        remedy="write a large finite number instead, or exclude these elements from the loss",
         evidence={},
     )
 
@@ -68,29 +68,29 @@ def _empty(record: NonfiniteRecord, plain: str, function: str) -> Cause | None:
     if plain == "mean" and first is not None and 0 in first.shape.dims:
         return Cause(
             function=function,
-            reason=": it is the mean of nothing, for the tensor has no elements",
-            remedy="leave the term out when nothing is selected, or divide a sum by max(count, 1)",
+            reason=": it is the mean of an empty tensor",
+            remedy="skip the term when nothing is selected, or divide a sum by max(count, 1)",
             evidence={"elements": 0},
         )
     if plain.startswith("nllloss") and record.makes == "NaN":
         return Cause(
             function="cross_entropy",
-            reason=": every target is left out by ignore_index, and the mean of nothing is NaN",
-            remedy="skip batches without a target, or take reduction='sum' over max(count, 1)",
+            reason=": ignore_index excludes every target, and an empty mean is NaN",
+            remedy="skip batches without a target, or divide reduction='sum' by max(count, 1)",
             evidence={},
         )
     if plain == "ctcloss":
         return Cause(
             function="ctc_loss",
             reason=": a target is longer than its input allows, with a blank between equal labels",
-            remedy="leave such pairs out, make the inputs longer, or set zero_infinity=True",
+            remedy="skip such pairs, use longer inputs, or set zero_infinity=True",
             evidence={},
         )
     if plain in _SPREADS and record.makes == "NaN":
         return Cause(
             function=function,
-            reason=": it is taken over a single number, which has no spread",
-            remedy="give it at least two numbers, or correction=0",
+            reason=": its input is a single number without variance",
+            remedy="pass at least two numbers, or correction=0",
             evidence={},
         )
     return None
@@ -108,7 +108,7 @@ def _outside(record: NonfiniteRecord, plain: str, function: str) -> Cause | None
             first,
             function,
             "outside -1 to 1",
-            "clamp the argument, as rounding may carry a cosine over 1: "
+            "clamp the argument, since rounding may raise a cosine above 1: "
             "x.clamp(-1 + 1e-6, 1 - 1e-6)",
         )
     if plain == "pow" and first.minimum < 0:
@@ -116,7 +116,7 @@ def _outside(record: NonfiniteRecord, plain: str, function: str) -> Cause | None
             first,
             function,
             "negative under a fractional exponent",
-            "take the power of x.abs() or x.clamp_min(1e-8)",
+            "use x.abs() or x.clamp_min(1e-8) as the base",
         )
     return None
 
@@ -167,11 +167,11 @@ def _too_large(record: NonfiniteRecord, plain: str, function: str) -> Cause | No
         remedy = "compute this part in bfloat16 or float32, or scale its operands down"
     elif plain in _EXPONENTIALS:
         remedy = (
-            "take softmax, log_softmax or logsumexp, which subtract the maximum first, or clamp "
+            "use softmax, log_softmax or logsumexp, which subtract the maximum first, or clamp "
             "the argument from above"
         )
     else:
-        remedy = "normalise the inputs or the activations: they grow on their way to this line"
+        remedy = "normalise the inputs or the activations: they grow until this line"
     return Cause(function=function, reason=reason, remedy=remedy, evidence=evidence, by_growth=True)
 
 

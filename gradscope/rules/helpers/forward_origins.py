@@ -28,13 +28,13 @@ _OWNERS = {
 _OWNERS_REMEDY = {
     "parameter": "initialise it (torch.empty leaves whatever was in memory), or look for the step "
     "or checkpoint that broke it",
-    "buffer": "look for what writes to it: running statistics keep a NaN for good",
+    "buffer": "check what writes to it: running statistics keep a NaN permanently",
     "batch": "clean the data: torch.nan_to_num, or drop rows for which torch.isfinite is false",
-    "tensor": "look at how it was made, and check it with torch.isfinite",
+    "tensor": "check how it was made, and test it with torch.isfinite",
 }
 _STEP_REMEDY = (
-    "look at the gradients and the size of that step: lower the learning rate, warm it up, or clip "
-    "the gradient's norm before it"
+    "check the gradients and the size of that step: lower the learning rate, warm it up, or clip "
+    "the gradient norm before it"
 )
 
 

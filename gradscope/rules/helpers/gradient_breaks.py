@@ -17,7 +17,7 @@ class GradientBreak:
     given: GradientStat
     returned: GradientStat
     parameters: tuple[int, ...]
-    """Those whose gradients are not finite because of it."""
+    """Parameters whose gradient is not finite because of this operation."""
     order: int
     """When backward came to it."""
 

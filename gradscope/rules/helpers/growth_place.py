@@ -16,7 +16,9 @@ MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 """Operations that multiply by weights."""
 
 _NEAR = 4
-"""Operations between which a layer still lends its name."""
+"""Largest number of operations between a layer and an operation that is named after it."""
+_WRITTEN_OUT = 9
+"""Decades above which a factor is written as a power only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class Position:
     """The operations of one line, or of one line's modules, that change a gradient most."""
 
     operation: str
-    """As autograd names it, without what it adds: `Addmm`."""
+    """Operation as autograd names it, without its suffix: `Addmm`."""
     what: str
     """The module's class or the operation, as a message names it: `Linear`, `sigmoid`."""
     site: int | None
@@ -36,11 +38,11 @@ class Position:
     drawn_site: int | None
     """The line that initialises their weights, where the user's code does."""
     share: float
-    """Of the whole change, in decades; more than 1 where other operations work against it."""
+    """Share of the whole change, in decades; above 1 if other operations counteract it."""
     modules: tuple[str, ...]
     """Paths of the modules that do it, where they are torch's own layers."""
     count: int
-    """How many operations do it."""
+    """Number of operations that cause the change."""
 
 
 def place_of(context: RuleContext, trend: Trend) -> Position:
@@ -179,6 +181,15 @@ def named(context: RuleContext, point: Point) -> str:
         node = operations[0]
     site = context.site(point.node.site)
     return operation if site is None else f"the {operation} of line {site.line}"
+
+
+def fold_text(decades: float) -> str:
+    """Return a factor as a message gives it: `40,000-fold (10^4.6)`."""
+    if decades > _WRITTEN_OUT:
+        return f"10^{decades:.1f}-fold"
+    factor = 10**decades
+    digits = 1 - math.floor(decades)
+    return f"{round(factor, digits):,.{max(digits, 0)}f}-fold (10^{decades:.1f})"
 
 
 def norm_of(point: Point) -> str:

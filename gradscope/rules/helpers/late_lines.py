@@ -20,10 +20,10 @@ def certainty(context: RuleContext, node: int | None) -> str:
     if late is None or how is None or how == "exact":
         return ""
     return {
-        "matched": f" (its line is that of the same operation in step {late.matched_step})",
-        "module": " (its line was not seen: its module was made here)",
-        "after": " (its line was not seen: it comes right after this one)",
-        "after module": " (its line was not seen: it comes after the module that was made here)",
+        "matched": f" (its line is from the same operation in step {late.matched_step})",
+        "module": " (its line is unknown: its module was made here)",
+        "after": " (its line is unknown: it comes right after this one)",
+        "after module": " (its line is unknown: it comes after the module that was made here)",
     }[how]
 
 
@@ -66,7 +66,7 @@ def other_places(context: RuleContext, site: int | None) -> Iterator[RelatedLoca
         {line_of(context, context.recording.nodes[node]) for node in late.unsure} if late else set()
     )
     for line in sorted(one for one in lines if one is not None and one != site):
-        yield context.related(line, "or here: what this operation returned is saved nowhere")
+        yield context.related(line, "or here: the result of this operation was not saved")
 
 
 def _late_capture(context: RuleContext) -> LateCapture | None:

@@ -94,7 +94,7 @@ class Accumulation:
     windows: tuple[Window, ...]
     """The steps that are."""
     passes: int
-    """As many as most of them have."""
+    """Most common number of passes per step."""
 
     @property
     def site(self) -> int | None:

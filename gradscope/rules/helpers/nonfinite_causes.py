@@ -15,12 +15,12 @@ from gradscope.rules.helpers.gradient_breaks import (
 from gradscope.rules.helpers.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
 
 _WHERE_DIVISION = (
-    "make the denominator safe before the division, as in a / torch.where(ok, b, 1): where() after "
-    "it picks values only, and its backward multiplies 0 by infinity"
+    "make the denominator safe before the division: a / torch.where(ok, b, 1). where() after the "
+    "division only selects values, and its backward multiplies 0 by infinity"
 )
 _WHERE = (
-    "make the argument safe before {function}, as in {function}(torch.where(ok, x, 1)): where() "
-    "after it picks values only, and its backward multiplies 0 by infinity"
+    "make the argument safe before {function}: {function}(torch.where(ok, x, 1)). where() after it "
+    "only selects values, and its backward multiplies 0 by infinity"
 )
 
 
@@ -29,7 +29,7 @@ class Cause:
     """Why an operation makes what is not finite."""
 
     function: str
-    """As users write it."""
+    """Name of the function as users write it."""
     reason: str
     """Goes on after what was made; empty where nothing more is known."""
     remedy: str
@@ -64,14 +64,14 @@ def cause_of_break(context: RuleContext, one: GradientBreak) -> Cause:
                 "backward multiplies by it"
             ),
             remedy=remedy_before_where(context, node.index, function)
-            or "keep its argument where the result is finite, as by clamp(max=...)",
+            or "keep its argument in the range of finite results, such as with clamp(max=...)",
             evidence={"nonfinite_in_forward": output.nonfinite, "maximum": inputs[0].maximum},
         )
     if broken:
         return Cause(
             function=function,
             reason=f": its forward already held {broken} numbers that are not finite",
-            remedy="find the operation of the forward that made them; they multiply into gradients",
+            remedy="find the forward operation that made them; backward multiplies by them",
             evidence={"nonfinite_in_forward": broken},
         )
     return overflow or _unknown(function)
@@ -149,7 +149,7 @@ def _overflow(context: RuleContext, one: GradientBreak, function: str) -> Cause 
         remedy=(
             "compute this part in bfloat16 or float32, or lower the loss scale"
             if dtype == "float16"
-            else "make the loss or the weights smaller: the gradient grows on its way back"
+            else "make the loss or the weights smaller: the gradient grows during backward"
         ),
         evidence={"given_maximum": maximum, "largest": largest},
         by_growth=True,
@@ -160,7 +160,7 @@ def _unknown(function: str) -> Cause:
     return Cause(
         function=function,
         reason="",
-        remedy=f"look at the backward of {function}, and at what it is given: 0, or numbers near "
-        "the type's limit",
+        remedy=f"check the backward of {function} and its input: 0, or numbers near the dtype's "
+        "limit",
         evidence={},
     )

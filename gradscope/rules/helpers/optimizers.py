@@ -11,7 +11,7 @@ from gradscope.rules.context import RuleContext
 PROBE: ProbeName = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
 NO_STEPPER = "no optimizer steps with what was watched closely"
-"""The same of a run, where optimizers may step with the gradients of other passes."""
+"""Reason to skip a rule for a run, where optimizers may step with gradients of other passes."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Optimizers:
         at_any_time = frozenset[int]() if self.context.run is None else self.context.run.held
         return at_any_time.union(*(record.parameters for record in self.holders))
 
-    def obstacle(self) -> str | None:
+    def skip_reason(self) -> str | None:
         """Return why nothing is known of the target's own optimizer."""
         if self.context.probe_skip_reason(PROBE) is not None:
             return self.context.probe_skip_reason(PROBE)

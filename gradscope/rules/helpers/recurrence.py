@@ -24,14 +24,14 @@ class Recurrence:
 
     parameter: int
     calls: tuple[NodeRecord, ...]
-    """In the order of the forward."""
+    """Calls of the operation, in forward order."""
     decades: float
     """Powers of ten by which the gradient grows from the last quarter of the calls back to the
     first, less those that a sum over so many losses makes."""
 
 
 def recurrences(context: RuleContext) -> Iterator[Recurrence]:
-    """Yield the recurrences of the first step's graph whose gradient grows on its way back."""
+    """Yield the recurrences of the first step's graph whose gradient grows during backward."""
     for parameter, node in context.parameter_nodes.items():
         if len(context.recording.parameters[parameter].shape.dims) < 2:
             continue

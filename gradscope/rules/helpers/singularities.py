@@ -12,23 +12,23 @@ class Singularity:
     """A point at which a function or its derivative is not finite."""
 
     function: str
-    """As users write it."""
+    """Name of the function as users write it."""
     where: str
     """The point: `its argument is 0`."""
     sign: Sign
     remedy: str
 
 
-_ADD_INSIDE = "add a small number to the argument, as in {}(x + 1e-8)"
+_ADD_INSIDE = "add a small number to the argument, such as {}(x + 1e-8)"
 _LOG_REMEDY = (
-    "take log_softmax, logsigmoid or a loss with logits instead of the log of a probability, or "
-    "add a small number to the argument, as in log(x + 1e-8)"
+    "use log_softmax, logsigmoid or a loss with logits instead of the log of a probability, or "
+    "add a small number to the argument, such as log(x + 1e-8)"
 )
-_SAFE_ANGLE = "keep the argument away from 1 and -1, as in x.clamp(-1 + 1e-6, 1 - 1e-6)"
-_NORM_REMEDY = "give the length a floor, as in torch.sqrt(x.square().sum(-1) + 1e-8)"
+_SAFE_ANGLE = "keep the argument away from 1 and -1, such as with x.clamp(-1 + 1e-6, 1 - 1e-6)"
+_NORM_REMEDY = "add a small number under the root: torch.sqrt(x.square().sum(-1) + 1e-8)"
 _SPECTRUM = (
-    "the gradient needs distinct values: take eigvalsh or svdvals where the vectors are not "
-    "needed, or add a small random symmetric matrix"
+    "the gradient needs distinct values: use eigvalsh or svdvals if the vectors are not needed, "
+    "or add a small random symmetric matrix"
 )
 _DIVISION = "add a small number to the denominator, or clamp it from below"
 
@@ -87,10 +87,10 @@ SINGULARITIES: dict[str, Singularity] = {
         function="logit",
         where="its argument is 0 or 1",
         sign="nonfinite",
-        remedy="give it eps, as in torch.logit(p, eps=1e-6), or keep the logits themselves",
+        remedy="pass eps, such as torch.logit(p, eps=1e-6), or use the logits directly",
     ),
     "norm": _zero("norm", "zeros", _NORM_REMEDY),
-    "pow": _zero("pow", "zeros", "add a small number to the base, as in (x + 1e-8) ** p"),
+    "pow": _zero("pow", "zeros", "add a small number to the base, such as (x + 1e-8) ** p"),
     "rdiv": _DIVIDES,
     "reciprocal": _DIVIDES,
     "rsqrt": _zero("rsqrt", "nonfinite"),
@@ -98,9 +98,9 @@ SINGULARITIES: dict[str, Singularity] = {
     "sqrt": _zero("sqrt", "zeros"),
     "std": Singularity(
         function="std",
-        where="it is taken over a single number or over equal ones",
+        where="its input is a single number or equal numbers",
         sign="zeros",
-        remedy="take var(...) + 1e-8 before the square root, and at least two numbers",
+        remedy="add 1e-8 to var(...) before the square root, and pass at least two numbers",
     ),
     "truedivide": _DIVIDES,
     "xlogy": _zero("xlogy", "nonfinite", _LOG_REMEDY),

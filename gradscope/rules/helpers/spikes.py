@@ -14,7 +14,7 @@ _NORMAL = 1.4826
 _BURST = 3
 """Steps apart at most: weights that a spike has driven off have large gradients for a while."""
 _COMPARABLE = 0.3
-"""Of a spike's norm: other steps as large as that are of its kind."""
+"""Share of a spike's norm from which another step counts as equally large."""
 _STEEP = 1.5
 """Times the learning rate before: a rise that takes some steps to get used to."""
 
@@ -35,9 +35,9 @@ class Spike:
     """A step whose gradient norm is far above those before it."""
 
     position: int
-    """Among the steps of its optimizer."""
+    """Index among the steps of the optimizer."""
     norm: float
-    """Before clips."""
+    """Gradient norm before clips."""
     usual: float
     """The median of the steps before."""
     is_caught: bool

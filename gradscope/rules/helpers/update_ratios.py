@@ -46,11 +46,11 @@ class UpdateRatios:
         """The median over the matrices; their greatest is noisy."""
         return median(self.by_parameter.values())
 
-    def obstacle(self) -> str | None:
+    def skip_reason(self) -> str | None:
         """Return why there is no ratio."""
-        obstacle = self.optimizers.obstacle()
-        if obstacle is not None:
-            return obstacle
+        skip_reason = self.optimizers.skip_reason()
+        if skip_reason is not None:
+            return skip_reason
         stats = self.context.first.parameter_stats.values()
         if all(stat.update_norm is None for stat in stats):
             return self.optimizers.without_update

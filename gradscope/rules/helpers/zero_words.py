@@ -17,8 +17,8 @@ SECOND_DERIVATIVES = {
 """Backward of the backward of activations that are made of straight pieces."""
 
 CAUSES = (
-    (("Relu", "Threshold"), "every input of {} is negative, where it passes nothing"),
-    (("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish"), "{} cuts off every value at its limits"),
+    (("Relu", "Threshold"), "every input of {} is negative, where its derivative is zero"),
+    (("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish"), "{} clamps every value at its limits"),
     (
         ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Frac", "Heaviside", "FloorDivide"),
         "the derivative of {} is zero everywhere",
@@ -29,28 +29,28 @@ CAUSES = (
         "{} is so saturated that its derivative is zero",
     ),
     (("Mul", "Where", "MaskedFill", "Div"), "{} multiplies it by zeros, or masks all of it"),
-    (("Addmm", "Mm", "Bmm", "Conv", "Baddbmm"), "{} multiplies by nothing but zeros"),
+    (("Addmm", "Mm", "Bmm", "Conv", "Baddbmm"), "{} multiplies by zeros only"),
 )
 """Beginnings of the operation's name, and why it hands zeros on."""
 
 REMEDIES = (
     (
         ("Bernoulli",),
-        "let the gradient past the draw, by a straight-through estimator: "
+        "pass the gradient with a straight-through estimator: "
         "`p + (torch.bernoulli(p) - p).detach()`, or use `gumbel_softmax(hard=True)`",
     ),
     (
         ("Normal",),
-        "draw by `mean + std * torch.randn_like(std)`, or by `Normal(mean, std).rsample()`",
+        "use `mean + std * torch.randn_like(std)` or `Normal(mean, std).rsample()`",
     ),
-    (("Poisson",), "train by the log-probability of what was drawn"),
+    (("Poisson",), "train on the log-probability of the sample"),
     (
         ("Relu", "Threshold"),
         "lower the learning rate or the bias, normalise the input, or use LeakyReLU or GELU",
     ),
     (
         ("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Clamp", "Hard"),
-        "let the gradient past it, by a straight-through estimator: `x + ({0}(x) - x).detach()`",
+        "pass the gradient with a straight-through estimator: `x + ({0}(x) - x).detach()`",
     ),
     (
         ("Tanh", "Sigmoid", "Softmax", "LogSoftmax"),
@@ -78,7 +78,7 @@ FLOORS = ("Relu", "Clamp", "Maximum", "Max", "Threshold")
 """Operations that make a loss of zero of what is good enough."""
 
 
-_LARGER_BATCH = "give a batch of several examples: for a single one this may be by chance"
+_LARGER_BATCH = "use a batch of several examples: with a single one this may be by chance"
 
 
 def why(context: RuleContext, end: DeadEnd) -> str:
@@ -87,9 +87,9 @@ def why(context: RuleContext, end: DeadEnd) -> str:
     if end.zeros:
         return _why_of_zeros(context, end, operation)
     if end.underflows:
-        return f"what comes to {operation} is so small that rounding makes zero of its products"
+        return f"the gradient at {operation} is so small that its products underflow to zero"
     if end.in_recurrent_layer:
-        return "the only step that enters the loss starts from a hidden state of zeros"
+        return "the only step that the loss uses starts from a zero hidden state"
     return _why_of_values(context, end, operation)
 
 
@@ -97,14 +97,14 @@ def _why_of_values(context: RuleContext, end: DeadEnd, operation: str) -> str:
     if activation := twice_differentiated(end):
         return f"the loss takes a second derivative, and that of {activation} is zero everywhere"
     if is_of_one_row(context, end):
-        return f"{operation}{_after(context, end)} passes nothing on for the batch's only example"
+        return f"{operation}{_after(context, end)} passes no gradient for the batch's only example"
     if end.is_over_one_element:
         always = 0 if operation.startswith("log") else 1
         return f"{operation} over a dimension of one element is always {always}"
     for beginnings, text in CAUSES:
         if end.node.operation.startswith(beginnings):
             return text.format(f"{operation}{_after(context, end)}")
-    return f"{operation} passes nothing on"
+    return f"{operation} passes no gradient"
 
 
 def _why_of_zeros(context: RuleContext, end: DeadEnd, operation: str) -> str:
@@ -114,7 +114,7 @@ def _why_of_zeros(context: RuleContext, end: DeadEnd, operation: str) -> str:
     if not records[0].requires_grad:
         return f"{operation} multiplies by {listed}, frozen at zero"
     starts, them = ("starts", "it") if len(names) == 1 else ("start", "them")
-    return f"{listed} {starts} at zero, and so does what would move {them}"
+    return f"{listed} {starts} at zero, and so does the other factor of {them}"
 
 
 def _after(context: RuleContext, end: DeadEnd) -> str:
@@ -137,11 +137,11 @@ def remedy(context: RuleContext, end: DeadEnd) -> str:
     if is_of_one_row(context, end):
         return _LARGER_BATCH
     if end.zeros:
-        return "start at random all but one of the factors of a product"
+        return "initialise all but one factor of a product randomly"
     if end.underflows:
         return (
-            "find where the gradient shrinks on its way here: activations that are flat, small "
-            "weights, or a small factor on the loss"
+            "find where the gradient shrinks before this point: flat activations, small weights, "
+            "or a small factor on the loss"
         )
     if end.in_recurrent_layer:
         return "use every step's output or the final hidden state, not the output at one position"
@@ -153,17 +153,17 @@ def remedy(context: RuleContext, end: DeadEnd) -> str:
 def _remedy_of_operation(end: DeadEnd) -> str:
     operation = end.node.operation
     if activation := twice_differentiated(end):
-        return f"use tanh, SiLU or softplus in place of {activation}"
+        return f"use tanh, SiLU or softplus instead of {activation}"
     for beginnings, text in REMEDIES:
         if operation.startswith(beginnings):
             return text.format(_function(operation))
-    return "look at the values that it is given, and at what it masks"
+    return "check its input values and its mask"
 
 
 def _remedy_of_softmax(context: RuleContext, end: DeadEnd) -> str:
     if normalises_one_feature(context, end.node):
-        return "use sigmoid for one output, or binary_cross_entropy_with_logits on what comes here"
-    return "take the softmax over the dimension of what it is to choose from"
+        return "use sigmoid for one output, or binary_cross_entropy_with_logits on its input"
+    return "apply softmax over the dimension of the choices"
 
 
 def is_of_one_row(context: RuleContext, end: DeadEnd) -> bool:

@@ -27,20 +27,20 @@ _BROADCASTING = frozenset(
 """Loss functions that let their operands broadcast; others raise an exception."""
 
 _DELIBERATE = ("None", "unsqueeze", "newaxis")
-"""On a line with one of these somebody lets the operands broadcast on purpose."""
+"""Names that mark a deliberate broadcast on a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossBroadcast(Rule):
-    """The loss compares every prediction with every target, not each with its own.
+    """The loss compares every prediction with every target.
 
     What it finds:
         A loss function, or a difference or product written by hand whose mean or sum is the loss,
         of two tensors such as `[N, 1]` and `[N]`: broadcasting makes both grow to `[N, N]`.
 
     Why it matters:
-        No exception is raised and the loss falls. But each prediction is drawn to the mean of all
-        targets, so that the model learns a constant.
+        No exception is raised and the loss falls. But each prediction moves towards the mean of all
+        targets, and the model learns a constant.
 
     How it is measured:
         The shapes of both operands, where neither is the shape of the result and one has more
@@ -64,7 +64,7 @@ class LossBroadcast(Rule):
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("comparisons")
 
@@ -85,7 +85,7 @@ class LossBroadcast(Rule):
         return self.finding(
             context,
             message=f"{what} of {list(left)} and {list(right)} broadcasts to {list(result)}: "
-            f"every prediction meets every target, {math.prod(result):,} pairs in place of "
+            f"every prediction meets every target, {math.prod(result):,} pairs instead of "
             f"{meant:,}",
             remedy=_remedy(left, right),
             site=first.site,

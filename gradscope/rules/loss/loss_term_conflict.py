@@ -14,7 +14,7 @@ from gradscope.rules.rule import Lasting, Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossTermConflict(Rule):
-    """Two terms of the loss draw the same weights opposite ways, or one drowns the other.
+    """Two terms of the loss have opposite gradients, or one dominates the other.
 
     What it finds:
         Of a loss that is given with its terms by name, as `{"loss": …, "recon": …, "kl": …}`: two
@@ -57,11 +57,12 @@ class LossTermConflict(Rule):
     )
 
     cosine: float = -0.5
-    """Of the angle between two gradients, -1 to 1: below it they oppose (measured)."""
+    """Cosine of the angle between two gradients, -1 to 1; below it they oppose each other
+    (measured)."""
     ratio: float = 10_000.0
-    """Of two gradient norms: above it the smaller one is drowned (measured)."""
+    """Ratio of two gradient norms; above it the smaller one is negligible (measured)."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("loss terms")
 
@@ -84,8 +85,8 @@ class LossTermConflict(Rule):
             terms=(first, second),
             message=f"the gradients of {first.name} and {second.name} oppose each other: their "
             f"cosine is {pair.cosine:.2f} over {len(pair.parameters)} shared parameters",
-            remedy=f"weigh {first.name} against {second.name} anew, or give each weights of its "
-            "own to learn",
+            remedy=f"change the weights of {first.name} and {second.name}, or give each its own "
+            "parameters",
             limit=("cosine_limit", self.cosine),
         )
 
@@ -99,10 +100,10 @@ class LossTermConflict(Rule):
             context,
             pair,
             terms=(small, large),
-            message=f"{small.name} has no say beside {large.name}, whose gradient is "
+            message=f"{small.name} is negligible beside {large.name}, whose gradient is "
             f"{_ratio(pair):.1e} times as large",
-            remedy=f"raise the weight of {small.name}, which is {small.weight:.3g}, or leave the "
-            "term out",
+            remedy=f"raise the weight of {small.name}, which is {small.weight:.3g}, or remove the "
+            "term",
             limit=("ratio_limit", self.ratio),
         )
 

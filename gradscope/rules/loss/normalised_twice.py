@@ -52,12 +52,12 @@ _SEVERITIES: dict[tuple[str, str], Severity] = {
 """By what normalises, or takes logarithms for granted, and what it is given."""
 
 _EXPECTS = {
-    "cross_entropy": "takes logits: it applies log_softmax itself",
+    "cross_entropy": "expects logits: it applies log_softmax itself",
     "log_softmax": "normalises them again",
-    "binary_cross_entropy_with_logits": "takes logits: it applies sigmoid itself",
-    "nll_loss": "takes logarithms of probabilities",
-    "kl_div": "takes logarithms of probabilities",
-    "ctc_loss": "takes logarithms of probabilities",
+    "binary_cross_entropy_with_logits": "expects logits: it applies sigmoid itself",
+    "nll_loss": "expects log-probabilities",
+    "kl_div": "expects log-probabilities",
+    "ctc_loss": "expects log-probabilities",
 }
 _OF_LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 _OVER_CLASSES = ("cross_entropy", "nll_loss")
@@ -76,7 +76,7 @@ class _Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalisedTwice(Rule):
-    """A loss is given probabilities where it takes logits, and normalises them again.
+    """A loss that expects logits gets probabilities and normalises them again.
 
     What it finds:
         A softmax before `cross_entropy`, before a `log_softmax` of the loss, or before
@@ -114,7 +114,7 @@ class NormalisedTwice(Rule):
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("comparisons")
 
@@ -270,15 +270,17 @@ def _line_that_names(context: RuleContext, start: Site, class_name: str) -> Site
 
 def _message(first: str, second: str) -> str:
     if first == "log_softmax":
-        return "log_softmax before cross_entropy is computed twice, which changes no number"
+        return (
+            "log_softmax before cross_entropy is computed twice, which does not change the result"
+        )
     if second == "log_softmax":
-        return "log_softmax normalises once more what softmax has normalised"
-    return f"{second} is given the result of {first}, but {_EXPECTS[second]}"
+        return "log_softmax normalises the output of softmax again"
+    return f"{second} gets the result of {first}, but {_EXPECTS[second]}"
 
 
 def _remedy(first: str, second: str) -> str:
     if first == "log_softmax":
-        return "use nll_loss, or leave log_softmax out"
+        return "use nll_loss, or remove log_softmax"
     if second in _OF_LOGARITHMS:
-        return "use log_softmax in its place"
-    return f"leave {first} out and give {second} the logits"
+        return "use log_softmax instead"
+    return f"remove {first} and pass the logits to {second}"

@@ -28,8 +28,8 @@ class Float16WithoutScaler(Rule):
         only because float16 holds nothing below 6e-8.
 
     Why it matters:
-        A flushed element does not train its weight. Where all are, the loss stays where it is, and
-        no exception tells why.
+        A flushed element does not train its weight. If all are flushed, the loss stays constant,
+        without an exception.
 
     How it is measured:
         Backward runs a second time from the loss times a power of two, the largest of 2^16, 2^12,
@@ -67,7 +67,7 @@ class Float16WithoutScaler(Rule):
     error: float = 0.75
     """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("half precision")
 

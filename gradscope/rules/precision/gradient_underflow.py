@@ -29,8 +29,7 @@ class GradientUnderflow(Rule):
         eight bits that are zero because the type holds nothing so small.
 
     Why it matters:
-        A flushed element does not train its weight, and the rest trains on as if nothing was
-        missing.
+        A flushed element does not train its weight, while the rest continues to train.
 
     How it is measured:
         Backward runs a second time from the loss times a power of two, the largest of 2^16, 2^12,
@@ -65,7 +64,7 @@ class GradientUnderflow(Rule):
     error: float = 0.75
     """Share of elements, 0 to 1. Measured: at 0.94 the accuracy changes by -0.12."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("half precision")
 
@@ -84,8 +83,8 @@ class GradientUnderflow(Rule):
                 context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: "
                 f"{record.dtype} holds nothing below {SMALLEST[record.dtype]:.0e}{why}",
-                remedy=f"scale the loss by up to {scale * record.factor:,.0f}, with which nothing "
-                "overflows",
+                remedy=f"scale the loss by up to {scale * record.factor:,.0f}, which does not "
+                "overflow",
                 site=loss_site(context),
                 related=(context.related(record.site, f"{record.dtype} is chosen here"),),
                 severity=severity,

@@ -20,7 +20,7 @@ _SPACING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostUpdate(Rule):
-    """Steps change nothing, as the updates are smaller than the spacing of half-precision weights.
+    """Steps change nothing because updates are smaller than the spacing of half-precision weights.
 
     What it finds:
         Weights of bfloat16 or float16 that the optimizer holds itself, most of whose elements are

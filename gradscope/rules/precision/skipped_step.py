@@ -14,15 +14,15 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedStep(Rule):
-    """The gradient scaler leaves out a lasting share of the steps.
+    """The gradient scaler keeps skipping a share of the steps.
 
     What it finds:
         Steps that `scaler.step(optimizer)` does not make because a gradient is infinite or NaN,
         more of them than the search for a scale needs.
 
     Why it matters:
-        A step that is left out trains nothing. Where all are, the run goes on, the loss stays where
-        it is, and no exception tells why.
+        A skipped step trains nothing. If all steps are skipped, the run continues and the loss
+        stays constant, without an exception.
 
     How it is measured:
         The share of calls of `scaler.step` that skip, after the first that does not: before it the
@@ -103,12 +103,12 @@ class SkippedStep(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient scaler leaves out {count} of {len(judged)} steps ({share:.0%}), as "
+                f"the gradient scaler skips {count} of {len(judged)} steps ({share:.0%}) because "
                 "their gradients are not finite"
             ),
             remedy=(
-                "look for the operation whose result or gradient float16 cannot hold, and compute "
-                "it in float32 or bfloat16"
+                "find the operation whose result or gradient overflows float16, and compute it in "
+                "float32 or bfloat16"
             ),
             site=skipped[0].site,
             severity="error" if share >= self.error else None,

@@ -30,7 +30,7 @@ class DuplicateInOptimizer(Rule):
         added up give them as often as they are in one.
 
     When it may be wrong:
-        Nobody is known to want it.
+        No intended use is known.
 
     Source:
         pytorch issue 40967.
@@ -42,7 +42,7 @@ class DuplicateInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.probe_skip_reason(PROBE) is not None:
             return context.probe_skip_reason(PROBE)
@@ -62,7 +62,7 @@ class DuplicateInOptimizer(Rule):
                 message=(
                     f"{', '.join(where[:3])}{more} {'is' if is_one else 'are'} in "
                     f"{record.class_name} more than once: each step updates "
-                    f"{'it' if is_one else 'them'} as often"
+                    f"{'it' if is_one else 'them'} repeatedly"
                 ),
                 remedy="list every parameter once",
                 site=record.site,

@@ -21,8 +21,8 @@ class FrozenHead(Rule):
         does, or although it was put in the place of another one, as a new classifier.
 
     Why it matters:
-        A loop that was meant to freeze the backbone froze the head too, or froze it instead. The
-        layers before have to fit a random projection, and the loss stalls early.
+        A loop that should freeze only the backbone also froze the head, or froze it instead. The
+        layers before it must fit a random projection, and the loss stalls early.
 
     How it is measured:
         The head is the module with a weight matrix of its own whose output is nearest to the loss.
@@ -52,9 +52,9 @@ class FrozenHead(Rule):
     """Share of the other layers, 0 to 1, that may be frozen.
     An early embedding or stem is often frozen for good reason, a whole backbone always."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "there was no backward"
+        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the head is frozen and should not be."""
@@ -93,10 +93,10 @@ class FrozenHead(Rule):
         return self.finding(
             context,
             message=(
-                f"{which} {how}, while {trained} parameters before it learn "
+                f"{which} {how} while {trained} parameters before it learn "
                 f"({others - frozen} of {others} other layers)"
             ),
-            remedy=f"`{record.path}.requires_grad_(True)` after the rest was frozen",
+            remedy=f"call `{record.path}.requires_grad_(True)` after freezing the rest",
             site=freezes or made,
             related=(context.related(made, f"{record.path} is made here") if freezes else None,),
             parameters=[parameter.index for parameter in layers[head.module]],

@@ -19,9 +19,9 @@ class FrozenParameterInOptimizer(Rule):
         Parameters with `requires_grad=False` in a group of the target's optimizer.
 
     Why it matters:
-        They get no gradient and torch's optimizers pass over them, so nothing goes wrong yet. But
-        a gradient that was left in them before they were frozen is still applied, and with
-        momentum or weight decay goes on moving them.
+        They get no gradient and torch's optimizers skip them, so nothing goes wrong yet. But a
+        gradient from before they were frozen is still applied, and momentum or weight decay keeps
+        moving them.
 
     How it is measured:
         `requires_grad` of every parameter in the optimizer's groups. Tables of embeddings and
@@ -32,7 +32,7 @@ class FrozenParameterInOptimizer(Rule):
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
 
     When it may be wrong:
-        Where they are unfrozen later on: then they have to be there.
+        If they are unfrozen later, the optimizer must hold them.
 
     Source:
         torch documentation, "Autograd mechanics", "Setting requires_grad".
@@ -43,9 +43,9 @@ class FrozenParameterInOptimizer(Rule):
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return Optimizers(context).obstacle()
+        return Optimizers(context).skip_reason()
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""
@@ -69,7 +69,7 @@ class FrozenParameterInOptimizer(Rule):
                 f"{number} in {optimizer.class_name} {'is' if len(frozen) == 1 else 'are'} "
                 f"frozen: {', '.join(where[:3])}{more}"
             ),
-            remedy="give the optimizer only what requires grad",
+            remedy="pass only parameters that require grad to the optimizer",
             site=optimizer.site,
             parameters=frozen,
             evidence={

@@ -16,12 +16,11 @@ class FrozenParameterMoves(Rule):
     """A frozen parameter is changed by the optimizer's step.
 
     What it finds:
-        Parameters with `requires_grad=False` that are another after a step of the target's
-        optimizer, which holds them.
+        Parameters with `requires_grad=False` that a step of the target's optimizer changes.
 
     Why it matters:
-        Freezing stops gradients, and not what an optimizer does without one: weight decay,
-        momentum, noise. A pretrained layer that was meant to stay shrinks away step by step.
+        Freezing stops gradients, but not updates without gradients: weight decay, momentum, noise.
+        A pretrained layer that should stay fixed shrinks step by step.
 
     How it is measured:
         The norm of the change that the first optimizer step makes, over the norm of the weights.
@@ -47,14 +46,14 @@ class FrozenParameterMoves(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         stats = context.first.parameter_stats.values()
         optimizers = Optimizers(context)
-        obstacle = optimizers.obstacle()
-        if obstacle is None and all(stat.update_norm is None for stat in stats):
+        skip_reason = optimizers.skip_reason()
+        if skip_reason is None and all(stat.update_norm is None for stat in stats):
             return optimizers.without_update
-        return obstacle
+        return skip_reason
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that moves."""
@@ -80,7 +79,7 @@ class FrozenParameterMoves(Rule):
                 f"step of {optimizer.class_name} changes {'it' if len(where) == 1 else 'them'} "
                 f"by {ratio:.2g} of the weights"
             ),
-            remedy="give the optimizer only what requires grad",
+            remedy="pass only parameters that require grad to the optimizer",
             site=optimizer.site,
             parameters=moved,
             evidence={"update_ratio": ratio, "limit": 0.0, "parameters_moved": len(moved)},

@@ -65,9 +65,9 @@ class GradientCut(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "there was no backward"
+        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that cuts parameters off."""
@@ -108,16 +108,17 @@ def stop_related(context: RuleContext, stop: Stop) -> Iterator[RelatedLocation |
 
 def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
     what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
+    several = len(stop.parts) > 1
+    gets = "get" if several else "gets"
     if stop.is_checkpoint:
-        return f"no gradient comes to {what}: {NO_INPUT}"
+        return f"{what} {gets} no gradient: {NO_INPUT}"
     if not reach.learning:
         return f"nothing learns: {_call(stop)} cuts {what} off from the loss"
-    several = len(stop.parts) > 1
     if stop.runs_without_grad:
         why = f"{'they run' if several else 'it runs'} under no_grad"
     else:
         why = f"{_call(stop)} cuts {'them' if several else 'it'} off from the loss"
-    text = f"no gradient comes to {what}: {why}"
+    text = f"{what} {gets} no gradient: {why}"
     return text if looks_like is None else f"{text} (it looks {looks_like})"
 
 
@@ -135,26 +136,26 @@ def _remedy(context: RuleContext, stop: Stop, severity: Severity) -> str:
     if stop.is_checkpoint:
         return remedy_of_reentrant(context.site(stop.cut.site))
     if severity == "note":
-        return "requires_grad_(False) would say that it is not meant to learn, and save memory"
+        return "if it should not learn, use requires_grad_(False), which also saves memory"
     if stop.cut.kind == "no-grad":
         return (
-            "take it out of `no_grad`; or, if it is not meant to learn, freeze it by "
-            "`requires_grad_(False)` and leave it out of the optimizer"
+            "move it out of `no_grad`; or, if it should not learn, freeze it with "
+            "`requires_grad_(False)` and remove it from the optimizer"
         )
     if stop.cut.operation in _COPIES:
-        return f"use the tensor as it is: {_call(stop)} makes a new leaf that knows nothing of it"
+        return f"use the tensor as it is: {_call(stop)} makes a new leaf without history"
     went_out = stop.cut.taken_out and stop.cut.kind == "detach" and not stop.cut.joins
     if stop.cut.operation in _ARRAYS or went_out:
         return (
-            "compute with torch's own functions instead of NumPy's or Python's numbers, or write "
-            "a `torch.autograd.Function` that has a backward"
+            "compute with torch instead of NumPy or Python numbers, or write a "
+            "`torch.autograd.Function` with a backward"
         )
     if stop.cut.kind == "read":
         return (
-            "compute on with the tensor itself, of several with `torch.stack` or `torch.cat`, and "
-            "take numbers out for logging only"
+            "compute with the tensor itself (`torch.stack` or `torch.cat` for several), and "
+            "extract numbers for logging only"
         )
     return (
-        f"pass the tensor on as it is, and use {_call(stop)} only for the copy that is logged or "
-        "kept"
+        f"pass the tensor on unchanged, and use {_call(stop)} only for the copy that is logged or "
+        "stored"
     )

@@ -12,7 +12,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRequiresGrad(Rule):
-    """A tensor of the batch requires grad, and nobody reads its gradient.
+    """A tensor of the batch requires grad, but nothing reads its gradient.
 
     What it finds:
         Tensors of the batch that require grad and are leaves of the graph, where the forward
@@ -28,10 +28,10 @@ class InputRequiresGrad(Rule):
         `torch.autograd.grad` or `backward` themselves, as gradient penalties do.
 
     How to fix it:
-        Leave `requires_grad=True` out where the batch is made.
+        Remove `requires_grad=True` where the batch is made.
 
     When it may be wrong:
-        Where the gradient is read after backward, as for saliency maps or adversarial examples.
+        If the gradient is read after backward, such as for saliency maps or adversarial examples.
 
     Source:
         torch documentation, "Autograd mechanics": setting requires_grad.
@@ -42,7 +42,7 @@ class InputRequiresGrad(Rule):
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("leaves")
 
@@ -64,7 +64,7 @@ class InputRequiresGrad(Rule):
                 f"{', '.join(names)} {verb} grad, and nothing reads {its} gradient of "
                 f"{elements:,} elements"
             ),
-            remedy="leave `requires_grad=True` out where the batch is made",
+            remedy="remove `requires_grad=True` where the batch is made",
             site=site,
             names=names,
             evidence={"tensors": len(leaves), "elements": elements},

@@ -20,8 +20,8 @@ class MisspelledRequiresGrad(Rule):
         has no such attribute: `module.requires_grad_(False)` is its method.
 
     Why it matters:
-        Python takes any attribute, so nothing complains, and what was meant to be frozen is
-        trained: a pretrained backbone drifts away, memory and time are spent on its gradients.
+        Python accepts any attribute without an error. The parameters are trained although they
+        should be frozen: a pretrained backbone drifts, and its gradients cost memory and time.
 
     How it is measured:
         By the names of the attributes that parameters and modules of the model carry, as far as
@@ -45,7 +45,7 @@ class MisspelledRequiresGrad(Rule):
     level: ClassVar[Severity] = "warning"
     explains: ClassVar[tuple[str, ...]] = ("GS205",)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("attributes")
 

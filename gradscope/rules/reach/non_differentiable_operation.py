@@ -62,9 +62,9 @@ class NonDifferentiableOperation(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "there was no backward"
+        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that has no derivative."""
@@ -79,7 +79,8 @@ class NonDifferentiableOperation(Rule):
         what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
         why = "a draw from a distribution" if draws else _described(stop.cut.operation)
         them = "it" if len(stop.parts) == 1 else "them"
-        text = f"no gradient comes to {what}: the loss uses {them} only through {why}"
+        gets = "gets" if len(stop.parts) == 1 else "get"
+        text = f"{what} {gets} no gradient: the loss uses {them} only through {why}"
         return self.finding(
             context,
             message=f"{text} (it looks {judged.looks_like})" if judged.looks_like else text,
@@ -110,15 +111,15 @@ def _described(operation: str) -> str:
 
 def _remedy(stop: Stop, severity: Severity, *, draws: bool) -> str:
     if severity == "note":
-        return "requires_grad_(False) would say that it is not meant to learn, and save memory"
+        return "if it should not learn, use requires_grad_(False), which also saves memory"
     if draws:
         return (
-            "draw by `rsample()` where the distribution has it, else train by the log-probability "
-            "of what was drawn"
+            "sample with `rsample()` if the distribution has it, otherwise train on the "
+            "log-probability of the sample"
         )
     if stop.cut.operation in _CASTS:
         return "keep the tensor in floating point, or use a straight-through estimator"
     return (
-        "weigh by softmax or sigmoid instead of choosing, use `gumbel_softmax(hard=True)`, or "
-        "give what chooses a loss of its own"
+        "use softmax or sigmoid weights instead of a choice, use `gumbel_softmax(hard=True)`, or "
+        "give the choosing layers their own loss"
     )

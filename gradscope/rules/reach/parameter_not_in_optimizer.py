@@ -15,7 +15,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterNotInOptimizer(Rule):
-    """Parameters that get a gradient and are in no optimizer.
+    """Parameters get a gradient but are in no optimizer.
 
     What it finds:
         Parameters that require grad and get a gradient, while no optimizer that is known holds
@@ -23,8 +23,8 @@ class ParameterNotInOptimizer(Rule):
         given.
 
     Why it matters:
-        No step ever changes them: a new head stays random, and the rest of the model learns to
-        live with it. The loss falls all the same, so nothing shows it.
+        No step ever changes them: a new head stays random, and the rest of the model adapts to it.
+        The loss falls nevertheless, which hides the problem.
 
     How it is measured:
         By identity, against the target's optimizer and every other that was made while the target
@@ -38,12 +38,12 @@ class ParameterNotInOptimizer(Rule):
         step, and what has moved is trained; first layers and networks of their own are notes.
 
     How to fix it:
-        Make the optimizer when the model is complete, or give it what was added by
-        `optimizer.add_param_group`. What is not to be trained should be frozen by
-        `requires_grad_(False)`: backward then does not compute its gradient.
+        Create the optimizer when the model is complete, or add new parameters with
+        `optimizer.add_param_group`. Freeze parameters that should not be trained with
+        `requires_grad_(False)`: backward then does not compute their gradients.
 
     When it may be wrong:
-        Where another optimizer, that was not seen, holds them.
+        If another optimizer that was not recorded holds them.
 
     Source:
         microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467: layers that were
@@ -66,12 +66,12 @@ class ParameterNotInOptimizer(Rule):
     """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
     head or a projection is a few tensors, a second network as many as the first."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.probe_skip_reason(PROBE) is not None:
             return context.probe_skip_reason(PROBE)
         if not context.has_backward:
-            return "there was no backward"
+            return "no backward was recorded"
         return None if Optimizers(context).holders else Optimizers(context).missing
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -118,7 +118,7 @@ class ParameterNotInOptimizer(Rule):
                 f"{what} {gets} a gradient, but {optimizer.class_name} was made before {it}: "
                 f"no step changes {it}"
                 if late
-                else f"{what} {gets} a gradient and {'are' if several else 'is'} in no optimizer: "
+                else f"{what} {gets} a gradient but {'are' if several else 'is'} in no optimizer: "
                 f"no step changes {it}"
             ),
             remedy=_remedy(severity, late=late),
@@ -139,12 +139,10 @@ class ParameterNotInOptimizer(Rule):
 
 def _remedy(severity: Severity, *, late: bool) -> str:
     if late:
-        return "make the optimizer after the last change to the model, or use `add_param_group`"
+        return "create the optimizer after the last change to the model, or use `add_param_group`"
     if severity == "note":
-        return (
-            "if that is meant, freeze them by `requires_grad_(False)`, which saves their backward"
-        )
-    return "give them to the optimizer, or freeze them by `requires_grad_(False)`"
+        return "if intended, freeze them with `requires_grad_(False)`, which saves their backward"
+    return "add them to the optimizer, or freeze them with `requires_grad_(False)`"
 
 
 @dataclass(frozen=True)

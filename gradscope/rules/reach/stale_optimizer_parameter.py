@@ -22,7 +22,7 @@ class StaleOptimizerParameter(Rule):
         again.
 
     Why it matters:
-        The optimizer steps tensors that nothing uses, and what took their place is never stepped.
+        The optimizer steps unused tensors, and never steps their replacements.
 
     How it is measured:
         A tensor of the optimizer counts if it is none of the model's, is not used by the loss, and
@@ -32,10 +32,10 @@ class StaleOptimizerParameter(Rule):
         note. There is no threshold.
 
     How to fix it:
-        Make the optimizer after the last change to the model.
+        Create the optimizer after the last change to the model.
 
     When it may be wrong:
-        Where the optimizer is meant for another model that is built alike.
+        If the optimizer belongs to another model with the same structure.
 
     Source:
         microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467.
@@ -47,7 +47,7 @@ class StaleOptimizerParameter(Rule):
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS205",)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.probe_skip_reason(PROBE) is not None:
             return context.probe_skip_reason(PROBE)
@@ -83,7 +83,7 @@ class StaleOptimizerParameter(Rule):
         return self.finding(
             context,
             message=_message(record, tensors, stepped=not lost),
-            remedy="make the optimizer after the last change to the model",
+            remedy="create the optimizer after the last change to the model",
             site=position,
             related=related if position != record.site or line is None else (),
             severity="error" if lost else "note",
@@ -102,10 +102,10 @@ def _message(record: OptimizerRecord, tensors: list[StaleTensor], *, stepped: bo
     if not record.parameters:
         return (
             f"{record.class_name} holds {number} of another copy of the model and none of this "
-            "one's: its steps change nothing here"
+            "one: its steps change nothing here"
         )
     names = list(dict.fromkeys(t.name for t in tensors if t.name is not None))
     listed = " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
     since = f"{record.class_name} still holds the {listed} that "
     since += "the model no longer has" if tensors[0].replaced is None else "this line replaces"
-    return since if stepped else f"{since}: no step changes what is there now"
+    return since if stepped else f"{since}: no step changes the current ones"

@@ -59,12 +59,12 @@ class TargetDifferentiated(Rule):
     """Gradients flow into the target of a temporal-difference loss.
 
     What it finds:
-        A regression whose target is data plus a factor times what the same network says elsewhere,
-        as `reward + gamma * q(next_state).max(1).values`, and is not detached.
+        A regression whose target is data plus a factor times another prediction of the same
+        network, such as `reward + gamma * q(next_state).max(1).values`, without `detach()`.
 
     Why it matters:
-        Backward moves the target to the prediction as well as the prediction to the target. The
-        loss falls quickly, and the values need not come near the true ones.
+        Backward moves the target towards the prediction as well as the prediction towards the
+        target. The loss falls quickly, but the values may stay far from the true ones.
 
     How it is measured:
         In the graph: both sides of a `mse_loss`, `l1_loss`, `smooth_l1_loss`, `huber_loss` or of a
@@ -73,12 +73,11 @@ class TargetDifferentiated(Rule):
         other does not. There is no threshold.
 
     How to fix it:
-        Compute the target under `torch.no_grad()`, or detach what the network says of the next
+        Compute the target under `torch.no_grad()`, or detach the network's prediction for the next
         state.
 
     When it may be wrong:
-        Where the residual is meant to be minimised on both sides, as in residual-gradient
-        algorithms.
+        If the residual should be minimised on both sides, as in residual-gradient algorithms.
 
     Source:
         Sutton and Barto 2018, "Reinforcement Learning", section 11.5 (semi-gradients); Baird 1995,
@@ -93,7 +92,7 @@ class TargetDifferentiated(Rule):
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="parameters_shared"),)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("comparisons")
 
@@ -108,7 +107,7 @@ class TargetDifferentiated(Rule):
             loss = targets[0].site
             yield self.finding(
                 context,
-                message="the target is trained too: it holds what the network itself predicts, "
+                message="the target is trained too: it contains the network's own prediction, "
                 f"and {len(shared)} parameters get gradients from both sides of the loss",
                 remedy="detach the network's part of the target, or compute it under no_grad",
                 site=line,

@@ -12,7 +12,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiedWeightsApart(Rule):
-    """Two parameters that were meant as one each get a gradient of their own.
+    """Two parameters that should be tied get separate gradients.
 
     What it finds:
         Two `nn.Parameter` objects over the same memory, as `a.weight.data = b.weight.data` leaves
@@ -34,7 +34,7 @@ class TiedWeightsApart(Rule):
         Give both modules the same object: `head.weight = embedding.weight`.
 
     When it may be wrong:
-        Where the output layer is only initialised by the embedding, and is meant to differ later.
+        If the output layer is only initialised from the embedding and should differ later.
 
     Source:
         Press and Wolf 2017, "Using the Output Embedding to Improve Language Models"; torch
@@ -46,7 +46,7 @@ class TiedWeightsApart(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("twins")
 
@@ -59,13 +59,13 @@ class TiedWeightsApart(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{first.name} and {second.name} share their memory but are two parameters: "
+                    f"{first.name} and {second.name} share memory but are two parameters: "
                     "each gets only a part of the gradient"
                     if shares
                     else f"{second.name} is a copy of {first.name}: each gets its own gradient, "
                     "and they drift apart"
                 ),
-                remedy="tie the parameters themselves: " + _tie(first.name, second.name),
+                remedy="tie the parameters: " + _tie(first.name, second.name),
                 site=position,
                 related=[
                     context.related(record.site, f"{record.name} is made here")

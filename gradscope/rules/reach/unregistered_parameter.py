@@ -15,7 +15,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnregisteredParameter(Rule):
-    """The model computes with tensors that require grad and that its `parameters()` do not give.
+    """The model uses tensors that require grad but are not in its `parameters()`.
 
     What it finds:
         Leaves of the graph that require grad and belong to the model without being registered:
@@ -25,8 +25,8 @@ class UnregisteredParameter(Rule):
         forward makes anew each time.
 
     Why it matters:
-        They get gradients, and no optimizer made of `model.parameters()` ever moves them. They are
-        missing from `state_dict()` too, and `to()`, `train()` and `zero_grad()` pass them by.
+        They get gradients, but no optimizer over `model.parameters()` ever updates them. They are
+        missing from `state_dict()`, and `to()`, `train()` and `zero_grad()` skip them.
 
     How it is measured:
         The leaves of the first graph that are no parameters are looked for in the attributes of the
@@ -36,8 +36,8 @@ class UnregisteredParameter(Rule):
         by them are left out.
 
     How to fix it:
-        Keep modules in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or
-        `nn.ParameterList`: compute first and wrap last. Make layers in `__init__`, not in the
+        Store modules in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or
+        `nn.ParameterList`: compute first and wrap last. Create layers in `__init__`, not in the
         forward.
 
     When it may be wrong:
@@ -55,7 +55,7 @@ class UnregisteredParameter(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return context.probe_skip_reason("leaves")
 
@@ -137,18 +137,18 @@ def _message(leaves: list[LeafRecord]) -> str:
     tensors = counted(number, "tensor")
     if first.origin == "forward":
         what = _listed(leaves) if first.name else tensors
-        return f"the forward makes {what} anew each time: whatever the optimizer learns is lost"
+        return f"the forward recreates {what} each time: what the optimizer learns is lost"
     if first.origin == "late":
-        late = "an optimizer that was made before it does not hold them"
+        late = "an earlier optimizer does not hold them"
         return f"{_listed(leaves)}: made in the first forward, {late}"
     if first.origin == "computed":
         return _message_of_computed(leaves)
     if first.container == "buffer":
-        return f"{first.name} requires grad but is a buffer: parameters() does not give it"
+        return f"{first.name} requires grad but is a buffer: parameters() does not include it"
     if first.container in ("Tensor", "Parameter"):
-        return f"{first.name} requires grad but is a plain tensor: parameters() does not give it"
+        return f"{first.name} requires grad but is a plain tensor: parameters() does not include it"
     holder = f"the plain {first.container} `{first.attribute}`"
-    return f"{tensors} that require grad are kept in {holder}: parameters() does not give them"
+    return f"{tensors} that require grad are stored in {holder}: parameters() does not include them"
 
 
 def _message_of_computed(leaves: list[LeafRecord]) -> str:
@@ -157,8 +157,8 @@ def _message_of_computed(leaves: list[LeafRecord]) -> str:
     else:
         what, them = "is computed once from a tensor", "it"
     return (
-        f"{_listed(leaves)} {what} that the model does not keep: parameters() does not give "
-        f"{them}, and no optimizer moves {them}"
+        f"{_listed(leaves)} {what} that the model does not store: parameters() does not include "
+        f"{them}, and no optimizer updates {them}"
     )
 
 
@@ -170,17 +170,17 @@ def _listed(leaves: list[LeafRecord]) -> str:
 
 def _remedy(leaf: LeafRecord) -> str:
     if leaf.origin in ("forward", "late"):
-        return "make it once, in `__init__`, and assign it to an attribute of the module"
+        return "create it once in `__init__` and assign it to an attribute of the module"
     if leaf.origin == "computed" and leaf.container in ("Tensor", "buffer", "Parameter"):
-        return f"compute first and wrap last: `self.{leaf.attribute} = nn.Parameter(…)`"
+        return f"compute first, wrap last: `self.{leaf.attribute} = nn.Parameter(…)`"
     if leaf.origin == "computed":
         kind = "nn.ParameterDict" if leaf.container == "dict" else "nn.ParameterList"
-        return f"compute first and wrap last, by `nn.Parameter(…)`, and keep them in an `{kind}`"
+        return f"compute first, wrap last with `nn.Parameter(…)`, and store them in an `{kind}`"
     if leaf.container in ("list", "tuple", "set"):
         kind = "nn.ModuleList" if leaf.name.count(".") > 1 else "nn.ParameterList"
-        return f"keep them in an `{kind}`"
+        return f"store them in an `{kind}`"
     if leaf.container == "dict":
-        return "keep them in an `nn.ModuleDict` or `nn.ParameterDict`"
+        return "store them in an `nn.ModuleDict` or `nn.ParameterDict`"
     if leaf.container in ("Tensor", "buffer"):
         return f"wrap it: `self.{leaf.attribute} = nn.Parameter(…)`"
-    return "give what holds them to the module as an `nn.Module`"
+    return "wrap their container in an `nn.Module` and assign it to the module"

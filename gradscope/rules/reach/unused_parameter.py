@@ -15,16 +15,16 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusedParameter(Rule):
-    """Parameters that require grad, and of which nothing enters the loss.
+    """Parameters require grad, but the loss does not depend on them.
 
     What it finds:
-        Parameters to which no step's backward came, and no cut explains it. Either their module
-        runs and its output is used by nothing that the loss depends on, as an auxiliary head whose
-        loss was forgotten, or it was never called at all.
+        Parameters that get no gradient in any step without a cut. Either their module runs but the
+        loss does not use its output, such as an auxiliary head whose loss was forgotten, or the
+        module is never called.
 
     Why it matters:
-        They stay as they were initialised, cost memory and optimizer state, and make
-        DistributedDataParallel stop with an error unless it looks for unused parameters.
+        They stay at their initial values, cost memory and optimizer state, and make
+        DistributedDataParallel fail unless `find_unused_parameters` is set.
 
     How it is measured:
         A parameter counts if it requires grad and has no gradient after the first backward and
@@ -43,12 +43,12 @@ class UnusedParameter(Rule):
         either, to its call, whose output the forward drops.
 
     How to fix it:
-        Use the output in the loss, or remove the module. Where it is meant to wait, as a head for
-        another task, freeze it by `requires_grad_(False)`.
+        Use the output in the loss, or remove the module. If it is for later use, such as a head for
+        another task, freeze it with `requires_grad_(False)`.
 
     When it may be wrong:
-        Where other batches take other ways through the model: a language, a task or an expert that
-        this batch has nothing of.
+        If other batches take other paths through the model: a language, a task or an expert that
+        this batch does not contain.
 
     Source:
         pytorch issue 43259 and YOLOX issue 885: auxiliary heads without a loss, found by
@@ -61,9 +61,9 @@ class UnusedParameter(Rule):
     level: ClassVar[Severity] = "warning"
     judges_learning: ClassVar[bool] = True
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "there was no backward"
+        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the unused parts of every module, those that run and the others."""
@@ -126,10 +126,10 @@ def _without_model(context: RuleContext) -> frozenset[int]:
 
 def _remedy(*, runs: bool, dropped: bool) -> str:
     if dropped:
-        return "use the output in the forward, or remove what makes it"
+        return "use the output in the forward, or remove the module"
     if runs:
-        return "use the output in the loss, or remove what makes it"
-    return "remove what is not needed, or freeze it by `requires_grad_(False)`"
+        return "use the output in the loss, or remove the module"
+    return "remove unneeded modules, or freeze them with `requires_grad_(False)`"
 
 
 def _is_dropped(context: RecordingIndex, parameters: list[int]) -> bool:
@@ -162,13 +162,12 @@ def _message(parts: list[Part], *, runs: bool) -> str:
     what = f"{named(parts)} ({counted(sum(len(p.parameters) for p in parts), 'parameter')})"
     several = len(parts) > 1
     if all(part.module is None for part in parts):
-        end = "require grad and enter no loss" if several else "requires grad and enters no loss"
-        return f"{named(parts)} {end}"
+        verbs = "require grad but do" if several else "requires grad but does"
+        return f"{named(parts)} {verbs} not affect the loss"
     if runs:
         verb, it = ("run", "them") if several else ("runs", "it")
-        return f"{what} {verb}, but nothing of {it} enters the loss"
-    are = "are never called, and enter" if several else "is never called, and enters"
-    return f"{what} {are} no loss"
+        return f"{what} {verb}, but the loss does not use {it}"
+    return f"{what} {'are' if several else 'is'} never called"
 
 
 def _parent(context: RecordingIndex, part: Part) -> int | None:

@@ -26,7 +26,7 @@ from gradscope.rules.rule import Evidence, Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroGradient(Rule):
-    """Backward comes to parameters, and their gradient is exactly zero in every step.
+    """Backward reaches parameters, but their gradient is exactly zero in every step.
 
     What it finds:
         Parameters whose every gradient element is exactly 0.0 after the first backward and after
@@ -36,9 +36,9 @@ class ZeroGradient(Rule):
         derivative of ReLU, a saturated activation, a mask that leaves nothing.
 
     Why it matters:
-        A gradient of zero moves nothing, so what makes it zero stays as it is: without weight decay
-        the parameters never change. A factor that starts at zero is fine as long as the other one
-        does not, as in low-rank adaptation.
+        A zero gradient moves nothing, and its cause stays: without weight decay the parameters
+        never change. A factor that starts at zero is fine as long as the other one does not, as in
+        low-rank adaptation.
 
     How it is measured:
         From each such parameter towards the loss, the first operation whose own output has a
@@ -95,9 +95,9 @@ class ZeroGradient(Rule):
     error_above: float = 0.25
     """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.has_backward else "there was no backward"
+        return None if context.has_backward else "no backward was recorded"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line at which gradients become zero."""
@@ -110,9 +110,9 @@ class ZeroGradient(Rule):
         probes = len(context.probes)
         parts = Subtrees(context.recording).parts(end.parameters)
         what = f"{named(parts)} ({counted(len(end.parameters), 'parameter')})"
-        lasting = f", and still after {counted(probes, 'optimizer step')}" if probes else ""
+        lasting = f", also after {counted(probes, 'optimizer step')}" if probes else ""
         if context.run is not None and probes:
-            lasting = ", and stays so"
+            lasting = " in every step"
         lies_elsewhere = end.site != context.site(end.node.site)
         lost = _lost_to_derivative(context) if twice_differentiated(end) else ()
         return self.finding(
@@ -122,7 +122,7 @@ class ZeroGradient(Rule):
             site=end.site,
             related=(
                 context.related(end.made, "the layer is made here"),
-                context.related(end.node.site, "here the gradient becomes zero")
+                context.related(end.node.site, "the gradient becomes zero here")
                 if lies_elsewhere
                 else None,
             ),

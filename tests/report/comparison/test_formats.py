@@ -104,21 +104,21 @@ def test_texts_tell_what_is_worse_and_by_how_much(name):
     for told in ("GS201", "a.weight", "b.weight", "c.weight", "3.00", "30.0", "10", "old.",
                  "new.x.", "new in B", "1.00", "2.00"):  # fmt: skip
         assert told in text, told
-    assert "5 respects" in text
+    assert "5 differences exceed" in text
 
 
 def test_a_gate_says_failed_or_passed():
     assert rendered(steps(is_gate=True)).endswith("Failed: 5 regressions.")
     same = of_step({"a.weight": 1.0})
     assert rendered(compared(same, same, is_gate=True)).endswith("Passed: no regression.")
-    assert rendered(compared(same, same)).endswith("Equal to the last digit.")
+    assert rendered(compared(same, same)).endswith("Identical.")
 
 
 def test_curves_are_on_one_scale_and_say_where_they_part():
     text = rendered(runs(), width=140)
-    assert "B: differs from step 20 on, by more than 10 % first at step 20" in text
+    assert "B: differs from step 20, first by more than 10 % at step 20" in text
     assert "C: equal in all 10 common steps" in text
-    assert "not finite from step 20 on" in text
+    assert "non-finite from step 20" in text
     strips = [line for line in text.splitlines() if re.match(r" +(loss)? +[ABC]  [▁-█]", line)]
     first = strips[0].split()[2][:5]
     assert all(first in strip for strip in strips[:3])  # the same losses, drawn alike

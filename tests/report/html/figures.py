@@ -31,9 +31,9 @@ def plain(value):
     return value
 
 
-def shown(picture, *chosen):
+def shown(chart, *chosen):
     """Return a plot's figure after choices, by the labels on their buttons."""
-    content = plain(picture.content)
+    content = plain(chart.content)
     figure = content["figure"]
     for switch in content.get("switches", ()):
         for choice in switch["choices"]:
@@ -48,16 +48,16 @@ def shown(picture, *chosen):
     return figure
 
 
-def labels(picture):
+def labels(chart):
     """Return what stands on the buttons of a plot."""
-    switches = plain(picture.content).get("switches", ())
+    switches = plain(chart.content).get("switches", ())
     return [choice["label"] for switch in switches for choice in switch["choices"]]
 
 
-def assert_valid(picture):
+def assert_valid(chart):
     """Let plotly check every way in which a figure can be shown."""
-    for chosen in ([], *([label] for label in labels(picture))):
-        go.Figure(_coloured(shown(picture, *chosen)))
+    for chosen in ([], *([label] for label in labels(chart))):
+        go.Figure(_coloured(shown(chart, *chosen)))
 
 
 def trace(figure, name):

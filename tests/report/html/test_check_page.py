@@ -70,11 +70,11 @@ def test_the_overview_tells_every_target_and_its_outcome():
     told = [row[:2] for row in rows(page, "Targets")]
     assert told == [
         ["passed", "models/good.py"], ["failed", "models/bad.py"],
-        ["not judged", "models/gone.py"],
+        ["not checked", "models/gone.py"],
     ]  # fmt: skip
     assert page.xpath("//h2[contains(@class, 'verdict')]")[0].text == closing_text(result)
     # Under both seeds it is one thing that went wrong.
-    assert rows(page, "What could not be judged") == [
+    assert rows(page, "Could not be checked") == [
         ["models/gone.py", "0, 1", "cannot open it: no such file", "write it"]
     ]
     ((level, rule, target, line, message, seeds),) = rows(page, "Findings")
@@ -85,8 +85,8 @@ def test_the_overview_tells_every_target_and_its_outcome():
 def test_every_name_of_a_target_opens_its_sheet():
     page = rendered(check(PASSED, FAILED))
     for button in page.xpath("//button[@data-sheet]"):
-        sheet = page.get_element_by_id(f"sheet-{button.get('data-sheet')}")
-        assert sheet.xpath(".//h1")[0].text == button.text_content()
+        tab = page.get_element_by_id(f"sheet-{button.get('data-sheet')}")
+        assert tab.xpath(".//h1")[0].text == button.text_content()
 
 
 def test_known_findings_stand_apart():
@@ -101,9 +101,9 @@ def test_known_findings_stand_apart():
 
 def test_what_is_worse_than_the_baseline_is_told():
     (item,) = FAILED.findings
-    worse = replace(FAILED, findings=(replace(item, worsened="decades 5 against 2"),))
+    worse = replace(FAILED, findings=(replace(item, worsened="decades 5 instead of 2"),))
     ((*_, told),) = rows(rendered(check(worse)), "Findings")
-    assert told == "now worse: decades 5 against 2"
+    assert told == "now worse: decades 5 instead of 2"
 
 
 def test_a_finding_of_another_seed_is_shown_by_its_own_run():
@@ -119,7 +119,7 @@ def test_a_finding_of_another_seed_is_shown_by_its_own_run():
 
 def test_without_a_single_run_there_is_a_page():
     page = rendered(check(UNLOADED))
-    assert "Could not be judged." in page.text_content()
+    assert "Could not be checked." in page.text_content()
     warnings = page.xpath("//main//p[@class='warning']")
     assert [one.text for one in warnings] == ["cannot open it: no such file — write it"]
 
@@ -144,7 +144,7 @@ def test_limits_without_a_module_and_stale_entries_are_told():
         (Policy(), "errors fail"),
         (Policy(fail_level="note"), "errors and warnings and notes fail"),
         (Policy(max_warnings=1, exit_zero=True),
-         "errors fail; 1 warning may pass; --exit-zero lets findings pass"),
+         "errors fail; 1 warning allowed; --exit-zero lets findings pass"),
     ],
 )  # fmt: skip
 def test_the_gate_is_told_in_words(policy, text):
@@ -160,11 +160,11 @@ def test_without_room_the_targets_with_findings_keep_their_pictures():
     names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
     assert whole.xpath(names.format(1)) == whole.xpath(names.format(2)) > 0
     size = len(whole.get_element_by_id("data-2").text)
-    tight = rendered(result, room=size)
+    tight = rendered(result, size_budget=size)
     assert tight.xpath(names.format(1)) == 0 < tight.xpath(names.format(2))
-    assert "Left out" in tight.get_element_by_id("sheet-1").text_content()
-    assert "Left out" not in tight.get_element_by_id("sheet-2").text_content()
-    none = rendered(result, room=0)
+    assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Omitted" not in tight.get_element_by_id("sheet-2").text_content()
+    none = rendered(result, size_budget=0)
     assert none.xpath(names.format(2)) == 0
     assert not none.xpath("//article[@id='sheet-2']//button[contains(@class, 'select')]")
 

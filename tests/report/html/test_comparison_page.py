@@ -14,8 +14,8 @@ def rendered(comparison):
     return html.fromstring(render_comparison_html(comparison))
 
 
-def facts(page, sheet=0):
-    found = page.xpath(f"//article[@id='sheet-{sheet}']//dl[@class='facts']/div")
+def facts(page, tab=0):
+    found = page.xpath(f"//article[@id='sheet-{tab}']//dl[@class='facts']/div")
     return {one[0].text: one[1].text for one in found}
 
 
@@ -40,7 +40,7 @@ def test_equal_sides_are_green():
     one = of_step({"a.weight": 1.0})
     page = rendered(compared(one, one))
     (verdict,) = page.xpath("//h2[contains(@class, 'verdict')]")
-    assert "clean" in verdict.get("class") and verdict.text == "Equal to the last digit."
+    assert "clean" in verdict.get("class") and verdict.text == "Identical."
 
 
 def test_a_gate_that_fails_is_red():
@@ -71,8 +71,8 @@ def test_several_sides_have_an_overview_and_a_tab_each():
     assert rows == ["A", "B", "C"]
     assert texts(page, "//article[@id='sheet-0']//ul[@class='reasons']/li")[0].startswith("C: ")
     # What is beyond the tolerance in C is no matter of B.
-    assert "Nothing beyond" in texts(page, "//article[@id='sheet-1']//h2")[0]
-    assert "Beyond" in texts(page, "//article[@id='sheet-2']//h2")[0]
+    assert "within the tolerance" in texts(page, "//article[@id='sheet-1']//h2")[0]
+    assert "the tolerance" in texts(page, "//article[@id='sheet-2']//h2")[0]
     opened = page.xpath("//section[h2='Sides']//button/@data-sheet")
     assert [texts(page, f"//article[@id='sheet-{at}']//h1")[0] for at in opened] == [
         "one.gradscope → two.gradscope", "one.gradscope → three.gradscope",
@@ -102,9 +102,9 @@ def test_without_room_the_sides_that_are_worse_keep_their_pictures():
     names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
     assert all(whole.xpath(names.format(at)) for at in range(3))
     room = sum(len(whole.get_element_by_id(f"data-{at}").text) for at in (0, 2))
-    tight = html.fromstring(render_comparison_html(comparison, room=room))
+    tight = html.fromstring(render_comparison_html(comparison, size_budget=room))
     assert [bool(tight.xpath(names.format(at))) for at in range(3)] == [True, False, True]
-    assert "Left out" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
 
 
 def test_what_cannot_be_compared_is_a_page_too():

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from lxml import html
 
 from gradscope.errors import GradscopeError
-from gradscope.report.html.page import Picture, Sheet, embedded_json, render_page
+from gradscope.report.html.page import Chart, Tab, embedded_json, render_page
 from gradscope.report.html.phrasing import Fact, FindingCard, Words
 from gradscope.report.text_findings import CodeLine, Label, Snippet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
 
 
-def sheet(text="a sheet", **changes):
-    values = {"title": text, "words": Words(heading=text), "pictures": ()} | changes
-    return Sheet(**values)
+def tab(text="a sheet", **changes):
+    values = {"title": text, "words": Words(heading=text), "charts": ()} | changes
+    return Tab(**values)
 
 
 def card(text):
@@ -69,13 +69,13 @@ def test_text_from_outside_stays_text(text):
         cards=(card(text),),
         notes=((text, (text,)),),
     )
-    pictures = (
-        Picture(
+    charts = (
+        Chart(
             name="p", kind="table", title=text, caption=text, content={"name": text, "columns": []}
         ),
     )
-    page = render_page([sheet(text, words=words, pictures=pictures)], text)
-    plain = html.fromstring(render_page([sheet(words=words, pictures=pictures)], "x"))
+    page = render_page([tab(text, words=words, charts=charts)], text)
+    plain = html.fromstring(render_page([tab(words=words, charts=charts)], "x"))
     found = html.fromstring(page)
     # What is written is never an element: there are as many of each as with any other text.
     assert elements(found) == elements(plain)
@@ -89,7 +89,7 @@ def elements(page):
 
 
 def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else():
-    page = html.fromstring(render_page([sheet()], "x"))
+    page = html.fromstring(render_page([tab()], "x"))
     policy = page.xpath("//meta[@http-equiv='Content-Security-Policy']/@content")[0]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == "'none'"
@@ -101,20 +101,20 @@ def test_the_policy_allows_the_scripts_of_the_page_and_nothing_else():
 
 
 def test_a_page_without_plots_is_small_and_one_with_them_holds_plotly():
-    plot = Picture(
+    plot = Chart(
         name="p",
         kind="plot",
         title="t",
         caption="c",
         content={"figure": {"data": [], "layout": {}}},
     )
-    assert len(render_page([sheet()], "x")) < 150_000
-    page = render_page([sheet(pictures=(plot,))], "x")
+    assert len(render_page([tab()], "x")) < 150_000
+    page = render_page([tab(charts=(plot,))], "x")
     assert "plotly.js" in page and len(page.encode()) < 5_200_000
 
 
 def test_the_same_page_every_time():
-    assert render_page([sheet()], "x") == render_page([sheet()], "x")
+    assert render_page([tab()], "x") == render_page([tab()], "x")
 
 
 @pytest.mark.parametrize("missing", ["plotly", "jinja2", "markupsafe"])

@@ -10,8 +10,8 @@ from tests.report.html.charts.conftest import REPORTS
 from tests.report.html.figures import plain
 
 
-def columns_of(picture):
-    return {one["title"]: one for one in plain(picture.content)["columns"]}
+def columns_of(chart):
+    return {one["title"]: one for one in plain(chart.content)["columns"]}
 
 
 def same(found, values):
@@ -24,11 +24,11 @@ def same(found, values):
 
 @given(REPORTS)
 def test_cells_are_the_reports_numbers(report):
-    for picture, rows in (
+    for chart, rows in (
         (parameter_table(report), report.parameters),
         (tensor_table(report), report.tensors),
     ):
-        columns = columns_of(picture)
+        columns = columns_of(chart)
         reads = {
             "gradient norm": lambda grad: grad.norm,
             "rms": lambda grad: grad.rms,
@@ -54,9 +54,9 @@ def test_weights_and_updates_are_told_of_parameters(report):
 
 
 def test_columns_that_tell_nothing_are_left_out(report):
-    assert "why there is none" in columns_of(parameter_table(report))
+    assert "reason if missing" in columns_of(parameter_table(report))
     columns = columns_of(tensor_table(report))
-    assert not {"why there is none", "findings", "NaN, inf", "call"} & set(columns)
+    assert not {"reason if missing", "findings", "NaN, inf", "call"} & set(columns)
     assert columns["module"] == {"title": "module", "kind": "name", "of": "path"}
 
 

@@ -1,4 +1,4 @@
-"""GS309 points at the statement that stores what takes the graph of earlier steps along."""
+"""GS309 points at the statement that stores what carries the graph of an earlier step."""
 
 import inspect
 
@@ -65,7 +65,7 @@ def test_a_backward_that_fails_for_weights_that_a_step_has_changed(tmp_path):
 
     (found,) = told(loop, tmp_path)
     assert found.location.source == "hidden = model(batch(), hidden)"
-    assert "hidden takes the graph of an earlier step along" in found.message
+    assert "hidden carries the graph of an earlier step" in found.message
 
 
 def test_it_is_told_once(tmp_path):
@@ -116,7 +116,7 @@ def test_what_is_made_once_is_told_where_it_is_made(tmp_path):
 
     (found,) = told(watched, tmp_path)
     assert found.location.source == "factor = scale.exp()"
-    assert found.remedy.startswith("make factor anew in every step")
+    assert found.remedy.startswith("recreate factor in every step")
 
 
 def detached_state():

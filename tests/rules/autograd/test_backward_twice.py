@@ -65,7 +65,7 @@ def test_what_is_carried_over_fails_in_the_second_step(inspect_file, text):
     assert (finding.severity, finding.step) == ("error", 1)
     kind = "Stateful" if "Stateful" in text else "Cached"
     assert f"{kind}.kept is carried over" in finding.message
-    assert "the training loop would have to reset or detach" in finding.message
+    assert "the training loop must reset or detach" in finding.message
     assert [finding.location.source] == marked(text, "# <-")
     assert {position.source for position in finding.related} == set(marked(text, "# also"))
     assert {row.reach for row in report.parameters} == {"gradient"}
@@ -214,4 +214,4 @@ def test_a_memory_of_outputs_in_a_deque_is_known(inspect_file):
     finding = only(inspect_file(HEAD + MEMORY).findings, "GS502")
     assert finding.severity == "error"
     assert "Remembering.kept is carried over" in finding.message
-    assert finding.remedy.startswith("make self.kept anew in every forward")
+    assert finding.remedy.startswith("recreate self.kept in every forward")

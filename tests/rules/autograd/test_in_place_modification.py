@@ -113,7 +113,7 @@ loss_fn = lambda output, target: output.mean()
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
 def test_a_refused_write_points_to_the_write(inspect_file, text):
     finding = check(inspect_file, "GS503", text)
-    assert "refuses" in finding.message
+    assert "rejects" in finding.message
 
 
 def test_harmless_writes_are_no_finding(inspect_file):

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from gradscope.recording.finding import Finding
-from gradscope.rules.captured_steps.judging import NO_LOOK
+from gradscope.rules.captured_steps.judging import NO_CAPTURED_STEP
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.rules.rule import Lasting, Rule
@@ -24,7 +24,7 @@ class ByLoss(Rule):
 
     level: ClassVar[str] = "warning"
 
-    def obstacle(self, context: RuleContext) -> str | None:
+    def skip_reason(self, context: RuleContext) -> str | None:
         step = context.first.step
         return "there is nothing to see" if step is None or step.loss == UNKNOWN else None
 
@@ -147,6 +147,6 @@ def test_a_run_without_looks_says_so():
     run.step(run.optimizer(weights), line=6)
     verdict = judge(run.recording())
     assert {(one.rule, one.reason) for one in verdict.skipped} == {
-        (code, NO_LOOK) for code in ("GS105", "GS106", "GS201")
+        (code, NO_CAPTURED_STEP) for code in ("GS105", "GS106", "GS201")
     }
     assert verdict.ran == ()

@@ -23,4 +23,4 @@ def test_the_step_is_named_and_what_to_do(tmp_path):
     (found,) = watch.findings
     assert (found.rule, found.location.source) == ("GS503", "of_critic.step()")
     assert "an optimizer's step() overwrites" in found.message
-    assert found.remedy == "call this backward() before the step, or compute its loss anew after it"
+    assert found.remedy == "call this backward() before the step, or recompute its loss after it"

@@ -20,7 +20,7 @@ def test_limit_of_a_hundredth_of_the_norm_sets_every_step():
     evidence = dict(found.evidence)
     assert evidence["median_coefficient"] == pytest.approx(0.01, rel=1e-5)
     assert evidence["median_norm"] == 2.0
-    assert "clip_grad_norm_(max_norm=0.02) cuts 40 of 40 steps" in found.message
+    assert "clip_grad_norm_(max_norm=0.02) clips 40 of 40 steps" in found.message
     assert "learning rate" in found.remedy
 
 

@@ -36,7 +36,7 @@ def test_clip_of_what_the_step_before_left_is_named_so():
         run.backward(weights)
         run.step(optimizer)
     found = run.found("GS402")
-    assert "the gradients of the step before" in found.message
+    assert "the gradients of the previous step" in found.message
 
 
 def test_clip_of_zeroed_gradients_at_the_end_of_the_loop_clips_nothing():

@@ -22,7 +22,7 @@ def partial_loop(size=1.0, max_norm=0.5, steps=10):
 def test_part_that_is_left_out_is_named_at_the_clip():
     found = partial_loop().found("GS404")
     assert (found.severity, found.location.line, found.count) == ("warning", CLIP, 10)
-    assert "clips decoder alone" in found.message and "of encoder unclipped" in found.message
+    assert "clips only decoder" in found.message and "of encoder unclipped" in found.message
     assert found.parameters == ("encoder.weight0", "encoder.weight1", "encoder.weight2")
     assert [position.line for position in found.related] == [STEP]
     assert dict(found.evidence)["largest_norm_outside"] == pytest.approx(3**0.5)
@@ -108,7 +108,7 @@ def test_iterator_that_was_used_up_is_an_error():
         run.step(optimizer)
     found = run.found("GS404")
     assert (found.severity, found.location.line, found.count) == ("error", CLIP, 9)
-    assert "no parameters left" in found.message
+    assert "exhausted iterator" in found.message
 
 
 def test_empty_list_beside_a_whole_clip_is_right():

@@ -7,7 +7,7 @@ from tests.rules.clipping.clipped_run import CLIP, healthy_loop, trained
 
 @pytest.mark.parametrize(
     ("max_norm", "words"),
-    [(0.0, "every gradient zero"), (-1.0, "turns every gradient round"), (math.nan, "NaN")],
+    [(0.0, "every gradient zero"), (-1.0, "flips the sign of every gradient"), (math.nan, "NaN")],
 )
 def test_limit_that_is_not_above_zero_is_an_error_at_its_line(max_norm, words):
     (found,) = healthy_loop(max_norm=max_norm).said_by("GS410")

@@ -27,7 +27,7 @@ def recording_of(model, batch, loss=functional.cross_entropy, *, optimizer=None,
 def found_in(recording):
     rule = ExplodingGradient()
     context = RuleContext(recording)
-    return [] if rule.obstacle(context) else list(rule.check(context))
+    return [] if rule.skip_reason(context) else list(rule.check(context))
 
 
 def stack(gain, *, depth=10, width=24, residual=False, norm=False):

@@ -102,7 +102,7 @@ def test_norms_that_vary_by_orders_of_magnitude_are_right():
 def test_spike_that_the_clip_caught_is_a_note():
     (found,) = said(train(with_spike(100), max_norm=3.0))
     assert found.severity == "note"
-    assert "which the clip caught" in found.message
+    assert "but was clipped" in found.message
     assert dict(found.evidence)["norm"] == pytest.approx(200)
 
 

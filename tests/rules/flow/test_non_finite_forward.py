@@ -62,7 +62,11 @@ LOST = {
         "softmax makes NaN: 1 row is masked",
         "unmasked",
     ),
-    "mean of nothing": (lambda m, h: h[h > 99].mean() + h.sum(), "mean of nothing", "count"),
+    "mean of an empty tensor": (
+        lambda m, h: h[h > 99].mean() + h.sum(),
+        "mean of an empty tensor",
+        "count",
+    ),
     "root of a negative number": (lambda m, h: h.sqrt().sum(), "sqrt makes NaN", "clamp"),
     "cosine over one": (
         lambda m, h: torch.acos(1.1 * torch.cos(h)).sum(),
@@ -184,7 +188,7 @@ def test_a_parameter_that_nobody_initialised_is_named_where_it_is_made(inspect_f
 
 def test_a_loss_whose_forward_cannot_be_run_again_is_told_without_its_origin():
     found = only(findings(entropy, probe_steps=0), "GS104")
-    assert "the loss is NaN, and the operation that made it was not seen" in found.message
+    assert "the loss is NaN, and the operation that made it was not observed" in found.message
 
 
 def test_a_target_that_is_too_long_for_its_input():
@@ -201,4 +205,4 @@ def test_every_target_left_out():
     report = gradscope.inspect(
         nn.Linear(6, 3), (torch.randn(9, 6), torch.full((9,), -100)), "cross-entropy"
     )
-    assert "every target is left out" in only(report.findings, "GS104").message
+    assert "ignore_index excludes every target" in only(report.findings, "GS104").message

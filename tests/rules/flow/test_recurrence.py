@@ -42,7 +42,7 @@ def test_growth_through_time_is_found_with_a_loss_at_every_step():
     found = only(inspected(Tagger(3.0)).findings, "GS101")
     assert found.severity == "error"
     assert "weight" in found.parameters
-    assert "24 rounds of a loop" in found.message
+    assert "24 iterations of a loop" in found.message
     # Three quarters of the steps lie between the middles of the first and the last quarter.
     expected = 0.75 * STEPS * math.log10(3.0) - math.log10(STEPS)
     assert dict(found.evidence)["decades"] == pytest.approx(expected, abs=1.0)

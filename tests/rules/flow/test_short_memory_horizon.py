@@ -106,8 +106,8 @@ def test_steps_that_are_zero_or_nan_are_left_out_of_the_line(value):
 
 def test_it_is_not_judged_where_the_forward_was_not_rerun():
     recording = recording_of(Reader(last), (torch.randn(16, 12, 4), CLASSES), steps=0)
-    obstacle = ShortMemoryHorizon().obstacle(RuleContext(recording))
-    assert obstacle == "the forward may run only once"
+    skip_reason = ShortMemoryHorizon().skip_reason(RuleContext(recording))
+    assert skip_reason == "the forward may run only once"
 
 
 def test_growing_memory_has_no_horizon():

@@ -19,7 +19,7 @@ from tests.rules.flow.test_spine import Scaled
 def found_in(recording, rule=None):
     rule = rule or VanishingGradient()
     context = RuleContext(recording)
-    return [] if rule.obstacle(context) else list(rule.check(context))
+    return [] if rule.skip_reason(context) else list(rule.check(context))
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_attention_to_an_encoder_is_no_trend():
 def test_a_recording_without_backward_is_not_judged():
     recording = recording_of(*stack(0.1), steps=0)
     context = RuleContext(dataclasses.replace(recording, tensor_stats=()))
-    assert VanishingGradient().obstacle(context) == "there was no backward"
+    assert VanishingGradient().skip_reason(context) == "no backward was recorded"

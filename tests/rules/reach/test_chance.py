@@ -109,7 +109,7 @@ class Pairs(nn.Module):
 def test_a_single_example_proves_no_dead_layer(findings_of, examples, expected):
     found = findings_of(Pairs(), X[:examples])
     assert [one.severity for one in found] == expected
-    assert all(one.remedy.startswith("give a batch of several examples") for one in found)
+    assert all(one.remedy.startswith("use a batch of several examples") for one in found)
     assert all(one.message.endswith("for the batch's only example") for one in found)
 
 

@@ -256,7 +256,7 @@ def test_momentum_encoder_whose_keys_are_logits_is_a_note(findings_of):
     (found,) = findings_of(
         Contrast(), (X, torch.zeros_like(CLASSES)), functional.cross_entropy, probe_steps=0
     )
-    assert (found.severity, "copy of what learns" in found.message) == ("note", True)
+    assert (found.severity, "copy of a module that learns" in found.message) == ("note", True)
 
 
 def test_teacher_of_another_architecture_is_a_note(findings_of):
@@ -450,7 +450,7 @@ def by_list(encoder, x):
     ("cut", "remedy"),
     [
         (wrapped, "makes a new leaf"),
-        (by_numpy, "torch's own functions"),
+        (by_numpy, "compute with torch"),
         (by_list, "torch.stack"),
         (detached, "only for the copy"),
     ],

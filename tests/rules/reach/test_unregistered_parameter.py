@@ -67,7 +67,7 @@ def test_what_is_computed_of_a_lost_parameter_is_an_error(findings_of, make, use
     assert found.parameters == (name,)
     assert found.location.source.startswith("self.head, self.kept, self.use =")
     assert f"{name} is computed once" in found.message
-    assert "compute first and wrap last" in found.remedy
+    assert "compute first, wrap last" in found.remedy
 
 
 def test_computed_buffer_is_found_at_the_line_that_registers_it(findings_of):
@@ -136,7 +136,7 @@ def test_buffer_that_requires_grad_is_an_error(findings_of):
     model = Keeping(None, lambda kept, x: x * model.scale)
     model.register_buffer("scale", torch.ones(8, requires_grad=True))
     found = only(findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=1), "GS207")
-    assert found.message == "scale requires grad but is a buffer: parameters() does not give it"
+    assert found.message == "scale requires grad but is a buffer: parameters() does not include it"
 
 
 def test_layer_made_in_every_forward_is_an_error_at_its_use(findings_of):

@@ -40,13 +40,13 @@ def test_heads_that_run_for_nothing_are_one_warning_at_the_loss(findings_of):
     assert (found.rule, found.severity) == ("GS203", "warning")
     assert found.location.source == "return functional.cross_entropy(output[0], target)"
     assert found.modules == ("aside.0", "aside.1")
-    assert found.message == "aside (4 parameters) runs, but nothing of it enters the loss"
+    assert found.message == "aside (4 parameters) runs, but the loss does not use it"
 
 
 def test_head_that_never_runs_is_a_note(findings_of):
     (found,) = findings_of(Heads(runs=0, waits=1), (X, CLASSES), loss, probe_steps=1)
     assert (found.rule, found.severity) == ("GS203", "note")
-    assert found.message == "waiting (2 parameters) is never called, and enters no loss"
+    assert found.message == "waiting (2 parameters) is never called"
 
 
 def test_parameter_that_nothing_uses_is_a_warning(findings_of):
@@ -140,7 +140,7 @@ def loss_fn(output, batch):
     )
     found = only(report.findings, "GS203")
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
-    assert found.message == "scale requires grad and enters no loss"
+    assert found.message == "scale requires grad but does not affect the loss"
 
 
 DROPPING = """

@@ -50,7 +50,7 @@ BLOCKING = {
     "the derivative of round after first.2 is": torch.round,
     "the derivative of sign": torch.sign,
     "the derivative of floor": torch.floor,
-    "cuts off every value": lambda h: (h + 5).clamp(0, 1),
+    "clamps every value": lambda h: (h + 5).clamp(0, 1),
     "sigmoid is so saturated": lambda h: torch.sigmoid(1e4 * (h + 1)),
     "mul after first.2 multiplies it by zeros": lambda h: h * torch.zeros(8),
 }
@@ -62,7 +62,7 @@ def test_operation_that_hands_on_zeros_is_an_error(findings_of, words, operation
     (found,) = found_in(findings_of, Between(operation))
     assert found.severity == "error"
     assert words in found.message
-    assert "still after 3 optimizer steps" in found.message
+    assert "also after 3 optimizer steps" in found.message
     assert {name.partition(".")[0] for name in found.parameters} <= {"first", "second"}
     assert sum(name.startswith("first.") for name in found.parameters) == 4
 
@@ -96,7 +96,7 @@ def test_zeros_that_rounding_makes_of_a_vanished_gradient_are_its_consequence(fi
     assert found.rule == "GS102"
     (zero,) = found.consequences
     assert zero.rule == "GS204"
-    assert "is so small that rounding makes zero of its products" in zero.message
+    assert "is so small that its products underflow to zero" in zero.message
 
 
 def test_zeros_of_a_tiny_loss_are_not_laid_to_saturation(findings_of):
@@ -104,7 +104,7 @@ def test_zeros_of_a_tiny_loss_are_not_laid_to_saturation(findings_of):
     model = nn.Sequential(nn.Linear(8, 8), nn.Sigmoid(), nn.Linear(8, 4))
     (found,) = findings_of(model, (X, CLASSES), lambda y, t: functional.cross_entropy(y, t) * 1e-44)
     assert found.rule == "GS204"
-    assert "so small that rounding makes zero" in found.message
+    assert "so small that its products underflow" in found.message
     assert "a small factor on the loss" in found.remedy
 
 

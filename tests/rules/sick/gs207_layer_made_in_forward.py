@@ -1,4 +1,4 @@
-"""A layer is made anew in each forward: it stays random for ever."""
+"""A layer is recreated in each forward: it stays random for ever."""
 
 import torch
 from torch import nn

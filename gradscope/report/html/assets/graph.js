@@ -303,7 +303,7 @@ class Plan {
     }
     const [source, target] = [first + links.source[row], first + links.target[row]];
     const tensors = links.tensors[row] > 1 ? ` over ${links.tensors[row]} tensors` : '';
-    const told = state === 'cutoff' ? 'no gradient comes back here: it is cut off' : `gradient norm ${spelled(norm)}${tensors}`;
+    const told = state === 'cutoff' ? 'cut off: no gradient flows here' : `gradient norm ${spelled(norm)}${tensors}`;
     const made = drawn('g', { class: `edge ${state}` },
       titled(`${vertices.label[source]} → ${vertices.label[target]}\n${told}`), path, head);
     made.dataset.ends = `${source} ${target}`;

@@ -16,7 +16,7 @@ function paint(sheet, section) {
     sheet.paint(section);
   } catch (error) {
     section.querySelector('.canvas').replaceChildren(
-      element('p', { className: 'failure', textContent: `This picture could not be drawn: ${error.message}` }));
+      element('p', { className: 'failure', textContent: `This chart could not be drawn: ${error.message}` }));
     console.error(error);
   }
 }

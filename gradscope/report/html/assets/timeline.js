@@ -170,7 +170,7 @@ class Timeline {
   drawEvents() {
     const size = this.windows.events[this.at];
     if (size === null) {
-      const told = 'The single events of this step were left out to keep the file small; the lane above shows their kind.';
+      const told = 'The events of this step are omitted to keep the file small. The lane above shows their kind.';
       this.body.replaceChildren(element('tr', {}, element('td', { colSpan: 6, className: 'missing', textContent: told })));
       return;
     }

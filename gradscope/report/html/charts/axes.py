@@ -18,7 +18,7 @@ class Panel:
     traces: Sequence[Mapping[str, Json]]
     axis: Mapping[str, Json]
     band: tuple[float, float] | None = None
-    """Of the vertical axis, shaded."""
+    """Shaded range of the vertical axis."""
 
 
 def stacked(panels: Sequence[Panel], title: str) -> tuple[list[Json], dict[str, Json]]:
@@ -186,7 +186,7 @@ MOST_MARKS = 1200
 """So many are drawn as they are."""
 _BINS, _OTHERS = 150, 250
 _GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples are spread evenly between whole numbers, and fall in with no period."""
+"""Factor whose multiples are evenly spread between integers, without a period."""
 
 
 def thinned(positions: Sequence[int], values: Sequence[Sequence[float]]) -> list[int]:

@@ -10,7 +10,7 @@ from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_name
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.page import UNICODE
 
 _CURVE = 160
@@ -18,17 +18,17 @@ _CURVE = 160
 _NEAR = 3.0
 """Times the least or the greatest norm, within which a limit is drawn beside them."""
 _LINE = 0.1
-"""Of the height: what stands beside a limit."""
+"""Height of a label beside a limit, as a share of the chart."""
 _STEPS = 400
 """Norms up to which a curve has a step at each."""
 _STRIP = 0.07
-"""Of the width, for what a logarithmic axis cannot show."""
+"""Width of the strip for values without a logarithm, as a share of the chart."""
 _GAP = 0.02
 
 Trace = dict[str, Json]
 
 
-def norm_picture(section: Section) -> Picture | None:
+def norm_chart(section: Section) -> Chart | None:
     """Return how many norms lie where, cut and kept; None where none is finite."""
     bins = [one for one in section.bins if one.high]
     if not bins or len(section.points) < 2:
@@ -48,11 +48,11 @@ def norm_picture(section: Section) -> Picture | None:
     layout["xaxis"] = {**axis, "range": [math.log10(end) if is_log else end for end in ends]}
     data = [*_bars(section, bins), *_beside(section, layout)]
     layout["shapes"], layout["annotations"] = _limits(section, ends, top=1.0, is_log=is_log)
-    return Picture(
+    return Chart(
         name="clip-norms",
         kind="plot",
-        title=f"How {norm_name(section)}s spread",
-        caption="Before the clip. " + ("Those above the limit are cut." if section.cut else ""),
+        title=f"Distribution of {norm_name(section)}s",
+        caption="Before the clip. " + ("Norms above the limit are clipped." if section.cut else ""),
         content={"figure": {"data": data, "layout": layout}},
         is_wide=not section.sweep,
         height=340,
@@ -191,7 +191,7 @@ def _upright(limit: float, color: str) -> Trace:
     }
 
 
-def limit_picture(section: Section) -> Picture | None:
+def limit_chart(section: Section) -> Chart | None:
     """Return what each largest norm would cut; None where nothing tells."""
     if not section.sweep:
         return None
@@ -210,10 +210,10 @@ def limit_picture(section: Section) -> Picture | None:
     }
     texts = () if section.advice is None else tuple(advice_text(section.advice, UNICODE))
     told = [f"{text}." for text in (*texts, exchange_text(section, UNICODE)) if text]
-    return Picture(
+    return Chart(
         name="clip-limits",
         kind="plot",
-        title="What other limits would cut",
+        title="Effect of other limits",
         caption=" ".join(text[0].upper() + text[1:] for text in told),
         content={
             "figure": {"data": list(_curves(curve, rows, has_steps=has_steps)), "layout": layout}
@@ -236,8 +236,8 @@ def _curves(curve: LimitCurve, rows: Sequence[SweepRow], *, has_steps: bool) -> 
     limits = numbers(curve.limits)
     shares, means = [row.share for row in rows], [row.mean for row in rows]
     for name, color, shape, values, marks in (
-        ("steps cut", "@series-3", "hv" if has_steps else "linear", curve.shares, shares),
-        ("norm left, in the mean", "@series-2", "linear", curve.means, means),
+        ("steps clipped", "@series-3", "hv" if has_steps else "linear", curve.shares, shares),
+        ("average norm after clipping", "@series-2", "linear", curve.means, means),
     ):
         yield {
             "type": "scatter",

@@ -1,4 +1,4 @@
-"""Who makes the norm: modules, and in each the parameters, by their share of it."""
+"""Contributions to the norm: modules, and in each the parameters, by their share of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gradscope.report.clipping.phrasing import headline, percent
 from gradscope.report.html.charts.lettering import hover, lettered, number
 from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column
 
 _MODULES = 30
@@ -37,7 +37,7 @@ class Part:
         return None if self.of is None else self.of.name
 
 
-def share_picture(section: Section, report: Report) -> Picture | None:
+def share_chart(section: Section, report: Report) -> Chart | None:
     """Return the picture; None where no gradient was measured."""
     found = section.contributions
     if not found.parameters:
@@ -49,10 +49,10 @@ def share_picture(section: Section, report: Report) -> Picture | None:
         _layer(position, shown, bars, known) for position in range(max(map(len, bars)))
     ]
     data.append(_largest(shown))
-    return Picture(
+    return Chart(
         name="clip-shares",
         kind="plot",
-        title="Who makes the norm",
+        title="Contributions to the norm",
         caption=_caption(section, shown),
         content={"figure": {"data": data, "layout": _layout(shown)}},
         height=70 + 26 * max(len(shown), 3),
@@ -62,8 +62,8 @@ def share_picture(section: Section, report: Report) -> Picture | None:
 def _caption(section: Section, shown: Sequence[Contribution]) -> str:
     found = section.contributions
     words = [
-        f"Mean share of the {found.power}, by module and in each by parameter; the mark is the"
-        " share in the step in which it is largest."
+        f"Mean share of the {found.power}, by module and parameter; the mark shows the"
+        " largest share in a single step."
     ]
     if len(found.modules) > len(shown):
         rest = found.modules[len(shown) :]
@@ -146,7 +146,7 @@ def _told(part: Part, module: Contribution) -> str:
     lines: list[tuple[str, str | None]] = [("share", percent(part.share))]
     if one is not None:
         lines += [
-            ("at most", percent(one.largest)),
+            ("max", percent(one.largest)),
             ("median norm", number(one.before)),
             ("after the clip", None if one.after is None else number(one.after)),
         ]
@@ -162,8 +162,7 @@ def _largest(shown: Sequence[Contribution]) -> dict[str, Json]:
         "x": numbers(one.largest for one in shown),
         "marker": {"symbol": "line-ns-open", "color": "@ink", "size": 13, "line": {"width": 2}},
         "text": [
-            hover(one.name or "the model itself", [("at most", percent(one.largest))])
-            for one in shown
+            hover(one.name or "the model itself", [("max", percent(one.largest))]) for one in shown
         ],
         "hovertemplate": "%{text}<extra></extra>",
     }
@@ -186,7 +185,7 @@ def _layout(shown: Sequence[Contribution]) -> dict[str, Json]:
     }
 
 
-def share_table(section: Section, report: Report) -> Picture | None:
+def share_table(section: Section, report: Report) -> Chart | None:
     """Return the table of all parameters; None where no gradient was measured."""
     found = section.contributions
     rows = found.parameters
@@ -197,13 +196,13 @@ def share_table(section: Section, report: Report) -> Picture | None:
     columns: list[Json] = [
         column("parameter", "name", texts(one.name for one in rows)),
         column("share", "share", numbers(one.share for one in rows), f"of the {found.power}"),
-        column("at most", "share", numbers(one.largest for one in rows), "in a single step"),
+        column("max", "share", numbers(one.largest for one in rows), "in a single step"),
         column("largest in", "share", numbers(one.leads for one in rows), "of the steps"),
         column("norm before", "number", numbers(one.before for one in rows), "median"),
     ]
     if any(value is not None for value in after):
         columns.append(column("norm after", "number", numbers(after), "median"))
-    return Picture(
+    return Chart(
         name="clip-parameters",
         kind="table",
         title=f"Parameters ({len(rows):,})",

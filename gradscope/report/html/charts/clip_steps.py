@@ -10,7 +10,7 @@ from gradscope.analysis.clip_series import ClipPoint
 from gradscope.report.clipping.phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
 from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _MOST = 3000
 """Points that are drawn one by one."""
@@ -35,14 +35,14 @@ class Stretch:
     cut: int
 
 
-def step_picture(section: Section) -> Picture | None:
+def step_chart(section: Section) -> Chart | None:
     """Return the picture; None where there is no step."""
     if not section.points:
         return None
     points = drawn(section.points)
     panels = list(_panels(section, points))
     data, layout = stacked(panels, "step" if section.site is not None else "gradient measured")
-    return Picture(
+    return Chart(
         name="clip-steps",
         kind="plot",
         title=f"{norm_name(section).capitalize()} before and after",
@@ -113,7 +113,7 @@ def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
     yield Panel(height=1.3, traces=tuple(_kept(section, finite)), axis=_kept_axis(section, finite))
     if len(section.points) >= 2 * _SHORTEST:
         bars = _share(stretches(section.points))
-        yield Panel(height=0.8, traces=(bars,), axis=share_axis("steps cut"))
+        yield Panel(height=0.8, traces=(bars,), axis=share_axis("steps clipped"))
 
 
 def _turns(section: Section) -> bool:
@@ -225,7 +225,7 @@ def _kept(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
     yield {
         **_line("coefficient", steps, coefficients, "@series-2", len(points)),
         "showlegend": _turns(section),
-        "hovertemplate": "step %{x}<br>%{y:.4~g} of the norm is left<extra></extra>",
+        "hovertemplate": "step %{x}<br>%{y:.4~g} of the norm remains<extra></extra>",
     }
     if _turns(section):
         cosines = [point.cosine for point in points]
@@ -239,7 +239,7 @@ def _kept(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
 def _share(found: Sequence[Stretch]) -> Trace:
     return {
         "type": "bar",
-        "name": "share of steps cut",
+        "name": "share of steps clipped",
         "showlegend": False,
         "x": numbers((one.first + one.last) / 2 for one in found),
         "width": numbers(one.last - one.first + 1 for one in found),
@@ -256,16 +256,16 @@ def _share(found: Sequence[Stretch]) -> Trace:
 
 def _caption(section: Section, points: Sequence[ClipPoint]) -> Iterator[str]:
     if not section.cut:
-        yield "Nothing is cut."
+        yield "Nothing is clipped."
     elif section.limits is not None:
-        yield "The limit changes: what is left of the steps that were cut shows it."
+        yield "The limit varies: see the norms that remain after clipping."
     if section.cut:
-        yield "Below: what is left of each norm, and the share of steps that were cut."
+        yield "Below: share of each norm that remains, and share of steps clipped."
     if any(not math.isfinite(point.norm) or not point.norm for point in points):
-        yield "What is zero, NaN or infinite has a strip of its own."
+        yield "Zero, NaN and infinite values have their own strip."
     if len(points) < len(section.points):
         yield (
-            f"{len(points):,} of {len(section.points):,} steps are drawn: of each stretch the least"
-            " and the greatest norm, the hardest cut, and what is not finite."
+            f"{len(points):,} of {len(section.points):,} steps are drawn: per section the smallest"
+            " and the largest norm, the strongest clip, and non-finite values."
         )
     yield "Click a step to select it."

@@ -12,13 +12,13 @@ SEQUENTIAL = (
     "#2f3f7e", "#33638d", "#2a788e", "#238a8d", "#1fa187",
     "#3fbc73", "#74d055", "#b8de29", "#fde725",
 )  # fmt: skip
-"""From little to much: viridis from its blue on. Both ends stand out on white and on black, and
-none of it is a colour of what is broken, zero or missing."""
+"""Colours from low to high: viridis from its blue. Both ends are visible on white and black, and no
+colour means broken, zero or missing."""
 DIVERGING = (
     "#8c510a", "#bf812d", "#dfc27d", "#f6e8c3", "#f5f5f5",
     "#c7eae5", "#80cdc1", "#35978f", "#01665e",
 )  # fmt: skip
-"""From shrunk by way of unchanged to grown: BrBG of ColorBrewer."""
+"""Colours from smaller through unchanged to larger: BrBG of ColorBrewer."""
 
 _NARROWEST = 1.0
 """Powers of ten: a scale over less would show differences that mean nothing."""
@@ -27,7 +27,7 @@ _SHADES = 96
 _HIGHEST = 308.25
 """Ten to a higher power is no number."""
 _BRIGHT = 140
-"""Of 255: dark letters are read better from there on."""
+"""Brightness of 255 from which dark letters are easier to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

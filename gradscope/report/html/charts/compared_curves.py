@@ -11,7 +11,7 @@ from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, st
 from gradscope.report.html.charts.curves import drawn_points
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.page import UNICODE
 
 _COLORS = 8
@@ -27,7 +27,7 @@ _MARKED = 60
 Trace = dict[str, Json]
 
 
-def compared_curves(comparison: Comparison) -> Picture | None:
+def compared_curves(comparison: Comparison) -> Chart | None:
     """Return the picture; None where there are no curves of two sides."""
     if not comparison.curves:
         return None
@@ -37,10 +37,10 @@ def compared_curves(comparison: Comparison) -> Picture | None:
     ]
     data, layout = stacked(panels, "step")
     may_be_log = all(_may_be_log(curve) for curve in comparison.curves)
-    return Picture(
+    return Chart(
         name="compared-curves",
         kind="plot",
-        title="Over the steps",
+        title="Curves",
         caption=" ".join(_caption(comparison)),
         content={
             "figure": {"data": data, "layout": layout},
@@ -58,7 +58,7 @@ def _caption(comparison: Comparison) -> Iterator[str]:
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
                 yield f"The loss{of} of {side.letter} {told}."
     if any(_beyond(parting) is not None for one in comparison.curves for parting in one.partings):
-        yield "A diamond is where a side first differs by more than the tolerance."
+        yield "A diamond marks where a side first exceeds the tolerance."
 
 
 def _panels(curve: ComparedCurve, sides: Sequence[Side], told: set[int]) -> Iterator[Panel]:
@@ -107,7 +107,7 @@ def _scales(layout: dict[str, Json]) -> Json:
         for name, axis in layout.items()
         if name.startswith("yaxis") and isinstance(axis, dict) and "type" in axis
     ]
-    choices: list[Json] = [{"label": "as suits"}]
+    choices: list[Json] = [{"label": "auto"}]
     choices += [
         {"label": kind, "layout": {axis: {"type": kind} for axis in axes}}
         for kind in ("linear", "log")
@@ -179,6 +179,6 @@ def _parting(curve: ComparedCurve, position: int) -> Trace:
             "size": 12,
             "line": {"color": "@ink", "width": 1.5},
         },
-        "hovertemplate": "parts at step %{x}<extra></extra>",
+        "hovertemplate": "diverges at step %{x}<extra></extra>",
         "meta": {"links": {"step": positions([step])}},
     }

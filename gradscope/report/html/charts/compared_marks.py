@@ -12,7 +12,7 @@ from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.comparison.phrasing import TITLES
 from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import NumberKind, column
 
 _Kind = TypeVar("_Kind")
@@ -23,7 +23,7 @@ class PairRow:
     """A parameter that one of the two has at least."""
 
     position: int
-    """In the order of the model."""
+    """Index in the order of the model."""
     rank: int
     """By how much it changed, the most first: its row in the table, by which pictures know it."""
     name: str
@@ -148,7 +148,7 @@ def drawn_text(rows: Sequence[PairRow]) -> str:
     count = len(drawn(rows))
     if count == len(rows):
         return ""
-    return f"Of {len(rows):,} parameters {count:,} are drawn: all that changed, some of the others."
+    return f"{count:,} of {len(rows):,} parameters are drawn: all that changed, and some others."
 
 
 def by_change(rows: Sequence[PairRow]) -> Iterator[tuple[Change, list[PairRow]]]:
@@ -198,7 +198,7 @@ _ROW = 26
 _HEIGHT = 480
 
 
-def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Picture:
+def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Chart:
     """Return the table of two sides."""
     ordered = sorted(rows, key=lambda row: row.rank)
     columns = list(_columns(ordered, sides))
@@ -209,12 +209,12 @@ def pair_table(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Picture:
     return _table(columns, links, len(ordered))
 
 
-def _table(columns: Sequence[Json], links: dict[str, Json], count: int) -> Picture:
-    return Picture(
+def _table(columns: Sequence[Json], links: dict[str, Json], count: int) -> Chart:
+    return Chart(
         name=TABLE,
         kind="table",
         title=f"Parameters ({count:,})",
-        caption="Those that changed most are the first. A heading sorts, a row selects its layer.",
+        caption="Largest changes first. Click a header to sort, a row to highlight the layer.",
         content={"name": "parameters", "columns": columns, "links": links},
         height=min(90 + _ROW * count, _HEIGHT),
     )
@@ -277,7 +277,7 @@ def worst_first(comparison: Comparison) -> list[ComparedParameter]:
     return sorted(comparison.parameters, key=lambda one: one.worst)
 
 
-def sides_table(comparison: Comparison) -> Picture:
+def sides_table(comparison: Comparison) -> Chart:
     """Return the table of all sides: a norm each."""
     base = comparison.sides[0]
     rows = worst_first(comparison)

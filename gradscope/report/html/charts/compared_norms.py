@@ -15,11 +15,11 @@ from gradscope.report.html.charts.compared_marks import (
     marks,
 )
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 Kind = Literal["none", "0", "norm", "NaN, inf"]
 KINDS: tuple[Kind, ...] = ("none", "0", "norm", "NaN, inf")
-"""Where a norm is drawn, from the left and from below: in a strip of its own, or on the axis."""
+"""Where a norm is drawn: in a strip of its own, or on the axis."""
 
 _STRIP, _GAP = 0.06, 0.035
 _MARGIN = 0.15
@@ -38,7 +38,7 @@ def kind_of(parameter: SideParameter | None) -> Kind:
 
 def compared_norms(
     rows: Sequence[PairRow], base: Side, other: Side, tolerance: float, *, is_wide: bool
-) -> Picture | None:
+) -> Chart | None:
     """Return the picture; None where neither side has any norm."""
     # What has no gradient on either side tells nothing here.
     measured = [row for row in rows if {kind_of(row.base), kind_of(row.other)} != {"none"}]
@@ -54,7 +54,7 @@ def compared_norms(
         **_layout("x", across, f"gradient norm in {base.letter}", ends, _outermost("y", up)),
         **_layout("y", up, f"gradient norm in {other.letter}", ends, _outermost("x", across)),
     }
-    return Picture(
+    return Chart(
         name="compared-norms",
         kind="plot",
         title=f"Gradient norms: {base.letter} against {other.letter}",
@@ -69,15 +69,13 @@ def _caption(
     rows: Sequence[PairRow], measured: Sequence[PairRow], other: Side, tolerance: float
 ) -> str:
     words = [
-        f"A mark a parameter: on the diagonal both are equal, above it {other.letter}'s is larger;"
-        f" the band is the tolerance of {100 * tolerance:.3g} %.",
+        "Each mark is a parameter. On the diagonal both are equal, above it"
+        f" {other.letter} is larger; the band is the tolerance of {100 * tolerance:.3g} %.",
     ]
     if any({kind_of(row.base), kind_of(row.other)} != {"norm"} for row in measured):
-        words.append("What is none, zero or not finite lies in strips.")
+        words.append("Missing, zero and non-finite norms have their own strips.")
     if len(measured) < len(rows):
-        words.append(
-            f"{len(rows) - len(measured):,} without a gradient on both sides are left out."
-        )
+        words.append(f"{len(rows) - len(measured):,} without a gradient on both sides are omitted.")
     return " ".join([*words, drawn_text(measured)])
 
 

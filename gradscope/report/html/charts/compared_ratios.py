@@ -24,7 +24,7 @@ from gradscope.report.html.charts.compared_marks import (
 )
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _PARTS = 18
 """Parts of a model that may be named below the axis."""
@@ -45,7 +45,7 @@ class Measure:
     is_log: bool
     height: float
     band: tuple[float, float] | None = None
-    """Within the tolerance."""
+    """Range within the tolerance."""
     is_told_equal: bool = True
     """Whether it is drawn where all of it is as in the base."""
 
@@ -93,14 +93,14 @@ def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
 
 
 _TOLD = {
-    "cosine": "The cosine is that between both gradients: 1 where they point the same way.",
-    "difference": "The difference is that of both gradients, over the larger.",
+    "cosine": "Cosine between both gradients: 1 means the same direction.",
+    "difference": "Norm of the difference, relative to the larger gradient.",
 }
 
 
 def compared_ratios(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float, least_cosine: float
-) -> Picture | None:
+) -> Chart | None:
     """Return the picture; None where there is nothing to compare."""
     shown = drawn(rows)
     known = [one for one in measures(tolerance, least_cosine) if one.tells(shown)]
@@ -112,10 +112,10 @@ def compared_ratios(
     anchor = f"y{len(panels) if len(panels) > 1 else ''}"
     layout |= {"meta": {}, "xaxis": {**_parts_axis(rows), "anchor": anchor}}
     base, other = sides
-    return Picture(
+    return Chart(
         name="compared-ratios",
         kind="plot",
-        title=f"Along the model: {other.letter} over {base.letter}",
+        title=f"Ratio by parameter: {other.letter} over {base.letter}",
         caption=" ".join(_caption(rows, known, tolerance)),
         content={"figure": {"data": _in_legend_once(data), "layout": layout}},
         height=120 + round(90 * sum(panel.height for panel in panels)),

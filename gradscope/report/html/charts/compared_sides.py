@@ -11,7 +11,7 @@ from gradscope.report.html.charts.compared_marks import worst_first
 from gradscope.report.html.charts.lettering import lettered, number
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 ROWS = 200
 """Parameters that are drawn: those that changed most."""
@@ -46,7 +46,7 @@ _STATES = (
 )
 
 
-def compared_sides(comparison: Comparison, tolerance: float) -> Picture | None:
+def compared_sides(comparison: Comparison, tolerance: float) -> Chart | None:
     """Return the picture; None where there is no parameter."""
     rows = shown_rows(comparison)
     if not rows:
@@ -59,10 +59,10 @@ def compared_sides(comparison: Comparison, tolerance: float) -> Picture | None:
         _state_trace(base, rows, state) for state in _STATES if _cells(rows, _is_of(state))[1]
     ]
     height = min(max(_ROW * len(rows), _LOW), _HIGH)
-    return Picture(
+    return Chart(
         name="compared-sides",
         kind="plot",
-        title="All sides over the base",
+        title="All sides relative to the base",
         caption=" ".join(_caption(comparison, rows)),
         content={"figure": {"data": traces, "layout": _layout(labels)}},
         height=height + 110,
@@ -77,10 +77,10 @@ def shown_rows(comparison: Comparison, most: int = ROWS) -> list[Row]:
 
 
 def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
-    words = ["Gradient norm of each side over that of the base, by parameter."]
+    words = ["Gradient norm of each side relative to the base, by parameter."]
     count = len(comparison.parameters)
     if len(rows) < count:
-        words.append(f"Those {len(rows):,} of {count:,} parameters that changed most.")
+        words.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
     return words
 
 

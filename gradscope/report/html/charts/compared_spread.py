@@ -10,7 +10,7 @@ from gradscope.phrasing import counted
 from gradscope.report.html.charts.axes import bin_bars, log_axis, log_band, range_around
 from gradscope.report.html.charts.compared_marks import PairRow, by_change, color_of, title_of
 from gradscope.report.html.columns import Json
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _BINS = 41
 _MARGIN = 1 + 1e-9
@@ -21,7 +21,7 @@ Trace = dict[str, Json]
 
 def compared_spread(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float
-) -> Picture | None:
+) -> Chart | None:
     """Return the picture; None where fewer than two ratios differ."""
     known = [row for row in rows if _is_drawn(row.pair.ratio)]
     ratios = [row.pair.ratio or 0.0 for row in known]
@@ -43,10 +43,10 @@ def compared_spread(
         "yaxis": {"title": {"text": "parameters"}, "rangemode": "tozero"},
         "shapes": [_band(band)],
     }
-    return Picture(
+    return Chart(
         name="compared-spread",
         kind="plot",
-        title="How the ratios spread",
+        title="Distribution of the ratios",
         caption=" ".join(_caption(rows, len(known))),
         content={"figure": {"data": list(_bars(known, edges)), "layout": layout}},
         is_wide=False,
@@ -67,7 +67,7 @@ def _is_drawn(ratio: float | None) -> bool:
 def _caption(rows: Sequence[PairRow], known: int) -> Iterator[str]:
     yield f"Of {counted(known, 'parameter')}; the band is the tolerance."
     if known < len(rows):
-        yield f"{len(rows) - known:,} have no ratio, or one that is zero or not finite."
+        yield f"{len(rows) - known:,} have no finite, positive ratio."
 
 
 def _bars(rows: Sequence[PairRow], edges: Sequence[float]) -> Iterator[Trace]:

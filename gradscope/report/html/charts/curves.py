@@ -18,13 +18,13 @@ from gradscope.report.html.charts.step_marks import (
     mark_rows,
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.run.phrasing import CURVE_NAMES, curves_note, optimizer_text
 
 SwitchTrace = Mapping[str, Json]
 
 MARGIN = 0.012
-"""On both sides, as a share of an axis."""
+"""Margin on both sides, as a share of an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class DrawnTrace:
     """What a trace draws."""
 
     steps: tuple[int, ...]
-    """Of its marks."""
+    """Steps of the marks."""
     optimizer: str = ""
     """Whose steps these are; empty where that is not told."""
 
@@ -70,7 +70,7 @@ def step_line(step: float | None, color: str) -> SwitchTrace:
 def _scales(layout: SwitchTrace) -> SwitchTrace:
     """Return buttons that have every panel on one scale."""
     panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
-    choices: list[Json] = [{"label": "as suits each"}]
+    choices: list[Json] = [{"label": "auto"}]
     for label, scale in (("logarithmic", "log"), ("linear", "linear")):
         # What was zoomed on one scale is somewhere else on the other.
         patch: SwitchTrace = {"type": scale, "uirevision": scale}
@@ -129,7 +129,7 @@ _PANELS: tuple[tuple[tuple[CurveKind, ...], float], ...] = (
 )
 """What is drawn together, and how high."""
 _UNIT = 150
-"""Of height, in pixels."""
+"""Unit of height, in pixels."""
 _ROW = 0.14
 _TICKS = 5
 _MARKED = 120
@@ -140,7 +140,7 @@ _DECADES = 1.5
 """Between the smallest and the largest number, above which a panel is logarithmic."""
 
 
-def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
+def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
     """Return the curves of a run; None where nothing was measured."""
     curves = _curves(run)
     if not any(curve.measured for curve in curves):
@@ -155,7 +155,7 @@ def curve_picture(report: Report, run: TrainingRun) -> Picture | None:
     ]
     data, layout = stacked(panels, "step")
     height = sum(panel.height for panel in panels) + 0.18 * len(panels)
-    return Picture(
+    return Chart(
         name="curves",
         kind="plot",
         title="Loss, gradient and updates",
@@ -353,7 +353,7 @@ def _caption(
     if note := curves_note(run):
         yield f"{note[0].upper()}{note[1:]}."
     if any(row.symbol in _OWN for row in rows):
-        yield "What is zero, NaN or infinite has a row of its own on top."
+        yield "Zero, NaN and infinite values have their own row on top."
     lengths = [
         (len(points), len(drawn_points(points)))
         for curve in curves
@@ -362,9 +362,9 @@ def _caption(
     longest, drawn = max(lengths)
     if drawn < longest:
         yield (
-            f"Of {longest:,} steps {drawn:,} points are drawn: the least and the largest of each"
-            " stretch, and what is not finite."
+            f"Of {longest:,} steps {drawn:,} points are drawn: the smallest and the largest of each"
+            " section, and non-finite values."
         )
     if (more := len({step.optimizer for step in run.steps}) - len(curves)) > 0:
-        yield f"{counted(more, 'further optimizer')} with fewer steps left out."
+        yield f"{counted(more, 'more optimizer')} with fewer steps omitted."
     yield "Click a step to select it."

@@ -22,7 +22,7 @@ from gradscope.report.html.charts.depth_layout import (
 from gradscope.report.html.charts.flags import flag_traces, flags
 from gradscope.report.html.charts.forward_order import ForwardOrder
 from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 _BELOW: tuple[tuple[State, str, str], ...] = (
     ("zero", "zero", "@zero"),
@@ -50,7 +50,7 @@ class Trace:
     """By measure, as `rms`."""
 
 
-def depth(report: Report) -> Picture | None:
+def depth(report: Report) -> Chart | None:
     """Return the picture; None where there is neither a tensor nor a parameter."""
     order = ForwardOrder(report)
     if not order.length:
@@ -72,10 +72,10 @@ def depth(report: Report) -> Picture | None:
         *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken))),
     ]
     layout = depth_layout(order, report, strips)
-    return Picture(
+    return Chart(
         name="depth",
         kind="plot",
-        title="Gradient along the depth",
+        title="Gradient by depth",
         caption=_caption(tensors, parameters, line),
         content={
             "figure": {"data": [trace.drawn for trace in traces], "layout": layout},
@@ -132,7 +132,7 @@ def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
         drawn={
             "type": "scatter",
             "mode": "lines+markers",
-            "name": f"{line.operation}, on the way of every gradient",
+            "name": f"{line.operation}, which every gradient passes",
             "x": positions(mark.position for mark in marks),
             "y": _values(marks, "norm"),
             "line": {"color": "@series-0", "width": 2},
@@ -234,17 +234,17 @@ def _span(marks: Sequence[Mark], measure: Measure) -> float:
 def _caption(tensors: Sequence[Mark], parameters: Sequence[Mark], line: SpineLine | None) -> str:
     words = [
         "A circle is a tensor of the forward, a diamond a parameter at its first use. Backward "
-        "runs from right to left: what falls to the left vanishes, what rises explodes."
+        "runs from right to left: gradients that fall to the left vanish, those that rise explode."
     ]
     if line is not None:
         words.append(
-            f"The line joins the outputs of {line.operation} that every gradient passes: by these "
-            "it is judged."
+            f"The line joins the outputs of {line.operation} that every gradient passes. Rules use "
+            "these."
         )
     marks = [mark for mark in (*tensors, *parameters) if mark.state == "number"]
     drawn = len(_drawn(tensors)) + len(_drawn(parameters))
     if drawn < len(marks):
         words.append(
-            f"Drawn are {drawn:,} of {len(marks):,}: the extremes of each stretch, and some others."
+            f"{drawn:,} of {len(marks):,} are drawn: the extremes of each section, and some others."
         )
     return " ".join(words)

@@ -30,7 +30,7 @@ class Mark:
     position: int
     row: TensorRow | ParameterRow
     index: int
-    """Of the row among its like, as the tables have them."""
+    """Index of the row in its table."""
     module: int | None
 
     @property
@@ -100,7 +100,7 @@ class SpineLine:
     """What vanishing and exploding gradients are judged by."""
 
     operation: str
-    """As people know it: `Add`."""
+    """Operation as users know it: `Add`."""
     tensors: tuple[int, ...]
     """Places of the report's tensors, in the order of the forward."""
 
@@ -139,9 +139,9 @@ class Strips:
     """What lies above and below the logarithmic axis, each row with its title."""
 
     above: tuple[str, ...]
-    """From the axis upwards."""
+    """Pixels above the axis."""
     below: tuple[str, ...]
-    """From the axis downwards."""
+    """Pixels below the axis."""
 
     @property
     def height(self) -> int:

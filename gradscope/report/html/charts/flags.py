@@ -16,7 +16,7 @@ from gradscope.report.html.phrasing import module_of_finding
 MOST_ROWS = 5
 """Flags over flags."""
 _WIDTH = 0.05
-"""Of a flag's letters, as a share of the axis."""
+"""Width of a flag's letters, as a share of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Flag:
     first: int
     last: int
     row: int
-    """From 0: flags in one row do not overlap."""
+    """Row of the flag, from 0: flags in one row do not overlap."""
 
 
 def flags(report: Report, order: ForwardOrder) -> tuple[Flag, ...]:

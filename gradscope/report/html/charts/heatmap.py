@@ -25,7 +25,7 @@ from gradscope.report.html.charts.step_marks import (
     mark_panel,
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 Trace = Mapping[str, Json]
 
@@ -66,7 +66,7 @@ def _is_finite(cell: Cell) -> bool:
     return cell is None or math.isfinite(cell)
 
 
-def heatmap(report: Report) -> Picture | None:
+def heatmap(report: Report) -> Chart | None:
     """Return the picture; None where nothing was measured."""
     rows = heat_rows(report)[:ROWS]
     found = heats(report, rows)
@@ -91,10 +91,10 @@ def heatmap(report: Report) -> Picture | None:
         ),
     ]
     data, layout = stacked(panels, "step")
-    return Picture(
+    return Chart(
         name="heatmap",
         kind="plot",
-        title="Layers over the steps",
+        title="Layers by step",
         caption=" ".join(_caption(report, rows, found, prefix)),
         content={
             "figure": {"data": data, "layout": {**layout, **_layout(found[0], layout["xaxis"])}},
@@ -229,17 +229,17 @@ def _caption(
         size = sum(len(row.held) for row in rows)
         what = f"A row is a module with all parameters below it, {size:,} in all"
         more = len(report.parameters) - size
-        yield f"{what}; {more:,} more are left out." if more else f"{what}."
+        yield f"{what}; {more:,} more are omitted." if more else f"{what}."
     else:
         yield "A row is a parameter, in the order of the model."
     if prefix:
-        yield f"Each name begins with {shortened(printable(prefix), 60)}, which is left out."
+        yield f"Each name begins with {shortened(printable(prefix), 60)}, which is omitted."
     widest = found[0].columns.widest
     if widest > 1:
         yield (
-            f"A column is up to {widest:,} steps, its colour the largest norm among them: a click"
-            " selects the step with the largest of all."
+            f"A column covers up to {widest:,} steps, and its colour shows the largest norm. Click"
+            " to select the step with the largest norm."
         )
     if len(found) > 1:
-        yield "Updates and weights are measured in some steps, and drawn up to the next of them."
-    yield "The background shows through where nothing was measured."
+        yield "Updates and weights are measured at some steps, and drawn up to the next one."
+    yield "Blank cells were not measured."

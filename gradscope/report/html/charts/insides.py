@@ -6,13 +6,13 @@ from gradscope.analysis.report import Report
 from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.module_drawings import WHOLE, module_drawings
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 MOST_VERTICES, FEWEST_VERTICES = 12_000, 3_000
 """Of all drawings together: about a megabyte, of which long tables take some."""
 
 
-def inside_picture(report: Report) -> Picture | None:
+def inside_chart(report: Report) -> Chart | None:
     """Return the picture; None where the report is of no graph, as that of a training run."""
     every = module_drawings(report)
     if not every:
@@ -22,14 +22,17 @@ def inside_picture(report: Report) -> Picture | None:
     for position, row in enumerate(report.tensors):
         tensors.setdefault(row.node, position)
     left_out = len(every) - len(drawings)
-    return Picture(
+    return Chart(
         name="inside",
         kind="graph",
-        title="Inside of a module",
-        caption="The forward runs from top to bottom; a link has the norm of the gradient that"
-        " backward brings back along it. A click on a module opens it; dragging moves"
-        " the drawing, the wheel with Ctrl zooms it."
-        + (f" The insides of {left_out:,} inner modules have no room here." if left_out else ""),
+        title="Module graph",
+        caption="Forward runs from top to bottom; links show gradient norms. Click a module to open"
+        " it, drag to move, and use Ctrl and the wheel to zoom."
+        + (
+            f" The graphs of {left_out:,} inner modules are omitted to keep the file small."
+            if left_out
+            else ""
+        ),
         content=drawing_columns(drawings, tensors),
         height=560,
     )

@@ -10,7 +10,7 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.report.html.charts.lettering import row_labels
 from gradscope.report.html.columns import Json, positions
 from gradscope.report.html.modules import ModulePlaces
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 MOST_ROWS = 200
 _ROW, _LOWEST, _HIGHEST, _AROUND = 14, 160, 520, 110
@@ -43,14 +43,14 @@ class Octaves:
         return self.first + len(self.shares) - 1
 
 
-def magnitudes(report: Report) -> Picture | None:
+def magnitudes(report: Report) -> Chart | None:
     """Return the picture; None where no gradient was sampled."""
     rows = [found for row in report.parameters if (found := _octaves(row)) is not None]
     if not rows:
         return None
     drawn = _drawn(rows)
     height = min(max(_ROW * len(drawn), _LOWEST), _HIGHEST)
-    return Picture(
+    return Chart(
         name="magnitudes",
         kind="plot",
         title="Magnitudes of the gradients' elements",
@@ -180,8 +180,8 @@ def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:
 
 def _caption(rows: Sequence[Octaves], drawn: Sequence[Octaves]) -> Iterator[str]:
     yield (
-        "A row is a parameter; the colour says what share of its elements lies between one power "
-        "of two and the next. Between both lines float16 has fewer digits; left of them it has 0."
+        "A row is a parameter; colour shows the share of its elements between two powers of two. "
+        "Between the two lines float16 has fewer digits; below that, values underflow to 0."
     )
     if len(drawn) < len(rows):
-        yield f"Drawn are {len(drawn):,} of {len(rows):,} parameters, spread evenly."
+        yield f"{len(drawn):,} of {len(rows):,} parameters are drawn, evenly spaced."

@@ -22,13 +22,13 @@ class ModuleMeasures:
     """The numbers of one module; None where there is none."""
 
     norm: float | None
-    """Of the gradients of all its parameters."""
+    """Gradient norm over all parameters."""
     rms: float | None
-    """Of an element of these gradients."""
+    """Root mean square of the gradients' elements."""
     to_weight: float | None
     """Their norm over that of the parameters."""
     output: float | None
-    """Of the gradients at the outputs of all its calls."""
+    """Gradient norm at the outputs of all calls."""
     gain: float | None
     """What backward through a call does to a norm: of several calls what is farthest from 1."""
     absence: ModuleState
@@ -130,14 +130,14 @@ class Cell:
     """A module on the map."""
 
     name: str
-    """As plotly is to letter it."""
+    """Name as plotly displays it."""
     key: str
     parent: str
-    """Its key; empty at the top."""
+    """Key of the parent; empty at the top."""
     row: ModuleRow | None
     """None of the cell that holds several models."""
     findings: tuple[Finding, ...]
-    """Those about it, the worst first."""
+    """Findings about the module, worst first."""
 
     @property
     def module(self) -> int | None:

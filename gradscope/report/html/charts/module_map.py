@@ -18,7 +18,7 @@ from gradscope.report.html.charts.module_cells import (
     state_of,
 )
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column, module_column, word_column
 
 MOST_DRAWN = 900
@@ -50,7 +50,7 @@ class Colouring:
     """What the colours of the map stand for."""
 
     label: str
-    """On its button."""
+    """Label of the button."""
     title: str
     """Beside the scale."""
     of: Callable[[ModuleMeasures], float | None]
@@ -80,7 +80,7 @@ COLOURINGS = (
 )
 
 
-def module_map(report: Report) -> Picture | None:
+def module_map(report: Report) -> Chart | None:
     """Return the map; None of a model that is one module alone."""
     if len(report.modules) < 2:
         return None
@@ -89,13 +89,13 @@ def module_map(report: Report) -> Picture | None:
     norm, *others = COLOURINGS
     known = [norm, *(one for one in others if any(one.of(m) is not None for m in measures))]
     colours = [_coloured(one, cells, measures) for one in known]
-    return Picture(
+    return Chart(
         name="modules",
         kind="plot",
         title="Map of the modules",
         caption=(
-            "A module lies right of the one that holds it. A click opens it, a click on the left "
-            "or in the bar above goes back. ⚠ marks what findings are about."
+            "Children are to the right of their parent. Click a module to open it; click the left "
+            "or the bar above to go back. ⚠ marks modules with findings."
             f"{_left_out(cells)}"
         ),
         content={
@@ -150,7 +150,7 @@ def _left_out(cells: Sequence[Cell]) -> str:
     held = Counter(cell.parent for cell in cells)
     if max(held.values()) <= MOST_DRAWN:
         return ""
-    return f" Of what a module holds the {MOST_DRAWN:,} largest are drawn."
+    return f" The {MOST_DRAWN:,} largest children of each module are drawn."
 
 
 def _coloured(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.report.html.columns import Json, numbers
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,18 +19,18 @@ class Point:
     is_judged: bool = False
 
 
-def other_steps(report: Report) -> Picture | None:
+def other_steps(report: Report) -> Chart | None:
     """Return the picture; None where the judged step is the only one."""
     points = list(_points(report))
     if len(points) < 2:
         return None
-    return Picture(
+    return Chart(
         name="steps",
         kind="plot",
-        title="Steps around the one that is judged",
+        title="Steps around the inspected step",
         caption=(
-            "Loss and global gradient norm after so many optimizer steps, made on a copy of the "
-            "model. The large mark is the judged step; a cross is NaN or infinite."
+            "Loss and global gradient norm after each optimizer step on a copy of the "
+            "model. The large mark is the inspected step; a cross is NaN or infinite."
         ),
         content={"figure": {"data": list(_traces(points)), "layout": _layout(points)}},
         height=340,

@@ -29,7 +29,7 @@ class StepMark:
 
     step: int
     text: str
-    """As plotly writes it."""
+    """Text as plotly writes it."""
     color: str
     module: int | None = None
 
@@ -51,7 +51,7 @@ def mark_rows(report: Report, run: TrainingRun, measured: Measured) -> list[Mark
     """Return the rows that there is something to mark in."""
     rows = [
         MarkRow(name="findings", symbol="triangle-down", marks=tuple(finding_marks(report))),
-        MarkRow(name="looked at", symbol="circle-open", marks=tuple(_looks(run))),
+        MarkRow(name="captured", symbol="circle-open", marks=tuple(_looks(run))),
         MarkRow(name="skipped", symbol="line-ns-open", marks=tuple(_skipped(report))),
         *_value_rows(measured),
     ]
@@ -129,13 +129,13 @@ def _colors(marks: Sequence[StepMark]) -> Json:
 
 def _looks(run: TrainingRun) -> Iterator[StepMark]:
     for step in dict.fromkeys(row.step for row in run.captured_steps):
-        text = f"step {step:,}<br>every tensor was seen"
+        text = f"step {step:,}<br>every tensor was captured"
         yield StepMark(step=step, text=text, color="@accent")
 
 
 def _skipped(report: Report) -> list[StepMark]:
     found = [window.step.index for window in windows(report.recording) if window.is_skipped]
-    return _gathered(found, "@warning", lambda _: "a gradient scaler skipped the step before it")
+    return _gathered(found, "@warning", lambda _: "the gradient scaler skipped the previous step")
 
 
 def _value_rows(measured: Measured) -> Iterator[MarkRow]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import Optimizers
-from gradscope.analysis.timeline import Picture as Lane
+from gradscope.analysis.timeline import Pattern as Lane
 from gradscope.analysis.timeline import Spelling
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
@@ -13,12 +13,12 @@ from gradscope.analysis.windows import Window, windows
 from gradscope.phrasing import counted, printable
 from gradscope.recording.records import EventRecord, Recording
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
-from gradscope.report.html.page import Picture
+from gradscope.report.html.page import Chart
 from gradscope.report.page import UNICODE
-from gradscope.report.run.phrasing import heading, picture_parts
+from gradscope.report.run.phrasing import heading, pattern_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
-"""Of events that say nothing beside their neighbours, and have no word in a short picture."""
+"""Events without a word in a short pattern."""
 
 _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
     "backward": (
@@ -94,7 +94,7 @@ def event_notes(event: EventRecord) -> Iterator[str]:
 
 
 _EVENTS = 10_000
-"""Of more, some steps are left out."""
+"""Number of events above which some steps are omitted."""
 _LANES = 40
 _AROUND = 2
 """Steps before and after that of a finding, whose events are kept."""
@@ -108,29 +108,29 @@ _SHOWN = 12
 """Events of a step, for which there is room."""
 
 
-def timeline(report: Report, run: TrainingRun) -> Picture | None:
+def timeline(report: Report, run: TrainingRun) -> Chart | None:
     """Return the picture; None where nothing led to a step."""
     found = windows(report.recording)
-    if not found or not run.pictures:
+    if not found or not run.patterns:
         return None
     lanes = [0] * len(found)
-    for position, lane in enumerate(run.pictures):
+    for position, lane in enumerate(run.patterns):
         for window in lane.windows:
             lanes[window] = position
     kept = kept_windows(found, lanes, report, run)
-    return Picture(
+    return Chart(
         name="timeline",
         kind="timeline",
-        title="What led to a step",
+        title="Events before each step",
         caption=" ".join(_caption(found, kept)),
         content={
-            "lanes": [_lane(lane, run, report) for lane in run.pictures[:_LANES]],
-            "moreLanes": max(len(run.pictures) - _LANES, 0),
+            "lanes": [_lane(lane, run, report) for lane in run.patterns[:_LANES]],
+            "moreLanes": max(len(run.patterns) - _LANES, 0),
             "windows": _windows(found, lanes, kept),
             **_events([found[position] for position in kept], report),
             "first": _first(found, report),
         },
-        height=_height(found, min(len(run.pictures), _LANES)),
+        height=_height(found, min(len(run.patterns), _LANES)),
     )
 
 
@@ -143,7 +143,7 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
     has_others = lane.optimizer is None or len(run.optimizers) > 1
     return {
         "optimizer": printable(heading(run, lane.optimizer)) if has_others else "",
-        "parts": [printable(part) for part in picture_parts(lane, UNICODE)],
+        "parts": [printable(part) for part in pattern_parts(lane, UNICODE)],
         "count": lane.count,
         "first": lane.first,
         "isTypical": lane.is_typical,
@@ -186,7 +186,7 @@ class _Call:
     subject: str
     line: str
     names: tuple[str, ...]
-    """Of their numbers."""
+    """Names of their numbers."""
     notes: tuple[str, ...]
 
 
@@ -249,7 +249,7 @@ def _by_interest(
     yield from (position for position, window in enumerate(found) if window.step.index in near)
     yield from range(min(_ENDS, len(found)))
     yield from range(max(len(found) - _ENDS, 0), len(found))
-    for lane in run.pictures:
+    for lane in run.patterns:
         if not lane.is_typical:
             yield from lane.windows[:_UNUSUAL]
     # Evenly, ever finer: each half of what lies between two is looked at before its quarters.
@@ -279,9 +279,9 @@ def _first(found: Sequence[Window], report: Report) -> int:
 
 
 def _caption(found: Sequence[Window], kept: Sequence[int]) -> Iterator[str]:
-    yield "Steps that are made of the same events look alike; colour marks where in the run."
-    yield "The keys ← and → go through the steps, also with Shift to the next unusual one."
-    yield "What took how long is told from event to event, with what watching takes."
+    yield "Steps with the same events share a lane; colour shows the position in the run."
+    yield "Use ← and → to move between steps, with Shift to the next unusual one."
+    yield "Durations are between events, including gradscope's own time."
     if len(kept) < len(found):
         more = counted(len(found) - len(kept), "step")
-        yield f"To keep the file small, the single events of {more} are left out."
+        yield f"To keep the file small, the events of {more} are omitted."

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import given
 
-from gradscope.report.html.charts.clip_limits import limit_picture, norm_picture
+from gradscope.report.html.charts.clip_limits import limit_chart, norm_chart
 from tests.report.html.charts.test_clip_steps import SIZES, section_of
 from tests.report.html.figures import assert_valid, shown, trace
 
@@ -23,12 +23,12 @@ def bars(figure):
 
 @given(SIZES)
 def test_every_norm_is_counted_in_its_bar(sizes):
-    picture = norm_picture(section_of(sizes))
+    chart = norm_chart(section_of(sizes))
     positive = [size for size in sizes if 0 < size < math.inf]
-    if picture is None:
+    if chart is None:
         assert not positive or len(sizes) < 2
         return
-    figure = shown(picture)
+    figure = shown(chart)
     for low, high, count in bars(figure):
         slack = 1e-9 * high
         assert count <= sum(low - slack <= size < high + slack for size in positive)
@@ -39,11 +39,11 @@ def test_every_norm_is_counted_in_its_bar(sizes):
         **({"0": [zeros]} if zeros else {}),
         **({"NaN, inf": [broken]} if broken else {}),
     }
-    assert_valid(picture)
+    assert_valid(chart)
 
 
 def test_what_is_cut_is_told_apart():
-    figure = shown(norm_picture(section_of([0.5, 0.6, 2.0, 4.0, 8.0])))
+    figure = shown(norm_chart(section_of([0.5, 0.6, 2.0, 4.0, 8.0])))
     assert sum(trace(figure, "not cut")["y"]) == 2
     assert sum(trace(figure, "cut")["y"]) == 3
     # Plotly would stack small bars of a logarithmic axis on each other.
@@ -54,7 +54,7 @@ def test_what_is_cut_is_told_apart():
 
 
 def test_a_limit_far_away_is_an_arrow():
-    figure = shown(norm_picture(section_of([1.0, 1.1, 1.2], max_norm=1000.0)))
+    figure = shown(norm_chart(section_of([1.0, 1.1, 1.2], max_norm=1000.0)))
     texts = [note["text"] for note in figure["layout"]["annotations"]]
     assert "limit 1000 →" in texts
     low, high = figure["layout"]["xaxis"]["range"]
@@ -63,8 +63,8 @@ def test_a_limit_far_away_is_an_arrow():
 
 def test_curves_go_through_the_limits_that_are_told():
     section = section_of([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
-    picture = limit_picture(section)
-    cut, cut_marks, left, left_marks = shown(picture)["data"]
+    chart = limit_chart(section)
+    cut, cut_marks, left, left_marks = shown(chart)["data"]
     assert cut_marks["x"] == [row.limit for row in section.sweep]
     assert cut_marks["y"] == [row.share for row in section.sweep]
     assert left_marks["y"] == [row.mean for row in section.sweep]
@@ -74,10 +74,10 @@ def test_curves_go_through_the_limits_that_are_told():
         assert dict(zip(left["x"], left["y"], strict=True))[row.limit] == pytest.approx(row.mean)
     # Where a norm is no longer cut there is a step.
     assert {norm + 1e-6 for norm in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)} <= set(along)
-    assert_valid(picture)
+    assert_valid(chart)
 
 
 def test_zeros_alone_have_no_picture_of_norms():
     section = section_of([0.0, 0.0, 0.0])
-    assert norm_picture(section) is None
-    assert limit_picture(section) is None
+    assert norm_chart(section) is None
+    assert limit_chart(section) is None

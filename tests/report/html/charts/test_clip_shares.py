@@ -1,9 +1,9 @@
-"""Who makes the norm as it is drawn, against the contributions themselves."""
+"""Contributions to the norm as it is drawn, against the contributions themselves."""
 
 import pytest
 
 from gradscope.analysis.clipping import Clipping
-from gradscope.report.html.charts.clip_shares import module_of, share_picture, share_table
+from gradscope.report.html.charts.clip_shares import module_of, share_chart, share_table
 from gradscope.session.report import Report
 from tests.report.html.figures import assert_valid, plain, shown
 from tests.rules.clipping.clipped_run import ClippedRun
@@ -29,8 +29,8 @@ def section(report):
 
 
 def test_a_bar_is_as_long_as_its_modules_share(report, section):
-    picture = share_picture(section, report)
-    figure = shown(picture)
+    chart = share_chart(section, report)
+    figure = shown(chart)
     lengths = {}
     for one in figure["data"][:-1]:
         for row, share in zip(one["y"], one["x"], strict=True):
@@ -39,13 +39,13 @@ def test_a_bar_is_as_long_as_its_modules_share(report, section):
     assert list(lengths.values()) == pytest.approx([module.share for module in modules])
     assert figure["data"][-1]["x"] == [module.largest for module in modules]
     assert sum(lengths.values()) == pytest.approx(1.0)
-    assert_valid(picture)
+    assert_valid(chart)
 
 
 def test_pieces_select_their_parameter_and_its_module(report, section):
     rows = {row.index: row for row in report.parameters}
     seen = set()
-    for one in shown(share_picture(section, report))["data"][:-1]:
+    for one in shown(share_chart(section, report))["data"][:-1]:
         links = one["meta"]["links"]
         for module, parameter in zip(links["module"], links["parameter"], strict=True):
             if parameter is not None:

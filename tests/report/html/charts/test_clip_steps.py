@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gradscope.analysis.clip_series import ClipPoint
 from gradscope.analysis.clipping import Clipping
-from gradscope.report.html.charts.clip_steps import drawn, step_picture, stretches
+from gradscope.report.html.charts.clip_steps import drawn, step_chart, stretches
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.rules.clipping.clipped_run import trained
 
@@ -38,8 +38,8 @@ def finite_points(one):
 
 @given(SIZES)
 def test_every_norm_is_drawn_once_and_where_it_belongs(sizes):
-    picture = step_picture(section_of(sizes))
-    figure = shown(picture)
+    chart = step_chart(section_of(sizes))
+    figure = shown(chart)
     before = finite_points(trace(figure, "before"))
     assert before == {at: size for at, size in enumerate(sizes) if 0 < size < math.inf}
     for name, is_kind in (
@@ -52,12 +52,12 @@ def test_every_norm_is_drawn_once_and_where_it_belongs(sizes):
         # A strip is no logarithmic axis.
         for one in strips:
             assert figure["layout"][f"yaxis{one['yaxis'][1:]}"].get("type") != "log"
-    assert_valid(picture)
+    assert_valid(chart)
 
 
 def test_what_is_left_of_each_norm_is_drawn():
     section = section_of([0.5, 2.0, 10.0])
-    figure = shown(step_picture(section))
+    figure = shown(step_chart(section))
     after = finite_points(trace(figure, "after"))
     assert after == pytest.approx({0: 0.5, 1: 1.0, 2: 1.0}, rel=1e-5)
     kept = trace(figure, "coefficient")
@@ -69,21 +69,21 @@ def test_what_is_left_of_each_norm_is_drawn():
 
 
 def test_a_clip_that_cuts_nothing_has_one_panel():
-    picture = step_picture(section_of([0.5, 0.6]))
-    assert [one["name"] for one in shown(picture)["data"]] == ["before", "limit 1"]
-    assert "Nothing is cut." in picture.caption
+    chart = step_chart(section_of([0.5, 0.6]))
+    assert [one["name"] for one in shown(chart)["data"]] == ["before", "limit 1"]
+    assert "Nothing is clipped." in chart.caption
 
 
 def test_a_limit_that_changes_is_no_line():
     section = replace(section_of([2.0, 3.0]), limits=(0.5, 1.0))
-    names = [one["name"] for one in shown(step_picture(section))["data"]]
+    names = [one["name"] for one in shown(step_chart(section))["data"]]
     assert not any(name.startswith("limit") for name in names)
 
 
 def test_cosine_is_drawn_where_the_clip_may_turn_gradients():
     measured = {"norm": 4.0, "norm_after": 1.0, "cosine": 0.25}
     section = section_of([2.0, 3.0], by_value=True, **measured)
-    figure = shown(step_picture(section))
+    figure = shown(step_chart(section))
     assert trace(figure, "cosine")["y"] == [0.25, 0.25]
     assert trace(figure, "coefficient")["y"] == [0.25, 0.25]
     assert not any(one["name"].startswith("limit") for one in figure["data"])
@@ -126,6 +126,6 @@ def test_stretches_hold_every_finite_step_once():
 
 def test_a_long_run_says_how_much_of_it_is_drawn():
     section = replace(section_of([2.0]), points=points([1 + at % 9 for at in range(20_000)]))
-    picture = step_picture(section)
-    assert "of 20,000 steps are drawn" in picture.caption
-    assert max(len(one["x"]) for one in shown(picture)["data"]) <= 3000
+    chart = step_chart(section)
+    assert "of 20,000 steps are drawn" in chart.caption
+    assert max(len(one["x"]) for one in shown(chart)["data"]) <= 3000

@@ -42,7 +42,7 @@ def pair_with(norms):
     return compared(*sides)
 
 
-def pictures(pair):
+def charts(pair):
     rows = pair_rows(pair)
     return (
         compared_norms(rows, *pair.sides, 0.1, is_wide=True),
@@ -81,28 +81,28 @@ def kind(norm):
 @given(MODELS)
 def test_every_norm_lies_where_it_belongs(norms):
     pair = pair_with(norms)
-    picture = pictures(pair)[0]
+    chart = charts(pair)[0]
     expected = {
         at: (kind(one), kind(other))
         for at, (one, other) in enumerate(norms)
         if one is not None or other is not None
     }
-    if picture is None:
+    if chart is None:
         assert not expected
         return
-    assert placed(shown(picture), pair) == expected
-    assert_valid(picture)
+    assert placed(shown(chart), pair) == expected
+    assert_valid(chart)
 
 
 @given(MODELS)
 def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
     pair = pair_with(norms)
-    picture = pictures(pair)[1]
+    chart = charts(pair)[1]
     ratios = {row.position: row.pair.ratio for row in pair_rows(pair) if row.pair.ratio is not None}
     found = {}
-    if picture is not None:
-        figure = shown(picture)
-        assert_valid(picture)
+    if chart is not None:
+        figure = shown(chart)
+        assert_valid(chart)
         axes = figure["layout"]
         for trace in figure["data"]:
             axis = axes[f"yaxis{trace['yaxis'][1:]}"]
@@ -117,27 +117,27 @@ def test_every_ratio_is_drawn_once_and_where_it_belongs(norms):
 @given(MODELS)
 def test_bars_count_every_ratio_once(norms):
     pair = pair_with(norms)
-    picture = pictures(pair)[2]
+    chart = charts(pair)[2]
     ratios = [row.pair.ratio for row in pair_rows(pair)]
     known = [ratio for ratio in ratios if ratio is not None and 0 < ratio < math.inf]
-    if picture is None:
+    if chart is None:
         assert len(set(known)) < 2
         return
-    data = shown(picture)["data"]
+    data = shown(chart)["data"]
     assert sum(sum(trace["y"]) for trace in data) == len(known)
     below = [0] * len(data[0]["x"])
     for trace in data:
         assert trace["base"] == below
         below = [one + count for one, count in zip(below, trace["y"], strict=True)]
-    assert_valid(picture)
+    assert_valid(chart)
 
 
 def test_marks_select_the_module_of_the_base():
     pair = pair_with([(1.0, 2.0), (1.0, None), (None, 3.0)])
     modules = pair.sides[0].report.modules
     rows = plain(pair_table(pair_rows(pair), pair.sides).content)["columns"][0]["values"]
-    for picture in pictures(pair)[:2]:
-        for trace in shown(picture)["data"]:
+    for chart in charts(pair)[:2]:
+        for trace in shown(chart)["data"]:
             links = trace["meta"]["links"]
             for module, rank in zip(links["module"], links["parameter"], strict=True):
                 assert rows[rank] == f"{modules[module].path}.weight"
@@ -160,8 +160,8 @@ def test_new_and_lost_parameters_are_marked():
 def test_a_narrow_spread_is_not_drowned_in_a_wide_tolerance():
     pair = pair_with([(1.0, 1.0001), (1.0, 0.9999), (1.0, 1.0)])
     axes = [
-        shown(pictures(pair)[1])["layout"]["yaxis"],
-        shown(pictures(pair)[2])["layout"]["xaxis"],
+        shown(charts(pair)[1])["layout"]["yaxis"],
+        shown(charts(pair)[2])["layout"]["xaxis"],
     ]
     for axis in axes:
         low, high = axis["range"]
@@ -169,26 +169,26 @@ def test_a_narrow_spread_is_not_drowned_in_a_wide_tolerance():
 
 
 def test_the_band_is_shown_where_norms_leave_it():
-    low, high = shown(pictures(pair_with([(1.0, 3.0), (1.0, 1.0)]))[1])["layout"]["yaxis"]["range"]
+    low, high = shown(charts(pair_with([(1.0, 3.0), (1.0, 1.0)]))[1])["layout"]["yaxis"]["range"]
     assert low < math.log10(1 / 1.1) and high > math.log10(3)
 
 
-def columns(picture):
-    return {one["title"]: one["values"] for one in plain(picture.content)["columns"]}
+def columns(chart):
+    return {one["title"]: one["values"] for one in plain(chart.content)["columns"]}
 
 
 def test_the_table_has_every_parameter_the_worst_first():
     norms = [(1.0, 1.0), (1.0, None), (2.0, 2.1), (3.0, 30.0)]
     pair = pair_with(norms)
     rows = pair_rows(pair)
-    picture = pair_table(rows, pair.sides)
-    found = columns(picture)
+    chart = pair_table(rows, pair.sides)
+    found = columns(chart)
     assert found["parameter"] == [f"blocks.{at}.weight" for at in (1, 3, 2, 0)]
     assert found["norm A"] == [1.0, 3.0, 2.0, 1.0]
     assert found["norm B"] == [None, 30.0, 2.1, 1.0]
     assert found["ratio"] == [None, 10.0, pytest.approx(1.05), 1.0]
     assert found["state"][0] == "gradient → none"
-    assert plain(picture.content)["links"]["parameter"] == [0, 1, 2, 3]
+    assert plain(chart.content)["links"]["parameter"] == [0, 1, 2, 3]
 
 
 def test_the_table_of_all_sides_has_a_norm_of_each():
@@ -221,10 +221,10 @@ def test_a_pair_is_the_base_and_one_side():
 
 @given(MODELS)
 def test_every_axis_of_ratios_has_something_on_it(norms):
-    picture = pictures(pair_with(norms))[1]
-    if picture is None:
+    chart = charts(pair_with(norms))[1]
+    if chart is None:
         return
-    figure = plain(picture.content["figure"])
+    figure = plain(chart.content["figure"])
     drawn_on = {trace["yaxis"] for trace in figure["data"] if len(trace["x"])}
     axes = {name.replace("axis", "") for name in figure["layout"] if name.startswith("yaxis")}
     assert axes == drawn_on

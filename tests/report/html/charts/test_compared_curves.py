@@ -33,9 +33,9 @@ def axis_of(figure, title):
 
 @given(LOSSES, LOSSES)
 def test_every_loss_is_drawn_on_its_line_or_in_the_strip(one, other):
-    picture = compared_curves(compared(run(one), run(other)))
-    figure = shown(picture)
-    assert_valid(picture)
+    chart = compared_curves(compared(run(one), run(other)))
+    figure = shown(chart)
+    assert_valid(chart)
     drawn = lines(figure, axis_of(figure, "loss"))
     for losses, line in zip((one, other), drawn, strict=True):
         values = dict(zip(line["x"], line["y"], strict=True))
@@ -47,26 +47,26 @@ def test_every_loss_is_drawn_on_its_line_or_in_the_strip(one, other):
 
 
 def test_a_diamond_marks_where_a_side_leaves_the_base():
-    picture = compared_curves(compared(run([1.0, 1.0, 1.0, 1.0]), run([1.0, 1.001, 1.5, 1.0])))
-    figure = shown(picture)
+    chart = compared_curves(compared(run([1.0, 1.0, 1.0, 1.0]), run([1.0, 1.001, 1.5, 1.0])))
+    figure = shown(chart)
     axis = axis_of(figure, "loss")
     (mark,) = [
         one for one in figure["data"]
         if one["yaxis"] == axis and one["marker"].get("symbol") == "diamond"
     ]  # fmt: skip
     assert (mark["x"], mark["y"]) == ([2], [1.5])
-    assert "differs from step 1 on" in picture.caption
+    assert "differs from step 1," in chart.caption
 
 
 def test_equal_runs_have_no_diamond():
-    picture = compared_curves(compared(run([1.0, 2.0]), run([1.0, 2.0])))
-    assert not any(one["marker"].get("symbol") == "diamond" for one in shown(picture)["data"])
-    assert "equal in all 2 common steps" in picture.caption
+    chart = compared_curves(compared(run([1.0, 2.0]), run([1.0, 2.0])))
+    assert not any(one["marker"].get("symbol") == "diamond" for one in shown(chart)["data"])
+    assert "equal in all 2 common steps" in chart.caption
 
 
 def test_all_sides_are_on_one_axis_and_once_in_the_legend():
-    picture = compared_curves(compared(*(run([1.0, loss]) for loss in (1.0, 2.0, 3.0))))
-    figure = shown(picture)
+    chart = compared_curves(compared(*(run([1.0, loss]) for loss in (1.0, 2.0, 3.0))))
+    figure = shown(chart)
     assert len(lines(figure, axis_of(figure, "loss"))) == 3
     named = [one["name"][0] for one in figure["data"] if one.get("showlegend")]
     assert named == ["A", "B", "C"]
@@ -76,12 +76,12 @@ def test_all_sides_are_on_one_axis_and_once_in_the_legend():
     ("losses", "kind"), [((1.0, 0.5), "linear"), ((1.0, 1e-4), "log"), ((1.0, -5.0), "linear")]
 )
 def test_an_axis_is_logarithmic_where_that_suits(losses, kind):
-    picture = compared_curves(compared(run(losses), run(losses)))
-    figure = shown(picture)
+    chart = compared_curves(compared(run(losses), run(losses)))
+    figure = shown(chart)
     axis = figure["layout"][f"yaxis{axis_of(figure, 'loss')[1:]}"]
     assert axis.get("type") == kind
     # What is below zero cannot be on a logarithmic axis, whoever asks for it.
-    assert bool(labels(picture)) == (min(losses) > 0)
+    assert bool(labels(chart)) == (min(losses) > 0)
 
 
 def test_single_steps_have_no_curves():

@@ -1,4 +1,4 @@
-"""All sides over the base, cell by cell, against the norms that were given."""
+"""All sides relative to the base, cell by cell, against the norms that were given."""
 
 import math
 
@@ -28,9 +28,9 @@ def compared_models(models):
 @given(MODELS)
 def test_every_ratio_is_a_cell_and_the_rest_is_told_apart(models):
     comparison = compared_models(models)
-    picture = compared_sides(comparison, 0.1)
-    figure = shown(picture)
-    assert_valid(picture)
+    chart = compared_sides(comparison, 0.1)
+    figure = shown(chart)
+    assert_valid(chart)
     assert figure["data"][0]["x"] == ["B", "C"]
     cells = trace(figure, "ratio")["z"]
     for one, line in zip(comparison.parameters, cells, strict=True):

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.report.html.charts.curves import curve_picture, drawn_points
+from gradscope.report.html.charts.curves import curve_chart, drawn_points
 from tests.report.html.charts.loops import NORMS, NUMBERS, finding, loop, report_of
 from tests.report.html.figures import assert_valid, shown
 from tests.report_run.conftest import accumulation
 from tests.rules.accumulation.runs import Run
 
 
-def picture_of(report):
-    return curve_picture(report, report.training_run)
+def chart_of(report):
+    return curve_chart(report, report.training_run)
 
 
 def drawn(figure, kind, optimizer=None):
@@ -36,7 +36,7 @@ def marked(figure, name):
 def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
     losses = [loss for loss, _, _ in steps]
     recording = loop(losses, [norms for _, *norms in steps], optimizers=optimizers)
-    figure = shown(picture_of(report_of(recording)))
+    figure = shown(chart_of(report_of(recording)))
     wanted = dict(enumerate(losses))
     assert drawn(figure, "loss") == {
         step: loss if math.isfinite(loss) else None for step, loss in wanted.items()
@@ -58,11 +58,11 @@ def test_every_number_is_drawn_where_it_belongs(steps, optimizers):
 def test_plotly_takes_every_figure(losses):
     norms = [(loss, None) for loss in losses]
     report = report_of(loop(losses, norms), finding(step=0, parameters=("model0.weight0",)))
-    assert_valid(picture_of(report))
+    assert_valid(chart_of(report))
 
 
 def test_optimizers_have_curves_of_their_own():
-    figure = shown(picture_of(report_of(loop([3.0, 1.0, 2.0, 0.5], optimizers=2))))
+    figure = shown(chart_of(report_of(loop([3.0, 1.0, 2.0, 0.5], optimizers=2))))
     assert drawn(figure, "loss", "opt0") == {0: 3.0, 2: 2.0}
     assert drawn(figure, "loss", "opt1") == {1: 1.0, 3: 0.5}
     assert figure["layout"]["showlegend"]
@@ -71,7 +71,7 @@ def test_optimizers_have_curves_of_their_own():
 
 def test_a_norm_is_shown_before_and_after_a_clip_that_cuts():
     report = report_of(accumulation())
-    figure = shown(picture_of(report))
+    figure = shown(chart_of(report))
     clips = {e.step: dict(e.numbers)["norm"] for e in report.events if e.kind == "clip-norm"}
     steps = {e.step: dict(e.numbers)["norm"] for e in report.events if e.kind == "step"}
     if any(clips[step] > steps[step] for step in steps):
@@ -91,33 +91,33 @@ def test_a_norm_is_shown_before_and_after_a_clip_that_cuts():
     ],
 )
 def test_a_range_asks_for_its_scale(losses, scale):
-    figure = shown(picture_of(report_of(loop(losses))))
+    figure = shown(chart_of(report_of(loop(losses))))
     (axis,) = {trace["yaxis"] for trace in figure["data"] if trace["meta"].get("curve") == "loss"}
     assert figure["layout"][f"yaxis{axis[1:]}"]["type"] == scale
 
 
 def test_scales_can_be_chosen():
-    picture = picture_of(report_of(loop([1.0, 2.0])))
+    chart = chart_of(report_of(loop([1.0, 2.0])))
     for label, scale in (("logarithmic", "log"), ("linear", "linear")):
-        layout = shown(picture, label)["layout"]
+        layout = shown(chart, label)["layout"]
         panels = [layout[name] for name in layout if name.startswith("yaxis")]
         assert {panel["type"] for panel in panels} == {scale}
 
 
 def test_curves_of_one_optimizer_can_be_chosen():
-    picture = picture_of(report_of(loop([3.0, 1.0, 2.0, 0.5], optimizers=2), finding(step=1)))
-    figure = shown(picture, "opt1")
+    chart = chart_of(report_of(loop([3.0, 1.0, 2.0, 0.5], optimizers=2), finding(step=1)))
+    figure = shown(chart, "opt1")
     visible = {trace["name"] for trace in figure["data"] if trace["visible"]}
     assert visible == {"opt1", "findings"}
     assert "optimizer" not in [
-        one["label"] for one in picture_of(report_of(loop([1.0, 2.0]))).content["switches"]
+        one["label"] for one in chart_of(report_of(loop([1.0, 2.0]))).content["switches"]
     ]
 
 
 def test_curves_can_be_drawn_over_seconds():
     recording = loop([1.0, 2.0, 3.0])
     seconds = [event.seconds for event in recording.events if event.kind == "step"]
-    figure = shown(picture_of(report_of(recording, finding(step=2))), "seconds")
+    figure = shown(chart_of(report_of(recording, finding(step=2))), "seconds")
     (loss,) = [trace for trace in figure["data"] if trace["meta"].get("curve") == "loss"]
     assert loss["x"] == pytest.approx(seconds)
     assert loss["meta"]["links"]["step"] == [0, 1, 2]
@@ -129,7 +129,7 @@ def test_findings_are_flags_that_select_step_and_module():
     late = finding(
         step=2, parameters=("model0.weight1",), severity="error", message="<b>x</b> [/y]"
     )
-    figure = shown(picture_of(report_of(loop([1.0] * 4), late, finding(step=None))))
+    figure = shown(chart_of(report_of(loop([1.0] * 4), late, finding(step=None))))
     (flags,) = [trace for trace in figure["data"] if trace["name"] == "findings"]
     assert flags["meta"]["links"] == {"step": [2], "module": [0]}
     assert "&lt;b&gt;x&lt;/b&gt; [/y]" in flags["text"][0]
@@ -141,7 +141,7 @@ def test_names_of_optimizers_are_no_markup():
     recording = loop([1.0, 2.0], optimizers=2)
 
     named = tuple(replace(one, name="<i>[/x]\n") for one in recording.evidence)
-    figure = shown(picture_of(report_of(replace(recording, evidence=named))))
+    figure = shown(chart_of(report_of(replace(recording, evidence=named))))
     names = {trace["name"] for trace in figure["data"] if trace["meta"].get("curve") == "loss"}
     assert names == {"&lt;i&gt;[/x]\\n"}
 
@@ -169,12 +169,12 @@ def test_of_many_points_extremes_and_what_is_broken_stay(seed, count):
 
 
 def test_that_points_are_left_out_is_said():
-    picture = picture_of(report_of(loop([float(1 + step % 7) for step in range(5000)])))
-    assert "Of 5,000 steps" in picture.caption
-    assert "Of " not in picture_of(report_of(loop([1.0, 2.0]))).caption
+    chart = chart_of(report_of(loop([float(1 + step % 7) for step in range(5000)])))
+    assert "Of 5,000 steps" in chart.caption
+    assert "Of " not in chart_of(report_of(loop([1.0, 2.0]))).caption
 
 
 def test_a_run_without_a_step_has_no_curves():
     run = Run()
     run.backward(run.model("model", 1), line=3, loss=1.0)
-    assert picture_of(report_of(run.recording())) is None
+    assert chart_of(report_of(run.recording())) is None

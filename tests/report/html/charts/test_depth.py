@@ -60,14 +60,14 @@ def test_every_row_is_drawn_once_where_its_number_belongs(report):
 
 @given(REPORTS)
 def test_what_is_drawn_instead_of_norms_is_the_reports(report):
-    picture = depth(report)
+    chart = depth(report)
     measures = {
         "per element": lambda row: row.grad.rms,
         "÷ weight": lambda row: row.grad_to_weight,
         "update ÷ weight": lambda row: row.update_to_weight,
     }
-    for label in labels(picture)[1:]:
-        found = trace(shown(picture, label), "parameters")
+    for label in labels(chart)[1:]:
+        found = trace(shown(chart, label), "parameters")
         for index, y in zip(found["meta"]["links"]["parameter"], found["y"], strict=True):
             value = measures[label](report.parameters[index])
             assert y == (value if value and math.isfinite(value) else None)

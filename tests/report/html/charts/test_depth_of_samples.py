@@ -55,12 +55,12 @@ def test_a_finding_has_a_flag_over_its_layers(stack):
 
 def test_residual_branches_do_not_bend_the_line():
     report = report_of_file(SAMPLES / "healthy_gpt.py")
-    picture = depth(report)
-    line = line_of(shown(picture))
+    chart = depth(report)
+    line = line_of(shown(chart))
     assert line["name"].startswith("Add,")
     assert max(line["y"]) / min(line["y"]) < 10
-    assert "yaxis3" not in shown(picture)["layout"]
-    assert_valid(picture)
+    assert "yaxis3" not in shown(chart)["layout"]
+    assert_valid(chart)
 
 
 def test_parameters_behind_a_cut_have_places_without_a_gradient():

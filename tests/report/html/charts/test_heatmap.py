@@ -93,11 +93,11 @@ def test_of_many_steps_the_largest_of_each_column_is_drawn():
             assert told == max(values)
             assert norms[heat.telling[column]][0] == told
             assert heat.cells[1][column] is None
-    picture = heatmap(report)
-    numbers = trace(shown(picture), "gradient norm")
+    chart = heatmap(report)
+    numbers = trace(shown(chart), "gradient norm")
     assert numbers["meta"]["columns"][0] == "the largest of steps 0 to 3"
     assert (numbers["x"][0], numbers["x"][1], numbers["x"][-1]) == (-0.5, 3.5, 1999.5)
-    assert "up to 4 steps" in picture.caption
+    assert "up to 4 steps" in chart.caption
 
 
 def test_optimizers_one_after_another_have_a_column_a_step():
@@ -117,15 +117,15 @@ def test_optimizers_one_after_another_have_a_column_a_step():
 
 def test_updates_and_weights_are_drawn_where_they_were_measured():
     updates = [0.5, None, None, 0.0]
-    picture = heatmap(report_of(loop([1.0] * 4, updates=updates)))
-    drawn = shown(picture, "update / weight")
+    chart = heatmap(report_of(loop([1.0] * 4, updates=updates)))
+    drawn = shown(chart, "update / weight")
     row = 0
     found = {key: value for key, value in cells(drawn, "update / weight").items() if key[0] == row}
     assert found == {(row, 0): single(math.log10(0.05)), (row, 1): "update / weight 0"}
     numbers = trace(drawn, "update / weight")
     assert numbers["meta"]["columns"] == ["step 0", "step 3"]
     assert numbers["x"] == [-0.5, 2.5, 3.5]
-    assert cells(shown(picture, "weight norm"), "weight norm")[row, 1] == 1.0
+    assert cells(shown(chart, "weight norm"), "weight norm")[row, 1] == 1.0
     assert not cells(drawn, "gradient norm")
 
 
@@ -135,8 +135,8 @@ def test_a_quantity_that_was_never_measured_has_no_button():
 
 
 def test_rows_select_parameters_and_modules_and_columns_steps():
-    picture = heatmap(report_of(network(3, lambda step, block: 10.0**-block)))
-    meta = trace(shown(picture), "gradient norm")["meta"]
+    chart = heatmap(report_of(network(3, lambda step, block: 10.0**-block)))
+    meta = trace(shown(chart), "gradient norm")["meta"]
     assert meta["rows"] == {"module": [2, 3, 4], "parameter": [0, 1, 2]}
     assert meta["steps"] == [0, 1, 2]
 
@@ -188,17 +188,17 @@ def test_names_of_all_kinds_have_rows_of_their_own():
     records = tuple(replace(like, index=position, name=name) for position, name in enumerate(names))
     stat = recording.parameter_stats[0]
     stats = tuple(replace(stat, parameter=one.index) for one in records)
-    picture = heatmap(report_of(replace(recording, parameters=records, parameter_stats=stats)))
-    labels = trace(shown(picture), "gradient norm")["y"]
+    chart = heatmap(report_of(replace(recording, parameters=records, parameter_stats=stats)))
+    labels = trace(shown(chart), "gradient norm")["y"]
     assert len(set(labels)) == len(names)
     assert not any(sign in label for label in labels for sign in ("<", "\n", "\x1b"))
     assert max(map(len, labels)) < 60
 
 
 def test_what_all_names_begin_with_is_left_out_of_them():
-    picture = heatmap(report_of(network(2, lambda step, block: 1.0)))
-    assert trace(shown(picture), "gradient norm")["y"] == ["0.weight", "1.weight", "2.weight"]
-    assert "begins with net.blocks., which is left out" in picture.caption
+    chart = heatmap(report_of(network(2, lambda step, block: 1.0)))
+    assert trace(shown(chart), "gradient norm")["y"] == ["0.weight", "1.weight", "2.weight"]
+    assert "begins with net.blocks., which is omitted" in chart.caption
 
 
 @pytest.mark.parametrize(

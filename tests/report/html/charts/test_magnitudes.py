@@ -26,12 +26,12 @@ def report_of(histograms):
 
 @given(st.lists(st.tuples(st.integers(-126, 60), st.none() | COUNTS.map(tuple)), min_size=1))
 def test_shares_lie_in_their_octaves(histograms):
-    picture = magnitudes(report_of(histograms))
+    chart = magnitudes(report_of(histograms))
     sampled = {at: one for at, one in enumerate(histograms) if one[1] and sum(one[1])}
     if not sampled:
-        assert picture is None
+        assert chart is None
         return
-    (heat,) = shown(picture)["data"]
+    (heat,) = shown(chart)["data"]
     assert heat["meta"]["rows"]["parameter"] == list(sampled)
     for row, (low, counts) in zip(heat["z"], sampled.values(), strict=True):
         found = {x - 0.5: share for x, share in zip(heat["x"], row, strict=True) if share}
@@ -53,7 +53,7 @@ def test_plotly_takes_the_figure(report):
 
 
 def test_of_many_parameters_some_are_drawn():
-    picture = magnitudes(report_of([(-3, (1,))] * (3 * MOST_ROWS)))
-    (heat,) = shown(picture)["data"]
+    chart = magnitudes(report_of([(-3, (1,))] * (3 * MOST_ROWS)))
+    (heat,) = shown(chart)["data"]
     assert len(heat["y"]) == len(set(heat["y"])) == MOST_ROWS
-    assert f"Drawn are {MOST_ROWS} of {3 * MOST_ROWS} parameters" in picture.caption
+    assert f"{MOST_ROWS} of {3 * MOST_ROWS} parameters are drawn" in chart.caption

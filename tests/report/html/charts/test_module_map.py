@@ -87,8 +87,8 @@ def test_numbers_of_an_element_and_of_a_weight_are_told(report):
 
 
 def test_a_cell_is_lettered_with_what_its_colour_stands_for(report):
-    picture = module_map(report)
-    for label in labels(picture)[:5]:
+    chart = module_map(report)
+    for label in labels(chart)[:5]:
         tree = tree_of(report, label)
         assert tree["meta"]["written"] == label
         assert label in [one["title"] for one in tree["meta"]["told"]]
@@ -97,9 +97,9 @@ def test_a_cell_is_lettered_with_what_its_colour_stands_for(report):
 @settings(max_examples=8, deadline=None)
 @given(REPORTS)
 def test_plotly_takes_the_figure(report):
-    picture = module_map(report)
-    assert {"icicle", "treemap", "√ parameters", "equal"} <= set(labels(picture))
-    assert_valid(picture)
+    chart = module_map(report)
+    assert {"icicle", "treemap", "√ parameters", "equal"} <= set(labels(chart))
+    assert_valid(chart)
 
 
 def test_several_models_lie_in_one_cell():

@@ -35,9 +35,9 @@ def report_of(training, judged, probes):
 
 @given(LOSSES, st.none() | st.floats(), LOSSES)
 def test_each_loss_is_a_number_a_cross_or_nothing(training, judged, probes):
-    picture = other_steps(report_of(training, judged, probes))
-    assert_valid(picture)
-    data = shown(picture)["data"]
+    chart = other_steps(report_of(training, judged, probes))
+    assert_valid(chart)
+    data = shown(chart)["data"]
     curve = next(one for one in data if one["name"] == "loss")
     broken = next((one["x"] for one in data if one["name"] == "loss: NaN, inf"), [])
     for step, loss in enumerate([*training, judged, *probes]):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.analysis.windows import windows
-from gradscope.report.html.charts import timeline as pictures
+from gradscope.report.html.charts import timeline as charts
 from gradscope.report.html.charts.timeline import timeline
 from tests.report.html.charts.loops import NUMBERS, finding, loop, report_of
 from tests.report.html.figures import plain
@@ -15,7 +15,7 @@ from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 
 
-def picture_of(report):
+def chart_of(report):
     return timeline(report, report.training_run)
 
 
@@ -40,7 +40,7 @@ def steps_of(content):
 @given(st.lists(NUMBERS, min_size=1, max_size=8), st.integers(1, 3))
 def test_events_come_in_their_order_with_their_numbers(losses, optimizers):
     report = report_of(loop(losses, optimizers=optimizers))
-    told = list(steps_of(plain(picture_of(report).content)))
+    told = list(steps_of(plain(chart_of(report).content)))
     for (step, _, events), window in zip(told, windows(report.recording), strict=True):
         assert step == window.step.index
         assert [seconds for _, seconds in events] == [event.seconds for event in window.events]
@@ -53,11 +53,11 @@ def test_events_come_in_their_order_with_their_numbers(losses, optimizers):
 
 def test_lanes_are_the_pictures_of_the_report():
     report = report_of(adversarial())
-    content = plain(picture_of(report).content)
+    content = plain(chart_of(report).content)
     run = report.training_run
-    assert [lane["count"] for lane in content["lanes"]] == [one.count for one in run.pictures]
+    assert [lane["count"] for lane in content["lanes"]] == [one.count for one in run.patterns]
     assert [lane["optimizer"] for lane in content["lanes"]][:1] == ["opt_c Adam(lr=0.1)"]
-    for position, (lane, one) in enumerate(zip(content["lanes"], run.pictures, strict=True)):
+    for position, (lane, one) in enumerate(zip(content["lanes"], run.patterns, strict=True)):
         assert content["windows"]["lane"].count(position) == one.count
         assert lane["isTypical"] == one.is_typical
     assert content["lanes"][0]["parts"] == ["zero", "(forward → backward) ×2", "step"]  # noqa: RUF001
@@ -65,7 +65,7 @@ def test_lanes_are_the_pictures_of_the_report():
 
 def test_lengths_reach_from_step_to_step():
     report = report_of(accumulation())
-    content = plain(picture_of(report).content)
+    content = plain(chart_of(report).content)
     ends = [window.events[-1].seconds for window in windows(report.recording)]
     lengths = content["windows"]["seconds"]
     assert lengths[1:] == pytest.approx([b - a for a, b in pairwise(ends)])
@@ -79,7 +79,7 @@ def test_what_goes_without_saying_is_not_told():
     run.backward(weights, line=5, divided=4.0, added=2.0)
     run.event("scaler-step", 6, optimizer=sgd, skipped=1.0, found_inf=1.0)
     run.event("odd-kind", 7, thing=3.0)
-    ((_, _, events), *_) = steps_of(plain(picture_of(report_of(run.recording())).content))
+    ((_, _, events), *_) = steps_of(plain(chart_of(report_of(run.recording())).content))
     first, second, skipped = (told for told, _ in events[:3])
     assert "divided by" not in first[2] and first[3] == ["scaled"]
     assert second[2]["divided by"] == 4.0
@@ -90,25 +90,25 @@ def test_what_goes_without_saying_is_not_told():
 def test_the_first_finding_is_shown_first_else_the_last_step():
     recording = loop([1.0] * 9)
     late = finding(step=6)
-    assert picture_of(report_of(recording, finding(step=None), late)).content["first"] == 6
-    assert picture_of(report_of(recording)).content["first"] == 8
-    assert picture_of(report_of(recording, finding(step=99))).content["first"] == 8
+    assert chart_of(report_of(recording, finding(step=None), late)).content["first"] == 6
+    assert chart_of(report_of(recording)).content["first"] == 8
+    assert chart_of(report_of(recording, finding(step=99))).content["first"] == 8
 
 
 def test_of_a_long_run_the_steps_that_tell_most_are_kept(monkeypatch):
-    monkeypatch.setattr(pictures, "_EVENTS", 300)
+    monkeypatch.setattr(charts, "_EVENTS", 300)
     recording = loop([1.0] * 500)
     events = list(recording.events)
     odd = next(position for position, event in enumerate(events) if event.step == 333)
     events[odd] = replace(events[odd], kind="unscale")
     report = report_of(replace(recording, events=tuple(events)), finding(step=111))
-    picture = picture_of(report)
-    kept = [step for step, _, told in steps_of(plain(picture.content)) if told is not None]
+    chart = chart_of(report)
+    kept = [step for step, _, told in steps_of(plain(chart.content)) if told is not None]
     assert {0, 19, 109, 110, 111, 112, 113, 333, 480, 499} <= set(kept)
     assert 80 <= len(kept) <= 100
     # What lies between is looked at in even steps.
     assert max(b - a for a, b in pairwise(kept)) <= 64
-    assert "the single events of 40" in picture.caption
+    assert "the events of 40" in chart.caption
 
 
 def test_names_are_text_for_the_painter():
@@ -119,10 +119,10 @@ def test_names_are_text_for_the_painter():
     run.zero(sgd, line=4, subject=name)
     run.backward(weights, line=5)
     run.step(sgd, line=6)
-    content = plain(picture_of(report_of(run.recording())).content)
+    content = plain(chart_of(report_of(run.recording())).content)
     assert content["calls"]["subject"][0] == "</script>\\n\\x1b[31m<img>"
 
 
 def test_a_step_without_events_is_shown_empty():
-    picture = picture_of(report_of(replace(loop([1.0]), events=())))
-    assert plain(picture.content)["windows"]["events"] == [0]
+    chart = chart_of(report_of(replace(loop([1.0]), events=())))
+    assert plain(chart.content)["windows"]["events"] == [0]

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 from gradscope.recording.records import CapturedStep
-from gradscope.report.html import tabs as look_sheets
+from gradscope.report.html import tabs as captured_tabs
 from gradscope.report.html.render import render_html
-from gradscope.report.html.tabs import run_sheets
+from gradscope.report.html.tabs import run_tabs
 from tests.report.conftest import build
 from tests.report.html.charts.loops import finding, loop, report_of
 
@@ -23,24 +23,24 @@ def looked(*steps, losses=("loss",), length=20):
 
 
 def titles(report):
-    return [sheet.title for sheet in run_sheets(report, report.training_run)]
+    return [tab.title for tab in run_tabs(report, report.training_run)]
 
 
 def test_each_look_has_a_sheet_behind_that_of_the_run():
     report = report_of(looked(0, 3))
     assert titles(report) == ["train.py", "step 0", "step 3"]
-    first, look, _ = run_sheets(report, report.training_run)
+    first, look, _ = run_tabs(report, report.training_run)
     (table,) = first.words.summaries
-    assert [(row[0].text, row[0].sheet) for row in table.rows] == [("0", 1), ("3", 2)]
-    assert "tensors" in {picture.name for picture in look.pictures}
+    assert [(row[0].text, row[0].tab) for row in table.rows] == [("0", 1), ("3", 2)]
+    assert "tensors" in {chart.name for chart in look.charts}
     assert "further" not in table.caption
 
 
 def test_of_many_looks_those_at_findings_are_shown_then_the_last_and_first():
     report = report_of(looked(*range(12)), finding(step=5), finding(step=3))
     assert titles(report) == ["train.py", *(f"step {step}" for step in (0, 3, 5, 9, 10, 11))]
-    (table,) = run_sheets(report, report.training_run)[0].words.summaries
-    assert "--step N shows 6 further looks" in table.caption
+    (table,) = run_tabs(report, report.training_run)[0].words.summaries
+    assert "--step N for 6 more captured steps" in table.caption
 
 
 def test_each_loss_of_a_step_is_told_apart():
@@ -51,14 +51,14 @@ def test_each_loss_of_a_step_is_told_apart():
 
 def test_only_what_is_found_in_a_step_stands_on_its_sheet():
     report = report_of(looked(0, 3), finding(step=3))
-    whole, first, last = run_sheets(report, report.training_run)
-    assert [len(sheet.words.cards) for sheet in (whole, first, last)] == [1, 0, 1]
+    whole, first, last = run_tabs(report, report.training_run)
+    assert [len(tab.words.cards) for tab in (whole, first, last)] == [1, 0, 1]
 
 
 def test_the_file_stays_small(monkeypatch):
     report = report_of(looked(0, 3))
-    monkeypatch.setattr(look_sheets, "ROOM", 0)
-    (only,) = run_sheets(report, report.training_run)
+    monkeypatch.setattr(captured_tabs, "SIZE_BUDGET", 0)
+    (only,) = run_tabs(report, report.training_run)
     assert only.words.summaries == ()
 
 

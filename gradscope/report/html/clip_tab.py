@@ -17,12 +17,12 @@ from gradscope.report.clipping.phrasing import (
     rate_text,
     remarks,
 )
-from gradscope.report.html.charts.clip_limits import limit_picture, norm_picture
-from gradscope.report.html.charts.clip_shares import share_picture, share_table
-from gradscope.report.html.charts.clip_steps import step_picture
+from gradscope.report.html.charts.clip_limits import limit_chart, norm_chart
+from gradscope.report.html.charts.clip_shares import share_chart, share_table
+from gradscope.report.html.charts.clip_steps import step_chart
 from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.modules import module_columns
-from gradscope.report.html.page import Sheet, render_page
+from gradscope.report.html.page import Tab, render_page
 from gradscope.report.html.phrasing import Fact, Words, words_of
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.page import UNICODE
@@ -34,11 +34,11 @@ def render_clip_html(reports: Sequence[Report]) -> str:
     Raises:
         GradscopeError: A recording tells nothing of clipping.
     """
-    sheets = [sheet for report in reports for sheet in clip_sheets(report)]
-    return render_page(sheets, f"{reports[0].target.name} · gradscope clip-report")
+    tabs = [tab for report in reports for tab in clip_tabs(report)]
+    return render_page(tabs, f"{reports[0].target.name} · gradscope clip-report")
 
 
-def clip_sheets(report: Report) -> Iterator[Sheet]:
+def clip_tabs(report: Report) -> Iterator[Tab]:
     """Yield a sheet for each line that clips; where none does, for each optimizer.
 
     Raises:
@@ -47,17 +47,17 @@ def clip_sheets(report: Report) -> Iterator[Sheet]:
     clipping = Clipping.expected_of(report.recording)
     for section in clipping.sections:
         others = [one for one in clipping.sections if one is not section]
-        pictures = (
-            step_picture(section),
-            norm_picture(section),
-            limit_picture(section),
-            share_picture(section, report),
+        charts = (
+            step_chart(section),
+            norm_chart(section),
+            limit_chart(section),
+            share_chart(section, report),
             share_table(section, report),
         )
-        yield Sheet(
+        yield Tab(
             title=_title(section, report, is_alone=not others),
             words=_words(section, _of_section(report, others), clipping),
-            pictures=tuple(picture for picture in pictures if picture is not None),
+            charts=tuple(chart for chart in charts if chart is not None),
             modules=module_columns(report),
         )
 
@@ -96,7 +96,7 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         ("direction", direction_text(section, UNICODE)),
         ("rate", rate_text(section, UNICODE)),
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
-        *(("right" if check.is_right else "not right", check.words) for check in section.checks),
+        *(("right" if check.is_right else "wrong", check.words) for check in section.checks),
     )
     return (Fact(name=name, text=text) for name, text in told if text)
 
@@ -105,14 +105,22 @@ def _clip_text(section: Section) -> str:
     if section.method is None:
         return f"nothing clips the gradients of {section.words}"
     if section.is_advised:
-        return f"{section.words}, the limit that is advised"
+        return f"{section.words}, the recommended limit"
     return section.words
 
 
 def _methods(rows: Sequence[MethodRow]) -> SummaryTable:
-    header = ("method", "limit", "steps cut", "norm after", "coefficient", "cosine", "at the least")
+    header = (
+        "method",
+        "limit",
+        "steps clipped",
+        "norm after",
+        "coefficient",
+        "cosine",
+        "min cosine",
+    )
     return SummaryTable(
-        title="Methods, side by side on the same gradients",
+        title="Comparison of methods on the same gradients",
         header=header,
         rows=tuple(
             (

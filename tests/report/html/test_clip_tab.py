@@ -8,7 +8,7 @@ from lxml import html
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.report.html.clip_sheet import clip_sheets, render_clip_html
+from gradscope.report.html.clip_tab import clip_tabs, render_clip_html
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from gradscope.target.options import ClipOptions
@@ -22,8 +22,8 @@ def report_of(recording):
     return Report.from_recording(recording, judge(recording))
 
 
-def facts(sheet):
-    return [(fact.name, fact.text) for fact in sheet.words.facts]
+def facts(tab):
+    return [(fact.name, fact.text) for fact in tab.words.facts]
 
 
 @pytest.fixture(scope="module")
@@ -40,18 +40,18 @@ def target():
 
 
 def test_a_target_is_one_sheet_with_the_methods_side_by_side(target):
-    (sheet,) = clip_sheets(target)
-    assert sheet.title == target.target.name
-    assert [picture.name for picture in sheet.pictures] == [
+    (tab,) = clip_tabs(target)
+    assert tab.title == target.target.name
+    assert [chart.name for chart in tab.charts] == [
         "clip-steps", "clip-norms", "clip-limits", "clip-shares", "clip-parameters",
     ]  # fmt: skip
-    for picture in sheet.pictures[:-1]:
-        assert_valid(picture)
-    (methods,) = sheet.words.summaries
+    for chart in tab.charts[:-1]:
+        assert_valid(chart)
+    (methods,) = tab.words.summaries
     assert [row[0].text for row in methods.rows][:3] == [
         "global norm", "each tensor's norm", "by value",
     ]  # fmt: skip
-    assert ("clip", "clip_grad_norm_(max_norm=0.5)") in facts(sheet)
+    assert ("clip", "clip_grad_norm_(max_norm=0.5)") in facts(tab)
 
 
 def test_each_line_has_a_sheet_and_its_own_findings():
@@ -68,29 +68,29 @@ def test_each_line_has_a_sheet_and_its_own_findings():
         run.step(other)
         run.zero(other)
     report = report_of(run.recording())
-    sheets = list(clip_sheets(report))
-    assert [sheet.title.rpartition(":")[2] for sheet in sheets] == ["31", "41"]
-    rules = [{card.rule for card in sheet.words.cards} for sheet in sheets]
+    tabs = list(clip_tabs(report))
+    assert [tab.title.rpartition(":")[2] for tab in tabs] == ["31", "41"]
+    rules = [{card.rule for card in tab.words.cards} for tab in tabs]
     assert "GS405" in rules[0] and "GS405" not in rules[1]
 
 
 def test_checks_are_told(target):
-    (sheet,) = clip_sheets(report_of(healthy_loop().recording()))
-    names = [name for name, _ in facts(sheet)]
-    assert "right" in names and "not right" not in names
+    (tab,) = clip_tabs(report_of(healthy_loop().recording()))
+    names = [name for name, _ in facts(tab)]
+    assert "right" in names and "wrong" not in names
     run, weights, optimizer = trained()
     for size in (1.0, math.nan, math.inf):
         run.zero(optimizer)
         run.backward(weights, size=size)
         run.clip(weights, 1.0)
         run.step(optimizer)
-    (broken,) = clip_sheets(report_of(run.recording()))
-    assert any(name == "not right" and "not finite" in text for name, text in facts(broken))
+    (broken,) = clip_tabs(report_of(run.recording()))
+    assert any(name == "wrong" and "non-finite" in text for name, text in facts(broken))
     assert any("NaN or infinite in 2 steps" in text for text in broken.words.warnings)
 
 
 def test_what_tells_nothing_of_clipping_is_refused():
-    with pytest.raises(GradscopeError, match="holds no clip"):
+    with pytest.raises(GradscopeError, match="has no clip call"):
         render_clip_html([Report.from_recording(build())])
 
 
