@@ -12,7 +12,7 @@ _ALONE = "report this recording alone to see them"
 def render_html(reports: Sequence[Report]) -> str:
     """Return a page with a sheet for each report, without a last line break.
 
-    That of one training run has sheets for its close looks too.
+    That of one training run has tabs for its captured steps too.
     """
     run = reports[0].training_run
     if run is not None and len(reports) == 1:
