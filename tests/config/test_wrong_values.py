@@ -153,7 +153,7 @@ def test_errors_name_file_line_and_key(text, key, wrong, help_text, project):
         ('s = { target = "m.py", args = "--x 1" }', "s.args", "has to be a list of strings", None),
         ('s = { target = "m.py", input = [] }', "s.input", "is empty", None),
         ('s = { target = "m.py", input = "8," }', "s.input",
-         "is not an input: `8,`: it has to be [name=][dtype[low,high]:]size,size,...",
+         "is not an input: `8,`: expected [name=][dtype[low,high]:]size,size,...",
          'such as "8,3,'),
         ('s = { target = "m.py", input = ["8", "flaot:8"] }', "s.input",
          "is not an input: `flaot:8`: ", "did you mean 'float'?"),

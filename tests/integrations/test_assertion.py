@@ -119,14 +119,14 @@ def test_nothing_that_learns():
     assert [one.rule for one in error.findings] == ["GS501"]
     error = unhealthy(network().requires_grad_(False), batch(), F.mse_loss, ignore="GS501")
     assert error.findings == ()
-    assert str(error).startswith("Sequential could not be judged: autograd raised an exception\n")
+    assert str(error).startswith("Sequential could not be checked: autograd raised an exception\n")
 
 
 def test_no_parameter_reached():
     leaf = torch.ones(1, requires_grad=True)
     error = unhealthy(network(), batch(), lambda output, target: leaf.sum(), ignore="reach")
     assert error.findings == ()
-    assert "could not be judged: no parameter received a gradient" in str(error)
+    assert "could not be checked: no parameter received a gradient" in str(error)
 
 
 def test_zero_gradient_everywhere():
@@ -136,9 +136,9 @@ def test_zero_gradient_everywhere():
 
 def test_no_rule_that_could_judge():
     error = unhealthy(network(), batch(), F.mse_loss, select="GS205")
-    assert "no rule judged" in str(error)
+    assert "no rule could check the gradients" in str(error)
     assert "the target has no optimizer" in str(error)
-    assert "no rule judged" in str(unhealthy(network(), batch(), F.mse_loss, ignore="ALL"))
+    assert "no rule could check the gradients" in str(unhealthy(network(), batch(), F.mse_loss, ignore="ALL"))
 
 
 def test_made_up_loss_is_refused():

@@ -66,4 +66,4 @@ def test_tensors_are_not_wanted_and_wanted(gradscope, write):
     write("train.py", SCRIPT)
     done = gradscope("run", "--no-tensors", "--tensors-at", "3", "train.py")
     assert done.returncode == 2
-    assert "--no-tensors and --tensors-at 3 exclude each other" in done.stderr
+    assert "--no-tensors and --tensors-at 3 cannot be combined" in done.stderr

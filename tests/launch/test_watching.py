@@ -36,7 +36,7 @@ def test_recording_where_the_user_wants_it(gradscope, script, tmp_path):
     assert gradscope("run", "--save", "mine.gradscope", "train.py").returncode == 0
     refused = gradscope("run", "--save", "mine.gradscope", "train.py")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "'mine.gradscope' exists already" in refused.stderr
+    assert "'mine.gradscope' already exists" in refused.stderr
     forced = gradscope("run", "--save", "mine.gradscope", "--force", "train.py")
     assert forced.returncode == 0
     assert recordings(tmp_path) == ["mine.gradscope"]
@@ -112,7 +112,7 @@ def test_gate_in_every_format(gradscope, script, tmp_path, output_format):
 @pytest.mark.parametrize("text", ["import torch", "print('no torch')"])
 def test_nothing_seen_is_said_and_leaves_no_file(gradscope, script, tmp_path, text):
     script(text)
-    assert "there is nothing to report" in gradscope("run", "train.py").stderr
+    assert "nothing to report" in gradscope("run", "train.py").stderr
     checked = gradscope("run", "--check", "train.py")
     assert checked.stderr.startswith("error: train.py never ")
     assert recordings(tmp_path) == []
@@ -150,7 +150,7 @@ def test_processes_that_computed_in_its_place_are_reported(gradscope, script):
         """
     )
     told = gradscope("run", "train.py").stderr
-    assert "train.py never called backward, and the processes that it started" in told
+    assert "train.py never called backward, and its child processes" in told
     assert "gradscope.watch()" in told
     script("import subprocess, sys, torch\nsubprocess.run([sys.executable, '-c', ''])")
     assert "processes" not in gradscope("run", "train.py").stderr
@@ -185,14 +185,14 @@ def test_stop_after(gradscope, script):
     )
     done = gradscope("run", "--check", "--stop-after", "2", "train.py")
     assert (done.returncode, done.stdout) == (0, "steps 2\n")
-    assert "note: ended train.py after 2 steps" in done.stderr
+    assert "note: stopped train.py after 2 steps" in done.stderr
 
 
 def test_fail_fast(gradscope, script):
     script("import torch\ntorch.train(200, zeroed=False)\nprint('end')")
     done = gradscope("run", "--check", "--fail-fast", "train.py")
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.match(r"note: ended train.py after \d steps\n", done.stderr)
+    assert re.match(r"note: stopped train.py after \d steps\n", done.stderr)
     script("import torch\ntorch.train(30)\nprint('end')")
     assert gradscope("run", "--check", "--fail-fast", "train.py").stdout == "end\n"
 
@@ -315,7 +315,7 @@ def test_torch_that_comes_by_another_way_is_reported(gradscope, script):
         import torch
         """
     )
-    assert "got torch in a way that cannot be watched" in gradscope("run", "train.py").stderr
+    assert "loaded torch in a way that cannot be recorded" in gradscope("run", "train.py").stderr
 
 
 def test_watch_that_does_not_start_leaves_the_script_alone(gradscope, script, write):
@@ -326,8 +326,8 @@ def test_watch_that_does_not_start_leaves_the_script_alone(gradscope, script, wr
     assert done.stderr.splitlines() == [
         "error: this torch cannot be watched",
         "  help: another one",
-        "note: train.py runs on without being watched; GRADSCOPE=off in the environment leaves"
-        " gradscope out from the start",
+        "note: train.py continues without recording; set GRADSCOPE=off in the environment to"
+        " disable gradscope from the start",
     ]
     assert gradscope("run", "--check", "train.py").returncode == 2
 
