@@ -138,7 +138,9 @@ def test_no_rule_that_could_judge():
     error = unhealthy(network(), batch(), F.mse_loss, select="GS205")
     assert "no rule could check the gradients" in str(error)
     assert "the target has no optimizer" in str(error)
-    assert "no rule could check the gradients" in str(unhealthy(network(), batch(), F.mse_loss, ignore="ALL"))
+    assert "no rule could check the gradients" in str(
+        unhealthy(network(), batch(), F.mse_loss, ignore="ALL")
+    )
 
 
 def test_made_up_loss_is_refused():

@@ -46,4 +46,6 @@ def test_gate_does_not_pass_a_run_whose_end_it_has_not_seen(gradscope, write):
     write("train.py", SCRIPT.format(code=0))
     done = gradscope("run", "--check", "train.py", stand_in=False, WATCHED="1")
     assert done.returncode == 2
-    assert re.search(r"error: train.py continued after the \d+ steps that were recorded", done.stderr)
+    assert re.search(
+        r"error: train.py continued after the \d+ steps that were recorded", done.stderr
+    )
