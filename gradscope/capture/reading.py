@@ -83,14 +83,7 @@ def is_plain(tensor: Tensor) -> bool:
 
     It runs for every tensor of every step and costs well under a microsecond.
     """
-    known = _are_in_place.get(_dispatch_keys(tensor).raw_repr())
-    if known is None:
-        known = is_in_place(tensor)
-    if not (known and tensor.is_contiguous()):
-        return known and is_in_memory(tensor)
-    offset = tensor.storage_offset()
-    end = tensor.nbytes + (offset and offset * tensor.itemsize)
-    return end <= tensor.untyped_storage().nbytes()
+    return is_in_place(tensor) and is_in_memory(tensor)
 
 
 def is_plain_float(tensor: Tensor) -> bool:

@@ -5,6 +5,7 @@ were finite. A full one also measures the values of the forward and the magnitud
 runs every probe.
 """
 
+import math
 from collections.abc import Callable, Collection
 
 FULL_EVERY = 50
@@ -39,9 +40,6 @@ makes an optimizer for each task or batch would otherwise always be captured."""
 
 
 _MOST_REQUESTS = 12
-
-
-MOST_RESTS = 1_000_000
 
 
 _MOST_SKIPS = 32
@@ -152,7 +150,7 @@ class Schedule:
             return True
         return bool(self._due) and number < self._until
 
-    def rests(self) -> int:
+    def rests(self) -> float:
         """Return how many of the next steps are not due, whatever the budget."""
         number = self.number
         if self._is_asked or self._due or self._since or number < FIRST:
@@ -161,7 +159,7 @@ class Schedule:
         if self._every is not None or self.affords is None:
             every = _EVERY if self._every is None else self._every
             due += [number - number % every + every] if every else []
-        return min(due, default=number + MOST_RESTS) - number - 1
+        return min(due, default=math.inf) - number - 1
 
     def _is_wanted(self, number: int) -> bool:
         if self._every is None and self.affords is not None:

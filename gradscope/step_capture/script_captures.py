@@ -32,7 +32,7 @@ from gradscope.step_capture.half_precision import HalfPrecision, unscaled
 from gradscope.step_capture.late_captures import LastStart, LateBackward, LateCaptures, LineKey
 from gradscope.step_capture.mode import CaptureMode
 from gradscope.step_capture.records import CaptureRecords, CurrentCapture, Made, is_broken
-from gradscope.step_capture.schedule import FIRST, MOST_RESTS, Schedule, Thoroughness
+from gradscope.step_capture.schedule import FIRST, Schedule, Thoroughness
 from gradscope.step_capture.script_models import ScriptNames, script_of
 from gradscope.step_capture.window import Window
 from gradscope.switch import NO_TENSORS
@@ -197,12 +197,12 @@ class ScriptCaptures:
             self._close()
             self._open_if_due()
 
-    def rests(self) -> int:
+    def rests(self) -> float:
         """Return the number of next steps in which no capture is due, except by the budget."""
         if self._window is not None:
             return 0
         has_optimizer = self._by_hand < FIRST or self._schedule.number > 0
-        return self._schedule.rests() if has_optimizer else MOST_RESTS
+        return self._schedule.rests() if has_optimizer else math.inf
 
     @_alone
     def step_skipped(self) -> None:

@@ -14,6 +14,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from gradscope.capture.reading import (
     NotReadable,
     elements,
+    few_numbers,
     has_freed_memory,
     is_plain,
     stored,
@@ -209,6 +210,7 @@ def test_no_reader_reads_what_cannot_be_read(make_unreadable):
         with pytest.raises(NotReadable):
             read(tensor)
     with torch._C.DisableTorchFunction():
+        assert few_numbers(tensor, 1 << 20) is None
         assert not _is_zero(tensor)
         assert number(tensor) is None
         assert _sampled(tensor) is None
@@ -240,6 +242,21 @@ def test_what_can_be_read_is_measured(make_readable, size):
         assert power_norm(tensor, 2.0) == expected
         assert not has_freed_memory(tensor)
         assert tensor.is_nested or keep([tensor], "exact") != [None]
+
+
+def test_a_few_numbers_are_those_of_the_tensor(make_readable):
+    tensor = make_readable(SIZES[0])
+    with torch._C.DisableTorchFunction():
+        found = few_numbers(tensor, tensor.numel())
+        # Other kinds are read by other means.
+        assert found is None or [abs(one) for one in found] == [1] * tensor.numel()
+        assert few_numbers(torch.ones(2, 3), 6) == [1] * 6
+        assert few_numbers(torch.ones(2, 3), 5) is None
+        assert few_numbers(torch.tensor(3.0, requires_grad=True), 1) == [3]
+    with torch.no_grad():
+        assert few_numbers(torch._efficientzerotensor(3), 3) is None
+    functional = torch._to_functional_tensor(torch.ones(3))
+    assert few_numbers(functional, 3) is None
 
 
 def test_no_elements_are_readable_wherever_they_are_not():

@@ -83,7 +83,7 @@ class Pace:
         self._sentinels: dict[int, ref[Tensor]] = {}
         """By optimizer: a parameter whose gradient shows whether all are finite."""
         self._moving: _Moving | None = None
-        self._free = 0
+        self._free: float = 0
         """Number of coming steps without decisions, if they repeat others."""
         self._passed: list[int | None] = []
         """For each of them that is over: index of the optimizer that stepped."""
@@ -287,16 +287,21 @@ class Pace:
         passed = self._passed
         if len(passed) >= self._free or not self._choices or end.step not in self._sources:
             return False
-        losses = self.patterns.losses
-        if not self.patterns.go_on(end):
+        if not self.patterns.may_go_on(end):
             return False
-        self._losses.extend(losses)
-        self._choices.append(self._sources[end.step])
-        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
+        self._hold(end, self._sources[end.step], rate)
+        self.patterns.begin(may_repeat=True)
         passed.append(optimizer)
         return True
 
-    def rest(self, steps: int) -> None:
+    def _hold(self, end: Position, source: int, rate: object) -> None:
+        """Add a step that repeated another to the block that is held."""
+        self._choices.append(source)
+        self._losses.extend(self.patterns.losses)
+        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
+        self.patterns.ended(end)
+
+    def rest(self, steps: float) -> None:
         """Skip decisions for a number of steps, as long as they repeat others."""
         is_free = self._every is None and not self._forced and self.steps >= FIRST
         self._free = min(steps, self.budget.together - 1) if is_free else 0
@@ -316,14 +321,10 @@ class Pace:
         """Process a step that repeated another to its end."""
         if end.step is None:
             return
-        patterns = self.patterns
         source = self._sources.setdefault(end.step, len(self._sources))
         if not self._choices:
             self._first = self.steps
-        self._choices.append(source)
-        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
-        self._losses.extend(patterns.losses)
-        patterns.ended(end)
+        self._hold(end, source, rate)
         if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
             self.flush()
 

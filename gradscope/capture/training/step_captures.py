@@ -113,7 +113,7 @@ class StepCaptures(Protocol):
     def open_if_due(self) -> None:
         """Capture the next step if a capture is due."""
 
-    def rests(self) -> int:
+    def rests(self) -> float:
         """Return the number of next steps in which no capture is due, except by the budget."""
 
     def step_skipped(self) -> None:

@@ -272,17 +272,10 @@ class StepPatterns:
         following.has_loss = "loss" in events[-1].numbers
         return following
 
-    def go_on(self, end: Position) -> bool:
-        """Start the next step after a complete sequence, if it may repeat any.
-
-        Return False, without an effect, if it may not.
-        """
+    def may_go_on(self, end: Position) -> bool:
+        """Return whether the step after one that ended at a position may repeat another."""
         root = self._roots.get(end.pattern)
-        if root is None or not root.next:
-            return False
-        self.ended(end)
-        self.position, self.losses = root, []
-        return True
+        return root is not None and bool(root.next)
 
     def ended(self, end: Position) -> None:
         """Finish a step that followed a sequence to its end."""

@@ -1,5 +1,6 @@
 """Records a training script from the moment it has imported torch."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -36,9 +37,6 @@ from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_header import run_header
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.switch import NO_TENSORS, OFF
-
-_ALWAYS = 1_000_000
-"""Number of steps for which nothing is due, if captures are off."""
 
 
 class TrainingWatch:
@@ -284,14 +282,14 @@ class _Running:
 
     def _step_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
         """Process the end of a step that repeated another."""
-        if not self._guard.active:
-            return
-        self._backwards.scaled.clear()
-        if not self._pace.goes_on(end, optimizer, rate):
-            self._guard.quickly(self._write_repeated, end, optimizer, rate)
-        self._after_step()
+        if self._guard.active:
+            self._guard.quickly(self._take_repeated, end, optimizer, rate)
+            self._after_step()
 
-    def _write_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
+    def _take_repeated(self, end: Position, optimizer: int | None, rate: object) -> None:
+        self._backwards.scaled.clear()
+        if self._pace.goes_on(end, optimizer, rate):
+            return
         self._pace.settle()
         self._pace.repeated(end, rate)
         self._take_passed([optimizer])
@@ -299,7 +297,7 @@ class _Running:
         if captures is not None and optimizer is not None:
             captures.open_if_due()
         self._begin_step()
-        self._pace.rest(_ALWAYS if captures is None else captures.rests())
+        self._pace.rest(math.inf if captures is None else captures.rests())
 
     def _take_passed(self, optimizers: Sequence[int | None]) -> None:
         """Process steps that repeated others, by the indices of their optimizers."""
