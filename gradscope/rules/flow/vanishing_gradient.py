@@ -8,7 +8,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.analysis.trend import Trend
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.growth_place import (
+from gradscope.rules.helpers.growth_position import (
     MATRICES,
     Position,
     behind,

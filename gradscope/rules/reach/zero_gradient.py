@@ -10,7 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.dead_ends import DeadEnd, DeadEnds
 from gradscope.rules.helpers.outputs import feeds_loss, is_margin, normalises_one_feature
-from gradscope.rules.helpers.zero_words import (
+from gradscope.rules.helpers.zero_phrasing import (
     CUTTING,
     FLOORS,
     ROUTING,

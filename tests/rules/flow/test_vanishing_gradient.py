@@ -11,7 +11,7 @@ from gradscope.analysis.trend import Point, Trend
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
-from gradscope.rules.helpers.growth_place import pace
+from gradscope.rules.helpers.growth_position import pace
 from tests.rules.flow.test_exploding_gradient import CLASSES, Loop, recording_of, stack
 from tests.rules.flow.test_spine import Scaled
 
