@@ -2,13 +2,20 @@
 
 import io
 import sys
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.output import check_destinations, set_verbosity, write_text
+from gradscope.errors import GradscopeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gradscope.rules.rule import Rule
 
 RuleArgument = Annotated[
     str,
@@ -23,10 +30,20 @@ ManualFormatOption = Annotated[
     Literal["text", "json", "markdown"],
     typer.Option("--output-format", help="Output format.", rich_help_panel="Output"),
 ]
+WhyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--why",
+        metavar="RECORDING",
+        help="Show what the rule measured on a recording, and why it found something or not.",
+        show_default=False,
+    ),
+]
 
 
 def rule(
     rule: RuleArgument = "all",
+    why: WhyOption = None,
     output_format: ManualFormatOption = "text",
     output_file: options.OutputFileOption = "-",
     quiet: options.QuietOption = False,
@@ -34,15 +51,41 @@ def rule(
 ) -> None:
     """Explain rules: what they find, how they measure it, and how to fix it."""
     set_verbosity(quiet=quiet, verbose=False)
-    destination = check_destinations(output_file, None, force=False).report
+    inputs = [] if why is None else [why]
+    destination = check_destinations(output_file, None, force=False, inputs=inputs).report
     from gradscope.report.rule_manual import render_manual, render_table
     from gradscope.rules.manual import manual_of
     from gradscope.rules.selection import rules_named
 
     found = rules_named(rule)
+    is_one = rule.strip().lower() in (found[0].code.lower(), found[0].name)
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
-    if rule.strip().lower() in (found[0].code.lower(), found[0].name):
+    if why is not None:
+        if not is_one:
+            raise GradscopeError(
+                f"--why explains one rule, but `{rule}` names {len(found)}",
+                help=f"give a code, such as `gradscope rule {found[0].code} --why {why}`",
+            )
+        text = _explanation(found[0], why, output_format, console)
+    elif is_one:
         text = render_manual(manual_of(found[0]), output_format, console)
     else:
         text = render_table(found, output_format, console)
     write_text(text, destination, sys.stdout)
+
+
+def _explanation(
+    kind: "type[Rule]",
+    recording: Path,
+    output_format: Literal["text", "json", "markdown"],
+    console: "Console",
+) -> str:
+    from gradscope.config import configured_settings
+    from gradscope.recording.store import load_recording
+    from gradscope.report.explanation import render_explanation
+    from gradscope.rules.explanation import explain
+
+    loaded = load_recording(recording)
+    explanation = explain(loaded, kind, configured_settings(None))
+    root = loaded.target.root
+    return render_explanation(explanation, str(recording), root, output_format, console)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.records import Site
+from gradscope.rules.measurement import Measurement, Side
 from gradscope.rules.settings import NormLimit
 
 
@@ -13,3 +15,44 @@ class RuleContext(RecordingIndex):
 
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
     """The user's own, by pattern of module paths, as in `Settings.norm_limits`."""
+    step: int | None = None
+    """Step of the training run of which the recording is a captured backward; else None."""
+    measurements: list[Measurement] = field(default_factory=list, compare=False, repr=False)
+    """What the rules compared, in order. The captured steps of a run share the run's."""
+
+    def measured(
+        self,
+        rule: str,
+        number: str,
+        value: float,
+        limit: float,
+        *,
+        fires: Side = "above",
+        subject: str = "",
+        site: int | Site | None = None,
+        step: int | None = None,
+    ) -> None:
+        """Note a number that a rule compares with a limit, for `gradscope rule CODE --why`.
+
+        Args:
+            rule: Code of the rule.
+            number: Name of the number, as in the evidence of findings.
+            value: The number.
+            limit: Limit of the mildest finding.
+            fires: Side of the limit on which the number leads to a finding.
+            subject: What was measured; empty for the model.
+            site: Line that a finding would point at.
+            step: Step of the training run; by default that of the captured backward.
+        """
+        self.measurements.append(
+            Measurement(
+                rule=rule,
+                number=number,
+                value=float(value),
+                limit=float(limit),
+                fires=fires,
+                subject=subject,
+                site=self.site(site) if isinstance(site, int) else site,
+                step=self.step if step is None else step,
+            )
+        )

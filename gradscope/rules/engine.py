@@ -2,6 +2,8 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import (
@@ -24,6 +26,55 @@ from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 _NO_RUN = "the recording is no training run"
 
 
+@dataclass(frozen=True)
+class Judge:
+    """The rules as they judge one recording."""
+
+    recording: Recording
+    settings: Settings = DEFAULT_SETTINGS
+
+    @cached_property
+    def context(self) -> RuleContext:
+        """What the rules judge."""
+        return RuleContext(self.recording, norm_limits=self.settings.norm_limits)
+
+    @cached_property
+    def captured_steps(self) -> CapturedSteps:
+        """The captured steps of a run, for the rules that judge single backward passes."""
+        return CapturedSteps(self.context)
+
+    def rule(self, kind: type[Rule]) -> Rule:
+        """Return a rule with the thresholds of the settings."""
+        return kind(**self.settings.thresholds.get(kind.name, {}))
+
+    def is_mentioned(self, rule: Rule) -> bool:
+        """Return whether a rule is for recordings of this kind, or was asked for."""
+        if rule.is_asked_for(self.context) is False:
+            return False
+        return rule.is_for(self.context) or is_named(type(rule), self.settings)
+
+    def skip_reason(self, rule: Rule) -> str | None:
+        """Return why a rule does not judge the recording; None if it does."""
+        if reason := _reason_left_out(rule, self.context, self.settings):
+            return reason
+        if self.judges_captured_steps(rule):
+            return self.captured_steps.skip_reason(rule)
+        return rule.skip_reason(self.context)
+
+    def findings(self, rule: Rule) -> Iterator[Finding]:
+        """Yield what a rule finds that can judge."""
+        if self.judges_captured_steps(rule):
+            return self.captured_steps.check(rule)
+        return iter(rule.check(self.context))
+
+    def judges_captured_steps(self, rule: Rule) -> bool:
+        """Return whether a rule judges single backward passes of a run.
+
+        Limits of the user's own hold in every step, and not only in those that were captured.
+        """
+        return self.context.is_run and not rule.needs_run and not rule.is_asked_for(self.context)
+
+
 def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdict:
     """Run the rules over a recording.
 
@@ -31,47 +82,25 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
     check_settings(settings)
-    context = RuleContext(recording, norm_limits=settings.norm_limits)
-    captured_steps = CapturedSteps(context)
+    judge = Judge(recording, settings)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
-    for kind in RULES:
-        rule = kind(**settings.thresholds.get(kind.name, {}))
-        if not _is_mentioned(rule, context, settings):
-            continue
-        is_of_captured_steps = _is_of_captured_steps(rule, context)
-        reason = _reason_left_out(rule, context, settings)
-        reason = reason or (
-            captured_steps.skip_reason(rule) if is_of_captured_steps else rule.skip_reason(context)
-        )
+    for rule in filter(judge.is_mentioned, map(judge.rule, RULES)):
+        reason = judge.skip_reason(rule)
         if reason is None:
-            ran.append(kind.code)
-            findings += captured_steps.check(rule) if is_of_captured_steps else rule.check(context)
+            ran.append(rule.code)
+            findings += judge.findings(rule)
         else:
-            skipped.append(SkippedRule(rule=kind.code, reason=reason))
+            skipped.append(SkippedRule(rule=rule.code, reason=reason))
     counted = [finding for finding in findings if not _is_ignored(finding, settings)]
+    grouped = with_consequences(counted, in_order=judge.context.is_run)
     return Verdict(
-        findings=tuple(sorted(with_consequences(counted, in_order=context.is_run), key=rank_of)),
+        findings=tuple(sorted(grouped, key=rank_of)),
         ran=tuple(ran),
         skipped=tuple(skipped),
         ignored=len(findings) - len(counted),
     )
-
-
-def _is_mentioned(rule: Rule, context: RuleContext, settings: Settings) -> bool:
-    """Return whether a rule is for recordings of this kind, or was asked for."""
-    if rule.is_asked_for(context) is False:
-        return False
-    return rule.is_for(context) or is_named(type(rule), settings)
-
-
-def _is_of_captured_steps(rule: Rule, context: RuleContext) -> bool:
-    """Return whether a rule judges single backward passes of a run.
-
-    Limits of the user's own hold in every step, and not only in those watched closely.
-    """
-    return context.is_run and not rule.needs_run and not rule.is_asked_for(context)
 
 
 def _reason_left_out(rule: Rule, context: RuleContext, settings: Settings) -> str | None:

@@ -59,6 +59,10 @@ class UnevenAccumulation(Rule):
         for one in context.shared(accumulations):
             windows = tuple(window for window in one.windows if is_mean(window.passes))
             known = {w.step.position: d for w in windows if (d := _deviation(w)) is not None}
+            if known:
+                site = windows[0].passes[-1].site
+                deviation = median(known.values())
+                context.measured(self.code, "deviation", deviation, self.deviation, site=site)
             if known and median(known.values()) > self.deviation:
                 uneven = tuple(w for w in windows if known.get(w.step.position, 0) > self.deviation)
                 sightings.append(Sighting(series=one.series, windows=uneven, judged=len(known)))

@@ -40,15 +40,18 @@ class CapturedSteps:
 
     def skip_reason(self, rule: Rule) -> str | None:
         """Return why a rule can judge no look, None where it can judge one."""
-        reasons = [
+        reasons = self.skip_reasons(rule)
+        if None in reasons or any(rule.in_run(self.context)):
+            return None
+        return reasons.most_common(1)[0][0] if reasons else NO_CAPTURED_STEP
+
+    def skip_reasons(self, rule: Rule) -> Counter[str | None]:
+        """Return why a rule can judge no captured step; with None, how many it can judge."""
+        return Counter(
             _skip_reason(rule, one.context)
             for series in self._series_for(rule)
             for one in series.judged
-        ]
-        if None in reasons or any(rule.in_run(self.context)):
-            return None
-        counts = Counter(reason for reason in reasons if reason is not None)
-        return counts.most_common(1)[0][0] if counts else NO_CAPTURED_STEP
+        )
 
     def check(self, rule: Rule) -> Iterator[Finding]:
         """Yield one finding for each cause that the looks show, or the events of the run."""

@@ -76,6 +76,8 @@ class Series:
         return RuleContext(
             composed(sight, later, self.training),
             run=self.training.surroundings(sight.captured),
+            step=sight.captured.step,
+            measurements=self.training.context.measurements,
         )
 
 

@@ -74,7 +74,25 @@ class AlwaysClipped(Rule):
             middle = median(point.coefficient for point in known)
             is_adaptive = series.family == "adaptive"
             limit = self.hard_adaptive if is_adaptive else self.hard
-            if len(series.cut) >= self.share * len(known) and middle < limit:
+            cut = len(series.cut) / len(known)
+            context.measured(
+                self.code,
+                "share_of_steps_cut",
+                cut,
+                self.share,
+                subject=series.words,
+                site=series.site,
+            )
+            context.measured(
+                self.code,
+                "median_coefficient",
+                middle,
+                limit,
+                fires="below",
+                subject=series.words,
+                site=series.site,
+            )
+            if cut >= self.share and middle < limit:
                 yield self._finding(context, series, middle, limit, is_adaptive=is_adaptive)
 
     def _finding(

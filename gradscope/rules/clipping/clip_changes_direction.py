@@ -74,6 +74,15 @@ class ClipChangesDirection(Rule):
             if series.method == "norm" or len(cosines) < self.least_steps:
                 continue
             middle = median(cosines)
+            context.measured(
+                self.code,
+                "median_cosine",
+                middle,
+                self.note,
+                fires="below",
+                subject=series.words,
+                site=series.site,
+            )
             if middle < self.note:
                 yield self._finding(context, series, cosines, middle)
 

@@ -66,6 +66,15 @@ class NeverClipped(Rule):
             if series.method != "norm" or not largest or len(series.finite) < steps:
                 continue
             times = (series.limit or 0.0) / largest
+            least = self.beyond if steps >= self.least_steps else self.far_beyond
+            context.measured(
+                self.code,
+                "times_largest_norm",
+                times,
+                least,
+                subject=series.words,
+                site=series.site,
+            )
             is_far = times >= self.beyond and steps >= self.least_steps
             if is_far or (times >= self.far_beyond and steps >= self.few_steps):
                 yield self._finding(context, series, largest, times)

@@ -75,10 +75,23 @@ class DeadUnit(Rule):
         by_line: dict[int | None, list[UnitRecord]] = {}
         for record in context.recording.evidence_of(UnitRecord):
             node = context.recording.nodes[record.tensors[0].node]
+            if is_in_model(context, node):
+                self._measure(context, record, line_of(context, node))
             if self._severity(record) is not None and is_in_model(context, node):
                 by_line.setdefault(line_of(context, node), []).append(record)
         for site, records in by_line.items():
             yield self._finding(context, site, records)
+
+    def _measure(self, context: RuleContext, record: UnitRecord, site: int | None) -> None:
+        is_few = record.rows < self.rows or record.samples < self.samples
+        context.measured(
+            self.code,
+            "share",
+            record.inactive / record.units,
+            self.error_share if is_few else self.note_share,
+            subject=f"{record.operation} {_layer(context, record)}".strip(),
+            site=site,
+        )
 
     def _severity(self, record: UnitRecord) -> Severity | None:
         if record.rows < self.few_rows:

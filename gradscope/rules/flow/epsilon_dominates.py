@@ -79,6 +79,14 @@ class EpsilonDominates(Rule):
         if not total or optimizers.targets is None:
             return
         share = sum(part * counted for part, counted, _ in shares.values()) / total
+        context.measured(
+            self.code,
+            "share_below_epsilon",
+            share,
+            self.warning,
+            subject=optimizers.targets.class_name,
+            site=optimizers.targets.site,
+        )
         if share < self.warning:
             return
         affected = [index for index, (part, _, _) in shares.items() if part >= self.warning]

@@ -121,6 +121,9 @@ class ExplodingGradient(Rule):
             "warning": self.warning_decades,
             "note": self.note_decades,
         }
+        context.measured(
+            self.code, "decades", decades, self.note_decades, subject=ends(context, trend)
+        )
         # What most layers do is no state of the first step, which a few of them may be in.
         is_certain = spines.has_later or trend.typical >= self.error_decades
         severity = _level(decades, limits, lasts=is_certain)
@@ -152,7 +155,12 @@ class ExplodingGradient(Rule):
         return self._finding(context, trend, decades, "error", message, everything)
 
     def _through_time(self, context: RuleContext) -> Finding | None:
-        growing = [m for m in memories(context) if m.growth >= self.jump_decades]
+        recurrent = list(memories(context))
+        for memory in recurrent:
+            context.measured(
+                self.code, "decades", memory.growth, self.jump_decades, subject=memory.path
+            )
+        growing = [m for m in recurrent if m.growth >= self.jump_decades]
         if not growing:
             return None
         worst = max(growing, key=lambda memory: memory.growth)

@@ -11,9 +11,10 @@ from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.unclipped import UnclippedNorms
 from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Side
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
-from gradscope.rules.settings import WHOLE_MODEL
+from gradscope.rules.settings import WHOLE_MODEL, NormLimit
 
 _CAUSES = ("GS101", "GS103", "GS104", "GS108")
 """Rules that find why a gradient is not finite."""
@@ -68,6 +69,19 @@ class GradientNormLimit(Rule):
         steps = _norms(context)
         for pattern, limit in context.norm_limits.items():
             measured = list(_measured(context, steps, pattern))
+            for one in measured:
+                subject = "" if one.module is None else one.module.path
+                for value, side in _sides(limit):
+                    if value is not None:
+                        context.measured(
+                            self.code,
+                            "norm",
+                            one.norm,
+                            value,
+                            fires=side,
+                            subject=subject,
+                            step=one.step,
+                        )
             above = [
                 one
                 for one in measured
@@ -190,6 +204,10 @@ def _when(context: RuleContext, step: int) -> str:
 def _others(more: int) -> str:
     """Return how many modules lie beyond a limit beside the worst; empty where none does."""
     return f", and {more} more module{'' if more == 1 else 's'}" if more > 0 else ""
+
+
+def _sides(limit: NormLimit) -> tuple[tuple[float | None, Side], ...]:
+    return (limit.maximum, "above"), (limit.minimum, "below")
 
 
 def _order(norm: float) -> float:

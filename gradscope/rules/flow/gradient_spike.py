@@ -10,7 +10,7 @@ from gradscope.analysis.clips import Clips
 from gradscope.analysis.optimizer_steps import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.spikes import Limits, Spike, spikes_of, times_seen
+from gradscope.rules.helpers.spikes import History, Limits, Spike, spikes_of, times_seen
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -90,7 +90,16 @@ class GradientSpike(Rule):
 
         for series in context.shared(Windows).series:
             windows = series.windows
-            found = spikes_of(windows, norm_of, limits)
+            history = History(limits)
+            found = spikes_of(windows, norm_of, history)
+            if history.highest:
+                context.measured(
+                    self.code,
+                    "times_largest_before",
+                    history.highest,
+                    self.beyond,
+                    subject=series.name,
+                )
             spikes = [one for one in found if one.is_new or self._harms(windows, one)]
             if not spikes:
                 continue

@@ -80,9 +80,14 @@ class SaturatedActivation(Rule):
         """Yield a finding for every line with saturated activations."""
         by_line: dict[int | None, list[_Activation]] = {}
         for one in _activations(context):
+            site = line_of(context, context.recording.nodes[one.nodes[0]])
+            subject = f"{one.operation} {one.module}".strip()
+            if one.elements >= self.elements:
+                context.measured(
+                    self.code, "share", one.share, self.share, subject=subject, site=site
+                )
             enough = one.elements >= self.elements and one.share >= self.share
             if enough and weight_follows(context, one.nodes[0]) and not _is_surrogate(context, one):
-                site = line_of(context, context.recording.nodes[one.nodes[0]])
                 by_line.setdefault(site, []).append(one)
         for site, found in by_line.items():
             yield self._finding(context, site, found)

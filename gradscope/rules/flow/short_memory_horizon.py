@@ -70,7 +70,13 @@ class ShortMemoryHorizon(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for all recurrent layers, and one for a loop over time."""
-        short = [memory for memory in memories(context) if memory.faded >= self.decades]
+        every = list(memories(context))
+        for memory in every:
+            site = context.recording.modules[memory.record.module].site
+            context.measured(
+                self.code, "decades", memory.faded, self.decades, subject=memory.path, site=site
+            )
+        short = [memory for memory in every if memory.faded >= self.decades]
         if short:
             yield self._layers(context, short)
         yield from self._loop(context)

@@ -100,6 +100,15 @@ class UpdateTooLarge(Rule):
             return
         limits = self._limits(is_sgd=optimizer.family == "sgd")
         reached = [(level, limit) for level, limit in limits if ratios.typical >= limit]
+        mildest = limits[-1][1]
+        context.measured(
+            self.code,
+            "update_ratio",
+            ratios.typical,
+            mildest,
+            subject=optimizer.class_name,
+            site=optimizer.site,
+        )
         if not reached:
             return
         level, limit = reached[0]

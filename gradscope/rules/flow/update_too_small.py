@@ -81,7 +81,22 @@ class UpdateTooSmall(Rule):
             return
         momentum = max((group.momentum or 0.0 for group in optimizer.groups), default=0.0)
         typical = ratios.typical / (1 - min(momentum, 0.999))
-        is_lost = max(ratios.by_parameter.values()) / (1 - min(momentum, 0.999)) < self.lost
+        largest = max(ratios.by_parameter.values()) / (1 - min(momentum, 0.999))
+        is_lost = largest < self.lost
+        for number, value, limit in (
+            ("largest_update_ratio", largest, self.lost),
+            ("update_ratio", typical, self.sgd_note),
+        ):
+            if number != "update_ratio" or optimizer.family == "sgd":
+                context.measured(
+                    self.code,
+                    number,
+                    value,
+                    limit,
+                    fires="below",
+                    subject=optimizer.class_name,
+                    site=optimizer.site,
+                )
         if not is_lost and not (optimizer.family == "sgd" and typical < self.sgd_note):
             return
         limit = self.lost if is_lost else self.sgd_note

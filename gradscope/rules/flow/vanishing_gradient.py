@@ -94,6 +94,9 @@ class VanishingGradient(Rule):
         later = spines.later
         lasting = trend.steady if later is None or later.loss is None else later.loss.steady
         decades = min(-trend.steady, -lasting)
+        context.measured(
+            self.code, "decades", decades, self.note_decades, subject=ends(context, trend)
+        )
         severity = self._severity(context, decades)
         opens = lasting > trend.steady + _SHRINKING and _has_closed_branch(context, trend)
         if severity is None or opens:

@@ -60,6 +60,8 @@ class History:
         self._taken: deque[float] = deque(maxlen=limits.window)
         self._start: list[float] = []
         self._quiet = 0
+        self.highest = 0.0
+        """Largest ratio of a norm to the largest of the window before it."""
         self._rate: float | None = None
 
     def judge(self, position: int, norm: float, taken: float, rate: float | None) -> Spike | None:
@@ -84,7 +86,9 @@ class History:
         return spike
 
     def _spike(self, position: int, norm: float, taken: float) -> Spike | None:
-        if norm <= self._limits.beyond * max(self._norms):  # quickly told, and so of most steps
+        largest = max(self._norms)
+        self.highest = max(self.highest, norm / largest)
+        if norm <= self._limits.beyond * largest:  # quickly told, and so of most steps
             return None
         usual = median(self._norms)
         if norm <= self._limits.factor * usual or not self._is_outlier(norm, usual):
@@ -104,10 +108,9 @@ class History:
 
 
 def spikes_of(
-    windows: Sequence[Window], norm_of: Callable[[Window], float], limits: Limits
+    windows: Sequence[Window], norm_of: Callable[[Window], float], history: History
 ) -> list[Spike]:
     """Return the spikes among the steps of an optimizer; steps without a finite norm are none."""
-    history = History(limits)
     found = []
     for position, window in enumerate(windows):
         taken = window.step.number("norm")

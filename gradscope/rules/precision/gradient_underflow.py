@@ -75,6 +75,14 @@ class GradientUnderflow(Rule):
         for record in context.recording.evidence_of(FlushRecord):
             share = share_flushed(record)
             severity = limits.severity(share)
+            context.measured(
+                self.code,
+                "share_flushed",
+                share,
+                self.note,
+                subject=record.dtype,
+                site=record.site,
+            )
             if severity is None or (record.dtype == "float16" and not scaled):
                 continue
             scale = loss_scale(context) if scaled else 1.0

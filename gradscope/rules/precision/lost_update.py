@@ -82,12 +82,22 @@ class LostUpdate(Rule):
                 by_step.setdefault(record.step, []).append(record)
         shares = {step: _share(ones) for step, ones in by_step.items()}
         known = [share for share in shares.values() if share is not None]
-        if not known or median(known) < self.warning:
+        if not known:
             return
         share = median(known)
+        optimizer = context.shared(Windows).optimizers[position]
+        context.measured(
+            self.code,
+            "share_lost",
+            share,
+            self.warning,
+            subject=optimizer.class_name,
+            site=optimizer.site,
+        )
+        if share < self.warning:
+            return
         last = by_step[max(by_step)]
         lost = [one.parameter for one in last if one.moving and _lost(one) >= self.warning]
-        optimizer = context.shared(Windows).optimizers[position]
         types = {context.recording.parameters[one.parameter].shape.dtype for one in last}
         dtype = min(types)
         yield self.finding(

@@ -74,6 +74,8 @@ class SkippedStep(Rule):
             if self._is_search(context, judged, skipped, has_ended=bool(made)):
                 continue
             share = len(skipped) / len(judged)
+            site = judged[0].site
+            context.measured(self.code, "share_skipped", share, self.warning, site=site)
             if share >= self.warning:
                 yield self._finding(context, judged, skipped, share)
 

@@ -1,0 +1,77 @@
+"""Why a rule did or did not find anything in a recording."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from gradscope.recording.finding import Finding
+from gradscope.recording.records import Recording
+from gradscope.rules.engine import Judge, check_settings
+from gradscope.rules.measurement import Measurement
+from gradscope.rules.rule import Rule
+from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What one rule measured on one recording, and what it made of that."""
+
+    code: str
+    name: str
+    findings: tuple[Finding, ...]
+    """What the rule finds by itself, before findings with the same cause are grouped."""
+    skip_reason: str | None
+    """Why the rule could not judge the recording; None if it could."""
+    judged_steps: int | None
+    """Number of captured steps that the rule judged; None if it does not judge captured steps."""
+    skipped_steps: tuple[tuple[str, int], ...]
+    """Reasons why the rule could not judge captured steps, each with their number."""
+    measurements: tuple[Measurement, ...]
+    """Numbers that the rule compared with a limit: beyond it first, then the closest."""
+
+
+def explain(
+    recording: Recording, kind: type[Rule], settings: Settings = DEFAULT_SETTINGS
+) -> Explanation:
+    """Run one rule over a recording and keep what it measured.
+
+    Args:
+        recording: What is judged.
+        kind: The rule.
+        settings: Thresholds and limits. The rule runs even if they leave it out.
+
+    Raises:
+        GradscopeError: The settings name a rule or a threshold that does not exist.
+    """
+    check_settings(settings)
+    judge = Judge(recording, replace(settings, select=(), ignore=(), extend_select=(kind.code,)))
+    rule = judge.rule(kind)
+    reason = judge.skip_reason(rule)
+    reasons = Counter[str | None]()
+    of_captured_steps = judge.judges_captured_steps(rule)
+    if of_captured_steps:
+        reasons = judge.captured_steps.skip_reasons(rule)
+    findings = tuple(judge.findings(rule)) if reason is None else ()
+    return Explanation(
+        code=kind.code,
+        name=kind.name,
+        findings=findings,
+        skip_reason=reason,
+        judged_steps=reasons.pop(None, 0) if of_captured_steps else None,
+        skipped_steps=tuple(
+            (reason, count) for reason, count in reasons.most_common() if reason is not None
+        ),
+        measurements=_sorted(one for one in judge.context.measurements if one.rule == kind.code),
+    )
+
+
+def _sorted(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    # A comparison may be made twice, once to decide whether the rule can judge.
+    once = dict.fromkeys(measurements)
+    return tuple(sorted(once, key=lambda one: (not one.is_beyond, -_closeness(one))))
+
+
+def _closeness(measurement: Measurement) -> float:
+    distance = measurement.distance
+    return 0.0 if math.isnan(distance) else distance
