@@ -28,25 +28,24 @@ class BackwardTwice(Rule):
         so that the next step's backward reaches into the graph of the step before.
 
     Why it matters:
-        `backward()` raises "Trying to backward through the graph a second time". To keep the graph
-        by `retain_graph=True` often only hides it: memory and time grow from step to step.
+        `backward()` raises "Trying to backward through the graph a second time".
+        `retain_graph=True` often only hides this: memory and time grow from step to step.
 
     How it is measured:
-        The operation whose backward raised is known, and its place in the order in which autograd
-        made its operations tells in which forward it was made. A second step is tried on a snapshot
-        of the model, on the same batch. There is no threshold.
+        The operation whose backward raised is known. Autograd numbers its operations in order,
+        which tells in which forward the operation was made. A second step is tried on a snapshot of
+        the model, on the same batch. There is no threshold.
 
     How to fix it:
         Call backward once on the sum of the losses. Detach what is carried over to the next step,
         as `self.hidden = hidden.detach()`, or make it anew in every forward.
 
     When it may be wrong:
-        Where a training loop resets or detaches between its steps what the second step tried here
-        came to. So if only such a further step fails, it is a note where the model has a method
-        such as `reset_hidden`, and an error where an attribute of the model or a global keeps the
-        tensor, and no code of the forward's files, their packages and folders may let go of it. It
-        is a warning in between. Where a step that was asked for by `--steps` failed, and not one
-        tried beyond it, it is an error in any case.
+        A training loop may reset or detach between its steps what the second step here reused. If
+        only such a further step fails, the finding is a note if the model has a method such as
+        `reset_hidden`. It is an error if an attribute of the model or a global keeps the tensor,
+        and no code in the forward's files, packages and folders can release it. Otherwise it is a
+        warning. If a step of `--steps` failed, it is always an error.
 
     Source:
         torch documentation, "Autograd mechanics": "Saved tensors"; `torch.Tensor.backward`.

@@ -36,17 +36,17 @@ class InPlaceModification(Rule):
         by an inplace operation", and names neither the write nor the operation.
 
     How it is measured:
-        The operation whose backward raised is known. Of the forward's writes, which are all noted,
-        the first one after that operation is looked up by the versions that the message tells and
-        the tensor's shape. There is no threshold.
+        The operation whose backward raised is known, and so are all writes of the forward. The rule
+        looks for the first write after that operation, by the versions in torch's message and the
+        tensor's shape. There is no threshold.
 
     How to fix it:
         Compute a new tensor instead: `x = x + 1`, `torch.where(mask, 0, x)`, `inplace=False`. Or
         write into a `clone()`.
 
     When it may be wrong:
-        That a tensor was overwritten is autograd's own word. Of several tensors of one shape that
-        were written to equally often, the line may be another's.
+        Autograd itself reports that a tensor was overwritten. If several tensors of one shape were
+        written equally often, the line may be that of another.
 
     Source:
         torch documentation, "Autograd mechanics": "In-place operations with autograd" and "In-place

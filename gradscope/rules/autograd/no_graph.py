@@ -28,8 +28,8 @@ class NoGraph(Rule):
         grad_fn". Setting requires_grad on the loss silences that, and nothing learns.
 
     How it is measured:
-        Every call of the forward that takes tensors which require grad and returns none that does
-        is a cut, and what comes from it is followed up to the loss. The last cut before the loss is
+        A cut is a call of the forward that takes tensors which require grad and returns none that
+        does. The rule follows the results of each cut to the loss. The last cut before the loss is
         the cause; under `no_grad` it is the line that switched gradients off. There is no
         threshold.
 

@@ -25,11 +25,11 @@ class WrongCustomGradient(Rule):
         wrong gradients that are finite, look healthy, and may even reduce the loss for a while.
 
     How it is measured:
-        The function is run apart, in float64 (in float32 where it knows no other), on copies of
-        inputs that the forward gave it. For up to 64 elements of each input the central difference
-        of a random combination of the outputs is compared with what backward returns. The deviation
-        is the norm of the differences over the greater of the two norms. Elements at a kink, or
-        without any influence on the output, are left out.
+        The function runs separately, in float64 (in float32 if it supports nothing else), on copies
+        of inputs from the forward. For up to 64 elements of each input, the central difference of a
+        random combination of the outputs is compared with what backward returns. The deviation is
+        the norm of the differences over the larger of the two norms. Elements at a kink, or without
+        influence on the output, are left out.
 
     How to fix it:
         Write down the derivative of what forward computes, multiply it by the gradient that
@@ -37,12 +37,12 @@ class WrongCustomGradient(Rule):
         `torch.autograd.gradcheck(Function.apply, inputs_in_float64)` tells when it is right.
 
     When it may be wrong:
-        Where the gradient is meant to be another than the derivative and the forward is smooth, as
-        of an implicit layer whose solver stops early. Straight-through estimators, gradient
-        reversal and scaling, surrogate gradients of steps, and functions that clip their gradient
-        are told by what they do, and left alone. Functions of installed packages, whose gradient
-        may be an approximation, are warned of at most. In float32, deviations below 0.1 are passed
-        over.
+        If the gradient is meant to differ from the derivative and the forward is smooth, such as in
+        an implicit layer whose solver stops early. The rule recognises straight-through estimators,
+        gradient reversal and scaling, surrogate gradients of steps, and functions that clip their
+        gradient, and does not report them. Functions of installed packages get at most a warning,
+        because their gradient may be an approximation. In float32, deviations below 0.1 are
+        ignored.
 
     Source:
         torch documentation, "Gradcheck mechanics" and "Extending torch.autograd". Measured, over

@@ -16,26 +16,25 @@ class ClipBeforeBackward(Rule):
     """Gradients are clipped before backward computes them.
 
     What it finds:
-        A call of a clip function ahead of the backward whose gradients the step takes: it finds no
-        gradients, or those that the step before has left.
+        A call of a clip function before the backward whose gradients the step uses. The call finds
+        no gradients, or those that the previous step has already used.
 
     Why it matters:
         The clip has no effect on the step. An outlier reaches the weights at full size, without an
         exception.
 
     How it is measured:
-        For each parameter it is followed whether it has a gradient, and whether a step has used it.
-        A call is early when none of the gradients that it is given is there and unused, and the
-        next step takes gradients of these parameters that a backward in between has made.
+        The rule tracks for each parameter whether it has a gradient, and whether a step has used
+        it. A call is early if it gets no unused gradient, and the next step uses gradients of these
+        parameters that a backward in between has made.
 
     How to fix it:
         The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
         `optimizer.zero_grad()`.
 
     When it may be wrong:
-        Not where a part of the model is frozen, or in the first steps of a warm-up: parameters that
-        the step finds without a gradient are not counted, and what happens in few steps is not
-        reported.
+        The rule does not count parameters without a gradient at the step, such as frozen ones, and
+        does not report a few early steps, such as those of a warm-up.
 
     Source:
         torch documentation, `torch.nn.utils.clip_grad_norm_`: "Gradients are modified in-place".

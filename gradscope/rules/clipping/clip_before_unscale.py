@@ -27,9 +27,9 @@ class ClipBeforeUnscale(Rule):
         changes with the scale.
 
     How it is measured:
-        Whether the backward that made the gradients began at a scaled loss, and no `unscale_` came
-        since. The finding is an error where one of these calls had something to cut, else a
-        warning.
+        The rule checks whether the backward that made the gradients began at a scaled loss, and no
+        `unscale_` followed. The finding is an error if one of these calls exceeds its limit,
+        otherwise a warning.
 
     How to fix it:
         `scaler.unscale_(optimizer)` before the clip; `scaler.step(optimizer)` then leaves the

@@ -26,10 +26,10 @@ class ClipOfNonFinite(Rule):
         zero and the infinite ones NaN.
 
     How it is measured:
-        The norm that the clip function returns, and the gradients that the next step finds. The
-        first step of an optimizer that finds NaN or infinities is judged, or one that finds nothing
-        but zeros after an infinite norm. Where the step is left out, as by a `GradScaler`, by
-        `error_if_nonfinite` or by the script's own test of the norm, nothing is reported.
+        The norm that the clip function returns, and the gradients at the next step. The rule judges
+        an optimizer's first step with NaN or infinity, or with nothing but zeros after an infinite
+        norm. If the step is skipped, by a `GradScaler`, by `error_if_nonfinite` or by the script's
+        own test of the norm, nothing is reported.
 
     How to fix it:
         `norm = clip_grad_norm_(…, error_if_nonfinite=True)`, or no step where the norm is not

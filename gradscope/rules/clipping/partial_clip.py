@@ -22,14 +22,14 @@ class PartialClip(Rule):
         variable and used before.
 
     Why it matters:
-        The step is as large as what is left out: one outlier there moves the weights as far as
+        The unclipped part sets the size of the step: one outlier there moves the weights as far as
         without any clip, and the direction of the step changes too.
 
     How it is measured:
-        The parameters that have a gradient when the step takes place, without all that any clip was
-        given since the optimizer's last step. Clips of other optimizers' parameters do not count.
-        Where what is left out is never larger than the limit, or is a small share of all elements,
-        the finding is a note; an iterator with nothing left is an error.
+        The parameters that have a gradient at the step, without those that any clip was given since
+        the optimizer's last step. Clips of other optimizers' parameters do not count. If the
+        gradients left out are never larger than the limit, or are a small share of all elements,
+        the finding is a note. A clip of an exhausted iterator is an error.
 
     How to fix it:
         Clip `model.parameters()`, once, for all that the optimizer holds. Call `parameters()` anew

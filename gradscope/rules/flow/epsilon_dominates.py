@@ -19,25 +19,27 @@ class EpsilonDominates(Rule):
     """Adam's epsilon is larger than most elements of the gradient.
 
     What it finds:
-        Weights whose gradient is smaller than the epsilon that Adam and its kin add to the root of
-        the squared gradient's mean.
+        Weight matrices whose gradient is mostly smaller than the epsilon that Adam and similar
+        optimizers add to the root of the mean squared gradient.
 
     Why it matters:
         Adam's step is the learning rate whatever the gradient's scale, as long as the gradient is
         above epsilon. Below, the step shrinks with the gradient, and those weights barely learn.
 
     How it is measured:
-        The share of the elements that are not exactly zero and below the epsilon of their group,
-        by the histogram of magnitudes of the weight matrices of the target's optimizer, together.
-        From `warning` on it is a warning, from `error` on an error; a level less where some of the
-        matrices are well above, as then the loss is not to blame; a warning at most where the loss
-        is below `small_loss`, and a note where epsilon is above `common`, as it was chosen.
+        The rule takes the elements of the weight matrices' gradients that are not exactly zero, and
+        the share of them below the epsilon of their parameter group. A share of `warning` is a
+        warning, a share of `error` an error. The finding is one level milder if some matrices are
+        well above epsilon, because then the loss is not the cause. It is at most a warning if the
+        loss is below `small_loss`, and a note if epsilon is above `common`, because then somebody
+        chose it.
 
     How to fix it:
-        Raise the scale of the loss, as by not dividing it twice, or pass a smaller `eps`.
+        Raise the scale of the loss, for example by not dividing it twice, or pass a smaller `eps`.
 
     When it may be wrong:
-        A model that has converged, and branches that start damped, as under a layer scale of 1e-6.
+        A model that has converged, and branches that start damped, such as under a layer scale of
+        1e-6.
 
     Source:
         Measured: accuracy changes by -0.01 at a share of 0.17, -0.08 at 0.65, -0.31 at 0.997; all

@@ -33,16 +33,16 @@ class GradientNormLimit(Rule):
         reports changes that no other rule can detect.
 
     How it is measured:
-        The Euclidean norm over all parameters, or over those of a module and of the modules in it,
-        in the step that is judged and in those of `--steps` before it, and before any clipping.
-        NaN and infinity are beyond every limit. Without a limit the rule does not run.
+        The Euclidean norm over all parameters, or over those of a module and its submodules. It is
+        measured before clipping, in the judged step and in the steps that `--steps` adds before it.
+        NaN and infinity exceed every limit. Without a limit the rule does not run.
 
     How to fix it:
         Check what has changed since the limit was set, or set another limit.
 
     When it may be wrong:
-        The norm depends on the batch, on whether the loss is a sum or a mean, and on the step:
-        a limit has to leave room for that.
+        The norm depends on the batch, on whether the loss is a sum or a mean, and on the step.
+        Leave room for that when you choose a limit.
 
     Source:
         None: the user sets the limits.

@@ -26,18 +26,17 @@ class GradientSpike(Rule):
         parameters that carry it.
 
     Why it matters:
-        One such step undoes many: the weights jump, and the running averages of Adam are spoilt for
-        as long as they remember. Often it is the first sign of a run that is going to diverge, or
-        of a bad batch.
+        One such step undoes many: the weights jump, and Adam's running averages stay wrong until
+        they have forgotten it. Often it is the first sign of a run that will diverge, or of a bad
+        batch.
 
     How it is measured:
-        The norm before clipping, against the optimizer's last `window` steps: above `factor` times
-        their median and `beyond` times their largest, and an outlier by `deviations` of their
-        logarithms. Besides, it is larger than all of the run's first norms, or the loss is higher
-        in the steps after it than in those before. The first `least_history` steps, and as many
-        after the learning rate rises by half at once, are not judged. The finding is a note where a
-        clip kept the spikes from the weights, or where as large steps come so often that they are
-        the gradient's own nature.
+        The norm before clipping is compared with the optimizer's last `window` steps. It must be
+        above `factor` times their median, above `beyond` times their maximum, and an outlier by
+        `deviations` on the logarithmic scale. It must also exceed all of the run's first norms, or
+        the loss must be higher after the step than before. The first `least_history` steps are not
+        judged, nor as many after the learning rate jumps by half. The finding is a note if a clip
+        kept the spike from the weights, or if steps that large are frequent.
 
     How to fix it:
         Clip at 1 to 1.5 times the usual norm, look at the batch of that step, and warm the learning

@@ -19,22 +19,22 @@ class NonFiniteForward(Rule):
     """The forward makes NaN or infinity, and the loss becomes non-finite.
 
     What it finds:
-        The first operation of the forward that makes NaN or infinity of finite numbers, where that
-        reaches the loss; or the parameter, buffer or batch that holds such numbers from the start.
-        Where the loss stays finite and only gradients break on such numbers, it is GS103's finding.
+        The first operation of the forward that makes NaN or infinity from finite numbers, if that
+        reaches the loss. Or the parameter, buffer or batch that contains such numbers from the
+        start. If the loss stays finite and only gradients break, GS103 reports it.
 
     Why it matters:
         A NaN loss makes every gradient NaN, and one step turns every weight into NaN.
 
     How it is measured:
-        If the loss is not finite, the forward is run again from the same random state, and the
-        operands of every operation are compared with what it returns. An infinity
-        written on purpose, as the -inf of a mask that softmax turns into zero, is none of these.
-        NaN that was made of an earlier infinity is told with the operation that made the infinity.
-        In a training run, a step that was not captured is read at the entry of backward: the graph
-        still holds what its operations have saved. Its lines are those of the same operations in
-        the last captured step, and the message says so. Where the graph tells nothing, steps count
-        whose loss and gradients are not finite, and stay so to the last step.
+        If the loss is not finite, the forward runs again from the same random state, and the rule
+        compares the operands of every operation with its result. An infinity that is written on
+        purpose does not count, such as the -inf of a mask that softmax turns into zero. If NaN
+        results from an earlier infinity, the finding names the operation that made the infinity. A
+        training step that was not captured is read when backward begins: the graph still holds what
+        its operations saved. The finding then names the lines of the same operations in the last
+        captured step, and says so. If the graph shows nothing, the rule counts the steps whose loss
+        and gradients are not finite until the end of the run.
 
     How to fix it:
         Write the function in its stable form: log_softmax for the log of a softmax, losses with
@@ -43,7 +43,7 @@ class NonFiniteForward(Rule):
 
     When it may be wrong:
         A model that draws random numbers outside of torch, random and numpy may not repeat its
-        forward. Inside compiled code nothing is seen: only the loss itself is judged there.
+        forward. In compiled code only the loss itself is judged.
 
     Source:
         Measured: with this search in the forward and GS103 in the backward, nine of nine models

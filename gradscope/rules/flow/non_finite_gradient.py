@@ -31,34 +31,34 @@ class NonFiniteGradient(Rule):
     """NaN or infinity in a gradient although the loss is finite.
 
     What it finds:
-        The operation whose backward is given finite gradients and returns NaN or infinity, where
-        this spoils the gradient of a parameter; and NaN of the forward that a mask or a selection
-        keeps out of the loss, but not out of backward.
+        The operation whose backward receives finite gradients and returns NaN or infinity, if this
+        breaks the gradient of a parameter. Also NaN of the forward that a mask or a selection keeps
+        out of the loss, but not out of backward.
 
     Why it matters:
         One NaN in a gradient makes every weight NaN that the step updates, permanently. The loss
         may still be finite and show no problem.
 
     How it is measured:
-        The gradient of every tensor is counted for elements that are not finite. In the order of
-        backward, an operation breaks the gradient if all that it is given is finite, and something
-        that it returns is not. Where the operation multiplied by NaN of the forward, the forward is
-        run again, and the finding names the line that made the NaN. Infinities that a later
-        operation turns into zeros again, as that of sqrt(0) behind a ReLU, reach no parameter and
-        are no finding. In a training run, backward is captured too where an operation has saved a
-        point at which its derivative is infinite. Where that was not read, the operation is
-        inferred from which parameters have broken gradients and from the operations of the last
-        captured step, and the message says so.
+        The elements that are not finite are counted in the gradient of every tensor. In the order
+        of backward, an operation breaks the gradient if everything it receives is finite and
+        something it returns is not. If the operation multiplied by NaN of the forward, the forward
+        runs again, and the finding names the line that made the NaN. Infinities that a later
+        operation turns into zeros, such as that of sqrt(0) before a ReLU, reach no parameter and
+        are not reported. In a training run, backward is also captured if an operation has saved a
+        point at which its derivative is infinite. Without such a capture, the rule infers the
+        operation from the parameters with broken gradients and from the operations of the last
+        captured step, and says so.
 
     How to fix it:
-        Keep the argument away from the point at which the derivative is infinite: a small number
-        under a root, log_softmax and losses with logits in place of the log of a probability. Where
-        `torch.where` chooses, make the argument safe before the operation: the branch that was not
-        chosen takes part in backward with a gradient of zero, and zero times infinity is NaN.
+        Keep the argument away from the point at which the derivative is infinite: add a small
+        number under a root, or use log_softmax and losses with logits instead of the log of a
+        probability. With `torch.where`, make the argument safe before the operation: the branch
+        that was not chosen gets a gradient of zero in backward, and zero times infinity is NaN.
 
     When it may be wrong:
-        Where several operations use one tensor, the one whose own values show a singular point is
-        named; where none does, all of them are. A hook that makes NaN is taken for the operation.
+        If several operations use one tensor, the finding names the one whose values show a singular
+        point, or all of them if none does. A hook that makes NaN is mistaken for the operation.
 
     Source:
         Measured: of nine models whose parameters got NaN or infinity, all nine were located by the

@@ -35,23 +35,22 @@ class SaturatedActivation(Rule):
         Activations inside the model whose outputs are mostly at the ends of their range.
 
     Why it matters:
-        There the derivative is next to 0: what comes before the activation learns very slowly, or,
-        where rounding makes it exactly 0, not at all.
+        There the derivative is close to 0. The layers before the activation learn very slowly, or
+        not at all if rounding makes the derivative exactly 0.
 
     How it is measured:
-        The forward is run again. Of a sigmoid and a tanh, an element is saturated where the
-        derivative is below 5 % of its maximum; of a softmax, a row in which one entry is above .99.
-        Rows with a single entry, or with one that is not masked, are left out. The activation in
-        front of the loss, after which no weight follows, may saturate. So may the soft side of a
-        straight-through estimator.
+        The forward runs again. An element of a sigmoid or tanh is saturated if the derivative is
+        below 5 % of its maximum. A row of a softmax is saturated if one entry is above .99; rows
+        with a single entry that is not masked are left out. An activation before the loss without a
+        weight after it may saturate, and so may the soft side of a straight-through estimator.
 
     How to fix it:
         Normalise the inputs. Use Xavier initialisation. In attention, divide the scores by the
         square root of the head width. Add a normalisation layer before the activation.
 
     When it may be wrong:
-        Gates and attention of a trained model may have learnt to be that certain. Attention in one
-        fused operation is not seen.
+        Gates and attention of a trained model may have learnt to be that certain. The rule does not
+        see the softmax inside fused attention.
 
     Source:
         Measured: at the start healthy models have at most 1 % saturated elements of sigmoid and

@@ -24,19 +24,20 @@ class ShortMemoryHorizon(Rule):
     """A recurrent layer forgets the start of a sequence before it reaches the end.
 
     What it finds:
-        Recurrent layers and loops over time if only late outputs are used, and the gradient at the
-        first input has faded to less than one part in ten thousand.
+        Recurrent layers and loops over time, if the loss uses only late outputs and the gradient at
+        the first input has faded to less than one part in ten thousand.
 
     Why it matters:
-        The model cannot learn from the first steps of a sequence, while the loss falls due to the
-        last steps. The gradients of the weights look healthy because they are sums over time.
+        The model cannot learn from the first steps of a sequence, while the loss falls because of
+        the last steps. The gradients of the weights look healthy because they are sums over time.
 
     How it is measured:
-        For each recurrent layer the norm of the derivative of a random combination of its last
-        output with respect to the input of every time step. A line through the logarithms gives
-        the decades lost a step, and these times the steps before the first output that the loss
-        uses are compared with the limit. The horizon, after which 1 % is left, is 2 decades over
-        the decades a step. Loops are judged along the operations that every gradient path crosses.
+        For each recurrent layer, the rule takes a random combination of its last output and the
+        norm of its derivative with respect to the input of every time step. The slope of the
+        logarithms gives the decades lost per step. Multiplied by the number of steps before the
+        first output that the loss uses, they are compared with the limit. The horizon is the number
+        of steps after which 1 % is left: 2 decades over the decades per step. Loops are judged
+        along the operations that every gradient path crosses.
 
     How to fix it:
         Let the gates start open: a forget gate's bias of 1 to 3 in an LSTM, an update gate's of 1

@@ -17,27 +17,26 @@ class SymmetricUnits(Rule):
     """Units of a layer have equal weights and equal gradients, and can never differ.
 
     What it finds:
-        Weights that were initialised to a constant, so that the rows of the layer are copies of
-        each other.
+        Weights that were initialised to a constant: the rows of the layer are copies of each other.
 
     Why it matters:
-        Equal weights with equal gradients stay equal for ever: the layer learns as one unit would,
-        however wide it is.
+        Equal weights with equal gradients stay equal: the layer learns like a single unit, however
+        wide it is.
 
     How it is measured:
-        The share of a weight's rows whose elements and gradient both are those of the first row
-        that gets a gradient, to a millionth of its norm. From `share` on it is an error. Where the
-        gradients are zero, as behind constant layers those of the classes cancel, all rows count
-        if nothing in the model tells them apart: biases, and the columns of what comes after, are
-        constant too, and so are their gradients.
+        The rule takes the first row of a weight that gets a gradient, and counts the rows that
+        equal it in weights and gradient, to a millionth of its norm. A share of `share` is an
+        error. If the gradients are zero, all rows count as equal if nothing in the model
+        distinguishes them: biases and the columns of the next layer are constant, and so are their
+        gradients.
 
     How to fix it:
         Initialise the weights at random, as `nn.init.kaiming_normal_` does; constants are for
         biases, gains, and layers behind which something else is random.
 
     When it may be wrong:
-        Under a loss that treats all outputs alike, as the mean of them, a last layer that starts
-        at zero looks so too.
+        A last layer that starts at zero looks the same under a loss that treats all outputs alike,
+        such as their mean.
 
     Source:
         Goodfellow, Bengio and Courville 2016, section 8.4, on breaking symmetry.

@@ -38,17 +38,17 @@ class UpdateTooLarge(Rule):
         ReLU units die, training diverges.
 
     How it is measured:
-        The norm of the first step's change over the norm of the weight, for every weight matrix
-        that gets a gradient; the median over them is judged. Embeddings and weights that are all
-        zero are left out. For SGD `sgd_warning` and `sgd_error` are the limits, for Adam and others
-        `adaptive_note`, `adaptive_warning` and `adaptive_error`: their first step is the learning
-        rate in every element, whatever the gradient. Where the loss on the same batch falls in the
-        probing steps an error is only a note, and all else nothing; where it becomes NaN or
-        infinite a warning is an error; without probing steps a finding is one level milder. Where
-        the target was trained before the judged step, a step on the way whose weights grew by the
-        limit of an error is one too, if the loss has risen tenfold since the first step or is no
-        number any more. In a training run a step counts by that alone: by whether the loss of the
-        same line rises tenfold in the next 20 steps, or is no number any more.
+        For every weight matrix that gets a gradient, the norm of the first step's change over the
+        norm of the weight. The median over the matrices is judged; embeddings and weights that are
+        all zero are left out. The limits are `sgd_warning` and `sgd_error` for SGD, and
+        `adaptive_note`, `adaptive_warning` and `adaptive_error` for Adam and similar optimizers,
+        whose first step is the learning rate in every element. If the loss on the same batch falls
+        in the probing steps, an error becomes a note and the rest is not reported. If it becomes
+        NaN or infinite, a warning becomes an error. Without probing steps a finding is one level
+        milder. If the target was trained before the judged step, a step on the way is an error if
+        the weights grew by the limit of an error and the loss has risen tenfold since the first
+        step or is not finite. In a training run, a step is judged only by whether the loss of the
+        same line rises tenfold within the next 20 steps, or stops being finite.
 
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.

@@ -25,11 +25,12 @@ class UpdateTooSmall(Rule):
         learning takes proportionally more steps.
 
     How it is measured:
-        The norm of the first step's change over the norm of the weight, for every weight matrix
-        that gets a gradient; the median over them is judged. With momentum it is divided by one
-        minus the momentum, as steps that agree add up. If even the greatest is below `lost` it is a
-        warning for every optimizer; for SGD it is a note below `sgd_note`. A learning rate that a
-        scheduler holds below its initial one is not judged, nor are weights of half precision.
+        For every weight matrix that gets a gradient, the norm of the first step's change over the
+        norm of the weight. The median over the matrices is judged. With momentum it is divided by
+        one minus the momentum, because steps in the same direction add up. If even the largest
+        ratio is below `lost`, it is a warning for every optimizer. For SGD, a median below
+        `sgd_note` is a note. The rule skips learning rates that a scheduler holds below their
+        initial value, and weights in half precision.
 
     How to fix it:
         Raise the learning rate, or look for what makes the gradients so small: a loss that is

@@ -52,8 +52,8 @@ class LossBroadcast(Rule):
         Give both the same shape: `output.squeeze(-1)`, or `target.unsqueeze(-1)`.
 
     When it may be wrong:
-        Where every prediction is meant to be compared with every target, and the shapes were made
-        to broadcast elsewhere than on the line of the comparison.
+        If every prediction is meant to be compared with every target, and the shapes were made to
+        broadcast on another line than that of the comparison.
 
     Source:
         torch documentation, "Broadcasting semantics", and the warning of `mse_loss` on "a target

@@ -17,13 +17,13 @@ class LossTermConflict(Rule):
     """Two terms of the loss have opposite gradients, or one dominates the other.
 
     What it finds:
-        Of a loss that is given with its terms by name, as `{"loss": …, "recon": …, "kl": …}`: two
-        terms whose gradients point against each other, or of which one is so much larger that the
-        other has no say.
+        Losses that are given with their terms by name, such as `{"loss": …, "recon": …, "kl": …}`:
+        two terms whose gradients point against each other, or one term so large that the other has
+        no effect.
 
     Why it matters:
-        Where two terms oppose each other, most of each gradient is spent on undoing the other, and
-        the step is a small difference of large numbers. A term that is drowned might as well not be
+        If two terms oppose each other, most of each gradient is spent on undoing the other, and the
+        step is a small difference of large numbers. A term without effect might as well not be
         there.
 
     How it is measured:

@@ -90,18 +90,18 @@ class NormalisedTwice(Rule):
         Nothing fails, and accuracy rises slowly.
 
     How it is measured:
-        In the graph, from what the loss is given back to the operation that made its numbers,
-        through views, selections, casts, clamping, stacking and dropout. Two softmaxes count only
-        along the same dimension, and only where no weights come between the second and the loss.
-        There is no threshold.
+        The rule follows the graph from the input of the loss back to the operation that made its
+        numbers, through views, selections, casts, clamping, stacking and dropout. Two softmaxes
+        count only along the same dimension, and only if no weights come between the second and the
+        loss. There is no threshold.
 
     How to fix it:
         Return logits from the model, and apply softmax or sigmoid only where probabilities are
         read. Before `nll_loss`, `kl_div` and `ctc_loss` use `log_softmax`.
 
     When it may be wrong:
-        Where bounded logits are meant. To scale the probabilities by a factor before they are
-        normalised again is taken as meant and not reported.
+        If bounded logits are intended. Probabilities that are scaled by a factor before they are
+        normalised again count as intended and are not reported.
 
     Source:
         torch documentation of `CrossEntropyLoss` ("input is expected to contain the unnormalized

@@ -32,10 +32,10 @@ class Float16WithoutScaler(Rule):
         without an exception.
 
     How it is measured:
-        Backward runs a second time from the loss times a power of two, the largest of 2^16, 2^12,
-        2^8 and 2^4 with which all stays finite. An element that was zero and is not any more was
-        flushed; the share is of all elements that are not zero then. Loss scaling is a last factor
-        on the loss of 16 or more.
+        Backward runs a second time from the loss times a power of two: the largest of 2^16, 2^12,
+        2^8 and 2^4 that keeps everything finite. An element was flushed if it was zero and is not
+        zero then. The share is relative to all elements that are not zero then. A loss counts as
+        scaled if its last factor is 16 or more.
 
     How to fix it:
         `scaler = torch.amp.GradScaler(device)`, then `scaler.scale(loss).backward()`,

@@ -23,26 +23,26 @@ class LostUpdate(Rule):
     """Steps change nothing because updates are smaller than the spacing of half-precision weights.
 
     What it finds:
-        Weights of bfloat16 or float16 that the optimizer holds itself, most of whose elements are
-        the same after a step although they have a gradient.
+        Weights in bfloat16 or float16 that the optimizer updates directly, if most of their
+        elements stay the same after a step although they have a gradient.
 
     Why it matters:
-        An update below half the distance to the next number is rounded away, and the next one too:
-        they never add up. The loss falls a little and then stays, earlier the smaller the learning
-        rate is.
+        An update below half the distance to the next number is rounded away, and so is the next
+        one: updates never add up. The loss falls a little and then stalls, earlier for smaller
+        learning rates.
 
     How it is measured:
-        In some steps, the elements that have a gradient and are the same bit for bit after the
-        step, over all that have a gradient; the median over these steps is judged. Steps with a
-        learning rate below half of the run's largest are left out.
+        In some steps, the number of elements that have a gradient and are bit-identical after the
+        step, over all elements that have a gradient. The median over these steps is judged. Steps
+        with a learning rate below half of the run's largest are left out.
 
     How to fix it:
-        Keep the weights in float32 and compute in half precision with `torch.autocast`, or keep a
-        float32 copy for the optimizer; or use one that rounds stochastically.
+        Keep the weights in float32 and compute in half precision with `torch.autocast`. Or keep a
+        float32 copy for the optimizer, or use an optimizer that rounds stochastically.
 
     When it may be wrong:
-        Only torch's own optimizers are judged: others may round stochastically or carry the rest on
-        from step to step.
+        The rule judges only torch's own optimizers. Others may round stochastically, or carry the
+        remainder from step to step.
 
     Source:
         Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.1.

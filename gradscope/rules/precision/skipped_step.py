@@ -17,26 +17,26 @@ class SkippedStep(Rule):
     """The gradient scaler keeps skipping a share of the steps.
 
     What it finds:
-        Steps that `scaler.step(optimizer)` does not make because a gradient is infinite or NaN,
-        more of them than the search for a scale needs.
+        Steps that `scaler.step(optimizer)` skips because a gradient is infinite or NaN, if there
+        are more of them than the search for a scale needs.
 
     Why it matters:
         A skipped step trains nothing. If all steps are skipped, the run continues and the loss
         stays constant, without an exception.
 
     How it is measured:
-        The share of calls of `scaler.step` that skip, after the first that does not: before it the
-        scaler searches for its scale, which is halved with every skip. A run without any step is
-        judged from `least_steps` calls on, or when the scale has fallen below 1.
+        The share of calls of `scaler.step` that skip, after the first that does not. Before that,
+        the scaler searches for its scale and halves it with every skip. A run without any step is
+        judged after `least_steps` calls, or when the scale has fallen below 1.
 
     How to fix it:
-        Look for the first operation that overflows, as with `gradscope inspect`: float16 ends at
-        65,504. Compute it in float32, or everything in bfloat16, which needs no scaler. Do not
-        give a short `growth_interval`: each growth that goes too far costs a step.
+        Find the first operation that overflows, for example with `gradscope inspect`: float16 ends
+        at 65,504. Compute it in float32, or everything in bfloat16, which needs no scaler. Avoid a
+        short `growth_interval`: each growth that goes too far costs a step.
 
     When it may be wrong:
-        A few skipped steps at the start, and one in some 2,000 later, are how a scaler works; they
-        are not reported.
+        A scaler normally skips a few steps at the start, and one in about 2,000 later. These are
+        not reported.
 
     Source:
         torch documentation, `torch.amp.GradScaler`: growth by 2 every 2,000 steps, back by half
