@@ -9,14 +9,14 @@ from gradscope import __version__
 from gradscope.check.baseline import applied, prune_baseline, read_baseline, write_baseline
 from gradscope.check.decision import unmatched_limits
 from gradscope.check.merging import target_result
-from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
+from gradscope.check.options import DEFAULT_BASELINE, BaselineOptions, PlannedTarget, Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
-from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Given, field_values
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
@@ -118,27 +118,37 @@ def _tell(text: str) -> None:
         write_line(text)
 
 
-def check_baseline(group: BaselineGroup, options: BaselineOptions) -> None:
+def chosen_baseline(configured: BaselineOptions, given: Given) -> BaselineOptions:
+    """Return the configured baseline with the given options applied; its path is absolute."""
+    chosen = replace(configured, **field_values(BaselineOptions, given))  # type: ignore[arg-type]
+    if chosen.file is None:
+        return replace(chosen, file=DEFAULT_BASELINE.resolve()) if chosen.writes else chosen
+    return replace(chosen, file=Path(chosen.file).resolve()) if "baseline" in given else chosen
+
+
+def check_baseline(options: BaselineOptions, given: Given) -> None:
     """Make sure that the baseline can be used, before anything slow is run.
+
+    Args:
+        options: The baseline as configured and given.
+        given: The given options, by their configuration keys.
 
     Raises:
         GradscopeError: It cannot be read, or none is named.
     """
     if options.file is None:
-        for name, is_given in (("prune", group.prune_baseline), ("strict", group.strict_baseline)):
-            if is_given:
+        for key in ("prune-baseline", "strict-baseline"):
+            if given.get(key):
                 raise GradscopeError(
-                    f"--{name}-baseline needs a baseline file", help="name it with --baseline FILE"
+                    f"--{key} needs a baseline file", help="name it with --baseline FILE"
                 )
-    elif options.file.exists() or not group.write_baseline:
+    elif options.file.exists() or not options.writes:
         read_baseline(options.file)
     else:
         check_destinations(_shown(options.file), None, force=False)
 
 
-def baseline_applied(
-    result: CheckResult, group: BaselineGroup, options: BaselineOptions
-) -> CheckResult:
+def baseline_applied(result: CheckResult, options: BaselineOptions) -> CheckResult:
     """Return a check after its baseline has been written, pruned or applied, as the user asks.
 
     Raises:
@@ -147,10 +157,10 @@ def baseline_applied(
     file = options.file
     if file is None:
         return result
-    if group.write_baseline:
+    if options.writes:
         known = write_baseline(file, result, options.targets)
         show_note(f"wrote {_shown(file)}: {counted(len(known.entries), 'known finding')}")
-    elif group.prune_baseline:
+    elif options.prunes:
         removed = prune_baseline(file, result, options.targets)
         gone = counted(len(removed.entries), "finding")
         show_note(f"removed from {_shown(file)}: {gone} that no longer occurs")

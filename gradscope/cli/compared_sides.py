@@ -11,8 +11,9 @@ from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget
-    from gradscope.cli.options import Value
     from gradscope.config import Configuration
+    from gradscope.options.checks import Value
+    from gradscope.options.declaration import Given
     from gradscope.recording.records import Recording
     from gradscope.target.options import Trial
 
@@ -42,7 +43,7 @@ def planned_sides(
     given: Sequence[str],
     vary: str | None,
     configuration: "Configuration",
-    overrides: "Mapping[str, Value]",
+    overrides: "Given",
 ) -> tuple[PlannedSide, ...]:
     """Return what is compared, in the order given.
 
@@ -77,7 +78,7 @@ def _sides(
     name: str,
     varied: "Sequence[tuple[str, str, Value]]",
     configuration: "Configuration",
-    overrides: "Mapping[str, Value]",
+    overrides: "Given",
 ) -> Iterator[PlannedSide]:
     if is_recording(name):
         yield PlannedSide(name=name, source=Path(name))

@@ -6,25 +6,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from gradscope.cli import options
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
 from gradscope.cli.rules import judged, settings_of
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from gradscope.export.plan import ExportPlan
 
 RecordingArgument = Annotated[
     Path,
-    typer.Argument(metavar="RECORDING", help="Recording written by --save.", show_default=False),
+    Argument(metavar="RECORDING", help="Recording written by --save.", show_default=False),
 ]
 PathArgument = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="FOLDER|FILE",
         help="Where to write, same as -o: --to tensorboard logs.",
         show_default=False,
@@ -32,38 +31,36 @@ PathArgument = Annotated[
 ]
 FormOption = Annotated[
     Literal["tensorboard", "csv", "parquet", "jsonl"],
-    typer.Option("--to", help="Output format.", rich_help_panel="Output"),
+    Option("--to", help="Output format.", panel="Output"),
 ]
 OutputOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-o",
         "--output",
         metavar="FOLDER|FILE",
         help="Write to a folder, or with --table to a file; - for stdout.",
-        rich_help_panel="Output",
+        panel="Output",
         show_default=False,
     ),
 ]
 TableOption = Annotated[
     Literal["steps", "parameters", "tensors", "modules", "events", "findings"] | None,
-    typer.Option(
+    Option(
         "--table",
         help="Export only this table. Default: every table, one file each.",
-        rich_help_panel="Output",
+        panel="Output",
         show_default=False,
     ),
 ]
-ForceOption = Annotated[
-    bool, typer.Option("-f", "--force", help="Overwrite files.", rich_help_panel="Output")
-]
+ForceOption = Annotated[bool, Option("-f", "--force", help="Overwrite files.", panel="Output")]
 
 
 @with_groups
 def export(
     recording: RecordingArgument,
     to: FormOption,
-    rules: options.RulesGroup,
+    rules: options.RuleOptions,
     path: PathArgument = None,
     output: OutputOption = None,
     table: TableOption = None,

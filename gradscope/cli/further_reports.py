@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
-import typer
-
 from gradscope.cli.console import make_console
 from gradscope.cli.output import Destination, check_destinations, write_text
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Option
 
 if TYPE_CHECKING:
     from gradscope.check.results import CheckResult
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 AlsoOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--also",
         metavar="FORMAT=FILE",
         help="Also write the report in this format, such as sarif=gradscope.sarif. Repeatable.",
-        rich_help_panel="Output",
+        panel="Output",
     ),
 ]
 

@@ -1,12 +1,11 @@
 """`gradscope graph`."""
 
 import io
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gradscope.analysis.view import DepthOption, ModuleOption
 from gradscope.cli import options
 from gradscope.cli.arguments import check_file_arguments, given_arguments
 from gradscope.cli.console import make_console
@@ -19,7 +18,8 @@ from gradscope.cli.running import exit_if_broken, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
-from gradscope.report.graph.render import GraphFormat, graph_format
+from gradscope.options.declaration import Argument, Given, Option
+from gradscope.report.graph.formats import GraphFormat
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
@@ -32,67 +32,75 @@ _MOST_DRAWN = 3000
 
 GraphTargetArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR], package.module[:EXPR], or a .gradscope file written by --save.",
         show_default=False,
     ),
 ]
-GraphFormatOption = Annotated[
-    GraphFormat | None,
-    typer.Option(
-        "--output-format",
-        help="Graph format. Default: by the extension of the output file.",
-        rich_help_panel="Output",
-        show_default=False,
-    ),
-]
-MaxNodesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-nodes",
-        min=1,
-        metavar="N",
-        help="Fold the deepest modules until at most N nodes are left. Default: 200 in dot, "
-        "mermaid and svg.",
-        rich_help_panel="Report",
-        show_default=False,
-    ),
-]
-UnfoldOption = Annotated[
-    bool,
-    typer.Option(
-        "--unfold",
-        help="Draw repeated blocks one by one in dot, mermaid and svg.",
-        rich_help_panel="Report",
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphView:
+    """Options that say which part of the graph is drawn."""
+
+    module: ModuleOption = None
+    depth: DepthOption = None
+    max_nodes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Fold the deepest modules until at most N nodes are left. Default: 200 in dot, "
+            "mermaid and svg.",
+            panel="Report",
+            show_default=False,
+        ),
+    ] = None
+    unfold: Annotated[
+        bool,
+        Option(help="Draw repeated blocks one by one in dot, mermaid and svg.", panel="Report"),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOutput:
+    """Output options of a graph."""
+
+    output_format: Annotated[
+        GraphFormat | None,
+        Option(
+            help="Graph format. Default: by the extension of the output file.",
+            panel="Output",
+            show_default=False,
+        ),
+    ] = None
+    output_file: options.OutputFileOption = "-"
+    open_page: options.OpenOption = False
+    quiet: options.QuietOption = False
+    verbose: options.VerboseOption = False
+    color: options.ColorOption = "auto"
 
 
 @with_groups
-def graph(  # noqa: PLR0913 - the signature is the list of options
+def graph(
+    *,
     target: GraphTargetArgument,
-    loading: options.TargetGroup,
     args: options.FileArguments = None,
+    loading: options.LoadingOptions,
     step: StepOption = None,
-    module: options.ModuleOption = None,
-    depth: options.DepthOption = None,
-    max_nodes: MaxNodesOption = None,
-    unfold: UnfoldOption = False,
-    output_format: GraphFormatOption = None,
-    output_file: options.OutputFileOption = "-",
-    open_page: options.OpenOption = False,
-    quiet: options.QuietOption = False,
-    verbose: options.VerboseOption = False,
-    color: options.ColorOption = "auto",
+    view: GraphView,
+    output: GraphOutput,
 ) -> None:
     """Draw the autograd graph: modules, their operations, and the gradients between them."""
-    set_verbosity(quiet=quiet, verbose=verbose)
+    set_verbosity(quiet=output.quiet, verbose=output.verbose)
     check_file_arguments(args)
-    is_page = open_page and output_file == "-"
-    form = graph_format(output_format or ("html" if is_page else None), output_file)
-    page = _page(form, output_file, is_opened=open_page, subject=target)
-    _check_folding(form, depth, max_nodes)
+    from gradscope.report.graph.formats import graph_format
+
+    is_page = output.open_page and output.output_file == "-"
+    form = graph_format(output.output_format or ("html" if is_page else None), output.output_file)
+    page = _page(form, output.output_file, is_opened=output.open_page, subject=target)
+    _check_folding(form, view.depth, view.max_nodes)
     from gradscope.config import read_configuration
 
     configuration = read_configuration()
@@ -100,7 +108,7 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
     if planned is not None and step is not None:
         raise GradscopeError("`--step` needs a recording of a training run")
     read = (Path(target),) if planned is None else files_of_target(planned)
-    file = output_file if page is None else page.file
+    file = output.output_file if page is None else page.file
     destination = check_destinations(file, None, force=False, inputs=read).report
     with reserved_stdout() as stdout:
         from gradscope.report.graph.part import GraphOptions
@@ -112,9 +120,12 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
             report = _report_of(load_recording(target), target, step, configuration.settings)
         else:
             report = judged(record_planned(planned), configuration.settings)
-        console = make_console(stdout if destination is None else io.StringIO(), color)
+        console = make_console(stdout if destination is None else io.StringIO(), output.color)
         wanted = GraphOptions(
-            module=module, depth=depth, max_nodes=max_nodes, folds_repeats=not unfold
+            module=view.module,
+            depth=view.depth,
+            max_nodes=view.max_nodes,
+            folds_repeats=not view.unfold,
         )
         rendered = render_graph(report, form, wanted, console)
         write_text(rendered.text, destination, stdout)
@@ -181,11 +192,11 @@ def _stepless(recording: "Recording", name: str) -> GradscopeError:
 def _planned(
     target: str,
     configuration: "Configuration",
-    loading: options.TargetGroup,
+    loading: Given,
     args: list[str] | None,
 ) -> "PlannedTarget":
     """Return how to run a target for its graph alone."""
-    overrides = {**loading.given(), **given_arguments(args), "probe-steps": 0, "steps": 0}
+    overrides = {**loading, **given_arguments(args), "probe-steps": 0, "steps": 0}
     planned = planned_target(target, configuration, overrides)
     return replace(planned, trial=replace(planned.trial, micro_batches=None, keep_gradients="none"))
 

@@ -12,7 +12,7 @@ from gradscope.switch import OFF
 
 def launch_plainly(planned: PlainRun) -> NoReturn:
     """Run a program to its end, and end this process as the program would."""
-    if planned.is_gated:  # who relies on the gate is to know, however quiet it was to be
+    if planned.is_checked:  # with --quiet too: it did not pass
         write_line(f"note: {OFF} is set: {planned.program.name} is not checked")
     try:
         ending = execute(planned.program, lambda _: None)

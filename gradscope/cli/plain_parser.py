@@ -7,10 +7,9 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import NoneType
 from typing import Literal, get_args, get_origin
 
-from gradscope.cli.declared import Argument, Setting
+from gradscope.options.declaration import Argument, Setting, without_none
 
 
 class _NotPlainError(Exception):
@@ -42,9 +41,7 @@ class _Parameter:
         self.is_argument = isinstance(told, Argument)
         self.names: tuple[str, ...] = told.names
         self._settings: dict[str, Setting] = told.settings
-        # `int | None` and `list[int] | None` are of an int: None is for what is not given.
-        options = [one for one in get_args(kind) if one is not NoneType]
-        kind = options[0] if NoneType in get_args(kind) else kind
+        kind = without_none(kind)  # None means that it is not given
         self.is_list = get_origin(kind) is list
         self._kind = get_args(kind)[0] if self.is_list else kind
         self.is_flag = self._kind is bool

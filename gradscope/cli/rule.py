@@ -4,15 +4,15 @@ import io
 import sys
 from typing import Annotated, Literal
 
-import typer
-
 from gradscope.cli import options
 from gradscope.cli.console import make_console
+from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, write_text
+from gradscope.options.declaration import Argument, Option
 
 RuleArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="[RULE]",
         help="Code or name: show the manual of one rule. Prefix or family, such as GS2 or reach: "
         "list its rules. Default: list all rules.",
@@ -21,10 +21,11 @@ RuleArgument = Annotated[
 ]
 ManualFormatOption = Annotated[
     Literal["text", "json", "markdown"],
-    typer.Option("--output-format", help="Output format.", rich_help_panel="Output"),
+    Option("--output-format", help="Output format.", panel="Output"),
 ]
 
 
+@with_groups
 def rule(
     rule: RuleArgument = "all",
     output_format: ManualFormatOption = "text",

@@ -2,49 +2,40 @@
 
 from typing import TYPE_CHECKING
 
-from gradscope.rules.settings import Settings
+from gradscope.options.declaration import Given, field_values
+from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
-    from gradscope.cli.options import RulesGroup
     from gradscope.recording.records import Recording
 
 
-def settings_of(
-    rules: "RulesGroup",
-    configured: Settings | None = None,
-    *,
-    max_grad_norm: float | None = None,
-    min_grad_norm: float | None = None,
-) -> Settings:
+def settings_of(rules: Given, configured: Settings | None = None) -> Settings:
     """Return the settings that the configuration and the options make; the options win.
 
     Args:
-        rules: The options.
+        rules: The given options that select rules or limit the gradient norm.
         configured: The settings of the configuration, where it has been read already.
-        max_grad_norm: Above which a global gradient norm is a finding.
-        min_grad_norm: Below which it is one.
 
     Raises:
         GradscopeError: An option names no rule, or the configuration is wrong.
     """
     if configured is None:
+        from gradscope.cli.options import ConfigurationFile
         from gradscope.config import configured_settings
 
-        configured = configured_settings(rules.config)
-    given = (rules.select, rules.ignore, rules.extend_select, max_grad_norm, min_grad_norm)
-    if all(one is None for one in given):  # for which not all rules need be imported
+        configured = configured_settings(ConfigurationFile.of(rules))
+    selected, limits = field_values(Settings, rules), field_values(NormLimit, rules)
+    if not selected and not limits:  # then no rule needs to be imported
         return configured
     from gradscope.config import with_options
     from gradscope.rules.selection import parsed_selectors
 
     return with_options(
         configured,
-        select=parsed_selectors(rules.select or ()),
-        ignore=parsed_selectors(rules.ignore or ()),
-        extend_select=parsed_selectors(rules.extend_select or ()),
-        max_grad_norm=max_grad_norm,
-        min_grad_norm=min_grad_norm,
+        **{name: parsed_selectors(texts) for name, texts in selected.items()},  # type: ignore[arg-type]
+        max_grad_norm=limits.get("maximum"),  # type: ignore[arg-type]
+        min_grad_norm=limits.get("minimum"),  # type: ignore[arg-type]
     )
 
 

@@ -12,17 +12,15 @@ from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import Destination, check_destinations, set_verbosity
 from gradscope.cli.rules import settings_of
 from gradscope.cli.run_options import (
-    LiveOption,
     ModuleOption,
-    RunFileOption,
-    RunGateGroup,
-    SaveRunOption,
+    RunCheck,
+    RunOutput,
     ScriptArgument,
     ScriptArguments,
-    WatchGroup,
 )
 from gradscope.cli.running import typed_command
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
+from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program, check_program
 from gradscope.switch import is_off
 
@@ -42,11 +40,11 @@ class PlannedRun:
     program: Program
     command: str
     """Command line as typed."""
-    watch: WatchGroup
+    watch: WatchOptions
     location: "RecordingLocation"
     settings: "Settings"
     policy: Policy | None
-    """None where nothing is gated."""
+    """None without `--check`."""
     fails_fast: bool
     output: WantedOutput
     report: Destination | None
@@ -64,8 +62,8 @@ class PlainRun:
     """A program to run as python would: the environment says `GRADSCOPE=off`."""
 
     program: Program
-    is_gated: bool
-    """Whether it was to be checked."""
+    is_checked: bool
+    """Whether the user asked for `--check`."""
 
 
 class RunPlanned(Exception):  # noqa: N818 - it is no error
@@ -77,65 +75,59 @@ class RunPlanned(Exception):  # noqa: N818 - it is no error
 
 
 @with_groups
-def run(  # noqa: PLR0913 - the signature is the list of options
+def run(
+    *,
     script: ScriptArgument,
-    watch: WatchGroup,
-    gate: RunGateGroup,
-    rules: options.RulesGroup,
     args: ScriptArguments = None,
+    watch: WatchOptions,
+    checking: RunCheck,
+    rules: options.RuleOptions,
     module: ModuleOption = False,
-    output_format: options.OutputFormatOption = None,
-    output_file: RunFileOption = None,
-    open_page: options.OpenOption = False,
-    save: SaveRunOption = None,
-    live: LiveOption = False,
-    force: options.ForceOption = False,
-    quiet: options.QuietOption = False,
-    color: options.ColorOption = "auto",
+    output: RunOutput,
 ) -> None:
     """Run an unchanged training script, record every step, and report on stderr.
 
     Exit code: the script's. With --check, 1 for findings and 2 if no gradient was observed.
     """
-    set_verbosity(quiet=quiet, verbose=False)
+    set_verbosity(quiet=output.quiet, verbose=False)
     from gradscope.cli.run_recording import recording_location
     from gradscope.config import read_configuration
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)
     check_program(program)
     if is_off():
-        raise RunPlanned(PlainRun(program=program, is_gated=gate.check))
+        raise RunPlanned(PlainRun(program=program, is_checked=checking.check))
     watch.check()
-    configuration = read_configuration(rules.config)
+    configuration = read_configuration(options.ConfigurationFile.of(rules))
     rank = _rank()
     # Nothing that is written may take the place of the script.
     inputs = () if module else (Path(script),)
     wanted = wanted_output(
-        output_format,
-        output_file or _STDERR,
-        is_opened=open_page,
+        output.output_format,
+        output.output_file or _STDERR,
+        is_opened=output.open_page,
         subject=script,
         default=configuration.output_format,
         streams=("-", _STDERR),
     )
     file = "-" if wanted.file == _STDERR else wanted.file
-    written = check_destinations(file, save, force=force, inputs=inputs)
+    written = check_destinations(file, output.save, force=output.force, inputs=inputs)
     raise RunPlanned(
         PlannedRun(
             program=program,
             command=typed_command(),
             watch=watch,
-            location=recording_location(program, save, rank=rank, force=force),
+            location=recording_location(program, output.save, rank=rank, force=output.force),
             settings=settings_of(rules, configuration.settings),
-            policy=gate.policy(configuration.policy),
-            fails_fast=gate.fail_fast,
+            policy=checking.policy(configuration.policy),
+            fails_fast=checking.fail_fast,
             output=wanted,
             report=written.report,
             on_stdout=wanted.file == "-",
             rank=rank,
-            is_live=live,
-            is_quiet=quiet,
-            color=color,
+            is_live=output.live,
+            is_quiet=output.quiet,
+            color=output.color,
         )
     )
 

@@ -12,14 +12,11 @@ from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
-    from gradscope.cli.options import Value
     from gradscope.config import Configuration
+    from gradscope.options.declaration import Given
     from gradscope.recording.records import Recording
-    from gradscope.recording.stored_gradient import KeepMode
     from gradscope.target.options import TargetOptions, Trial
 
 
@@ -66,7 +63,7 @@ def _import_torch() -> None:
 
 
 def planned_target(
-    target: str, configuration: "Configuration", overrides: "Mapping[str, Value]"
+    target: str, configuration: "Configuration", overrides: "Given"
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
@@ -83,14 +80,12 @@ def planned_target(
     return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
 
 
-def kept_as_saved(
-    planned: "PlannedTarget", asked: "KeepMode | None", *, is_saved: bool
-) -> "PlannedTarget":
+def kept_as_saved(planned: "PlannedTarget", given: "Given", *, is_saved: bool) -> "PlannedTarget":
     """Return how to run a target so that no gradients are kept which nobody saves.
 
     Args:
         planned: As the configuration and the options say.
-        asked: What `--keep-gradients` asks for.
+        given: The given options, by the configuration's keys.
         is_saved: Whether its recording is saved.
 
     Raises:
@@ -98,7 +93,8 @@ def kept_as_saved(
     """
     if is_saved:
         return planned
-    if asked not in (None, "none"):
+    asked = given.get("keep-gradients", "none")
+    if asked != "none":
         raise GradscopeError(
             f"--keep-gradients {asked} stores gradients in a recording, but none is saved",
             help="add --save RECORDING",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from gradscope.config.values import Check, Value, WrongValue, did_you_mean
 from gradscope.errors import GradscopeError
+from gradscope.options.checks import Check, Value, WrongValue, did_you_mean
 
 KeyPath = tuple[str, ...]
 """Path of a key from the top of the file."""

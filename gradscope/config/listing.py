@@ -7,8 +7,8 @@ from gradscope.config import keys
 from gradscope.config.document import TABLE, Source, dotted
 from gradscope.config.reading import Configuration
 from gradscope.config.selection import thresholds_of
-from gradscope.config.values import Value, did_you_mean
 from gradscope.errors import GradscopeError
+from gradscope.options.checks import Value, did_you_mean
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.settings import WHOLE_MODEL
 

@@ -9,8 +9,9 @@ from gradscope.check.options import PlannedTarget
 from gradscope.config import keys
 from gradscope.config.document import Table, working_directory
 from gradscope.config.reading import Configuration
-from gradscope.config.values import Value, checked_option, did_you_mean
 from gradscope.errors import GradscopeError
+from gradscope.options.checks import Value, checked_option, did_you_mean
+from gradscope.options.declaration import field_values
 from gradscope.target.files import exists
 from gradscope.target.options import TargetOptions, Trial
 
@@ -105,16 +106,18 @@ def _planned(
         key: configuration.values[key] for key in keys.RUNNING if key in configuration.values
     }
     values = _merged(defaults, table, overrides)
+    arguments = values.get("args")
     return PlannedTarget(
         name=name,
         spec=str(values["target"]),
         folder=folder,
         options=TargetOptions(
             allow_synthetic_loss=False,
-            **keys.arguments(TargetOptions, values),  # type: ignore[arg-type]
+            args=arguments if isinstance(arguments, tuple) else (),
+            **field_values(TargetOptions, values),  # type: ignore[arg-type]
         ),
-        trial=Trial(**keys.arguments(Trial, values)),  # type: ignore[arg-type]
-        **keys.arguments(PlannedTarget, values),  # type: ignore[arg-type]
+        trial=Trial(**field_values(Trial, values)),  # type: ignore[arg-type]
+        **field_values(PlannedTarget, values),  # type: ignore[arg-type]
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from gradscope.check.options import BaselineOptions, Policy
 from gradscope.config.document import Source, find_document, working_directory
 from gradscope.config.formats import OutputFormat
-from gradscope.config.values import Value
+from gradscope.options.checks import Value
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 

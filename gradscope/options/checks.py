@@ -1,20 +1,9 @@
-"""What a value of the configuration may be, and the words for one that may not."""
+"""Checks the value of an option, and says what is wrong with an invalid one."""
 
 import math
-import re
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 
 from gradscope.errors import GradscopeError
-from gradscope.target.choices import (
-    FLOATING_TYPES,
-    LOSS_NAMES,
-    OPTIMIZERS,
-    meant_device,
-    meant_type,
-)
-from gradscope.target.input_spec import parse_input
-from gradscope.target.spec import parse_expression, parse_target
 
 Value = str | int | float | bool | tuple[str, ...]
 
@@ -23,8 +12,6 @@ Check = Callable[[object], Value]
 
 LARGEST = 2**63 - 1
 """Whole number: seeds of torch and cells of a recording hold no larger one."""
-
-_DEVICE = re.compile(r"[a-z][a-z0-9_]*(:\d+)?")
 
 
 class WrongValue(Exception):  # noqa: N818 - not an error yet: who asked adds whose value it is
@@ -55,6 +42,9 @@ def checked_option(key: str, value: Value, check: Check) -> Value:
 
 def did_you_mean(name: str, names: Collection[str]) -> str | None:
     """Return a hint at the name that is most like a wrong one, None where none is like it."""
+    # Deferred: only errors need it.
+    from difflib import get_close_matches
+
     close = get_close_matches(name, names, n=1) or get_close_matches(name.lower(), names, n=1)
     return f"did you mean `{close[0]}`?" if close else None
 
@@ -95,22 +85,6 @@ def text_or_texts(value: object) -> tuple[str, ...]:
     if not value:
         raise WrongValue("is empty")
     return tuple(text(item) for item in value)
-
-
-def selectors(value: object) -> tuple[str, ...]:
-    """Return codes, prefixes of codes, families and names of rules."""
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise WrongValue("has to be a list of strings", help='such as ["GS101", "reach"]')
-    # All rules are imported for it, which a configuration without selectors does not need.
-    from gradscope.rules.selection import rules_named
-
-    for selector in value:
-        try:
-            rules_named(selector)
-        except GradscopeError as error:
-            wrong = f"names something unknown: {error.what}"
-            raise WrongValue(wrong, help=error.help) from None
-    return tuple(value)
 
 
 def choice(*names: str) -> Check:
@@ -183,89 +157,3 @@ def _check_range(value: float, minimum: float | None, maximum: float | None) -> 
         raise WrongValue(f"has to be at least {minimum}{shown}")
     if maximum is not None and value > maximum:
         raise WrongValue(f"has to be at most {maximum}{shown}")
-
-
-def device(value: object) -> str:
-    """Return what may be a device; whether this machine has it is seen when the target runs."""
-    name = text(value)
-    meant = meant_device(name)
-    if meant is not None or _DEVICE.fullmatch(name) is None:
-        hint = "such as cpu, cuda or cuda:1" if meant is None else f"did you mean `{meant}`?"
-        raise WrongValue(f"is not a device: `{name}`", help=hint)
-    return name
-
-
-def floating_type(value: object) -> str:
-    """Return the name of a floating type, with or without `torch.` before it."""
-    name = text(value)
-    try:
-        choice(*FLOATING_TYPES)(name.removeprefix("torch."))
-    except WrongValue as error:
-        meant = meant_type(name.removeprefix("torch."))
-        hint = error.help if meant is None else f"did you mean `{meant}`?"
-        raise WrongValue(error.wrong, help=hint) from None
-    return name
-
-
-def optimizer(value: object) -> str:
-    """Return what may be the name of a class in `torch.optim`, in any case.
-
-    One that is like none of those that are known passes: a newer torch may have it.
-    """
-    name = text(value)
-    known = {one.lower(): one for one in OPTIMIZERS}
-    if name.lower() in known:
-        return name
-    plain = name.rpartition(".")[2].replace("_", "").replace("-", "").lower()
-    close = get_close_matches(plain, known, n=1)
-    if close or not name.isidentifier():
-        hint = f"did you mean `{known[close[0]]}`?" if close else "such as adamw or sgd"
-        raise WrongValue(f"is not a class of torch.optim: `{name}`", help=hint)
-    return name
-
-
-def expression(value: object) -> str:
-    """Return a name, or a call with literal arguments."""
-    return _parsed(text(value))
-
-
-def loss(value: object) -> str:
-    """Return the name of a loss, or an expression."""
-    name = text(value)
-    if name in LOSS_NAMES:
-        return name
-    try:
-        return _parsed(name)
-    except WrongValue as error:
-        raise WrongValue(error.wrong, help=did_you_mean(name, LOSS_NAMES) or error.help) from None
-
-
-def inputs(value: object) -> tuple[str, ...]:
-    """Return one specification of an input, or several."""
-    specs = text_or_texts(value)
-    for spec in specs:
-        try:
-            parse_input(spec)
-        except GradscopeError as error:
-            wrong = f"is not an input: `{spec}`: {error.cause or error.what}"
-            example = 'such as "8,3,32,32" or "ids=int64[0,100]:2,16"'
-            raise WrongValue(wrong, help=example if error.cause else error.help) from None
-    return specs
-
-
-def target(value: object) -> str:
-    """Return what may be a target; whether it exists is seen when it runs."""
-    spec = text(value)
-    try:
-        parse_target(spec)
-    except GradscopeError as error:
-        raise WrongValue(f"is not a target: {error.what}", help=error.help) from None
-    return spec
-
-
-def _parsed(value: str) -> str:
-    try:
-        parse_expression(value)
-    except GradscopeError as error:
-        raise WrongValue(f"is not a name in the file: {error.what}", help=error.help) from None
-    return value
