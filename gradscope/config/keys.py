@@ -34,7 +34,8 @@ _DECLARED: Mapping[str, Declaration] = {
 
 def _keys(*names: str) -> Mapping[str, Key]:
     return {
-        name: Key(check=_DECLARED[name].check, default=_DECLARED[name].default) for name in names
+        name: Key(check=_DECLARED[name].check, default=_DECLARED[name].default)  # type: ignore[arg-type]
+        for name in names
     }
 
 

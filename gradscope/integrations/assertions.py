@@ -22,8 +22,10 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.session.api import batches_of, inspect_target, trial_of
+from gradscope.session.arguments import documented
 from gradscope.session.report import Report
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import TargetOptions, Trial
 
 _HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
 """Folders whose frames do not help someone who tests a model."""
@@ -44,7 +46,8 @@ class UnhealthyGradientsError(AssertionError):
         return str(self.args[0])
 
 
-def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
+@documented(Trial, TargetOptions, Settings)
+def assert_gradients_healthy(  # noqa: PLR0913, D417 - as many things can be chosen
     model: nn.Module,
     batch: object,
     loss_fn: Callable[..., object] | str | None = None,
@@ -72,17 +75,10 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
             batch is judged, the next ones are for `steps`.
         loss_fn: Function of the output and the target.
         optimizer: Its step is judged too.
-        select: Run only these rules: codes, prefixes of codes, families and names of rules.
-        ignore: Do not run these rules.
         max_norm: The largest global gradient norm that passes.
         min_norm: The smallest global gradient norm that passes.
         fail_level: The mildest level that fails: `error`, `warning` or `note`.
         grad_output: The gradient to start backward from, if there is no loss.
-        steps: Number of optimizer steps to make before the judged one, with the optimizer or an
-            assumed Adam. It shows problems that appear only after some training. A loader gives a
-            new batch to each step; otherwise all steps use the one batch.
-        probe_steps: Number of optimizer steps to try on a snapshot.
-        eager: Run a compiled model eagerly, to see inside it.
         seed: Random seed, set before every forward: dropout then draws the same in every run of the
             test. None leaves the random state as it is.
 
