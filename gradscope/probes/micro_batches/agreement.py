@@ -12,9 +12,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.errors import GradscopeError
-from gradscope.probes.batch_division import Division, divide
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.micro_batch_runs import MicroBatchTrial, run_micro_batches
+from gradscope.probes.micro_batches.batch_division import Division, divide
+from gradscope.probes.micro_batches.runs import MicroBatchTrial, run_micro_batches
 from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,

@@ -14,9 +14,9 @@ from gradscope.capture.arithmetic import (
     norms_on_device,
     zeros_on_device,
 )
-from gradscope.probes.activations import ActivationWatch
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.operations import (
+from gradscope.probes.forward.activations import ActivationWatch
+from gradscope.probes.forward.operations import (
     NodeNumber,
     Operation,
     OperationMode,

@@ -10,7 +10,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.operations import NodeNumber, Operation, Positions, reference
+from gradscope.probes.forward.operations import NodeNumber, Operation, Positions, reference
 from gradscope.recording.evidence.forward import SaturationRecord, UnitRecord
 
 STEEP = 0.05

@@ -9,8 +9,8 @@ from gradscope.capture.naming import dtype_name
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.edges import tensors
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.forward_values import values_of
-from gradscope.probes.nonfinite_tracker import (
+from gradscope.probes.forward.forward_values import values_of
+from gradscope.probes.forward.nonfinite_tracker import (
     Origin,
     OriginTracker,
     Source,
@@ -18,7 +18,7 @@ from gradscope.probes.nonfinite_tracker import (
     operand_of,
     storage_of,
 )
-from gradscope.probes.operations import Positions, plain_floats, reference, run_again
+from gradscope.probes.forward.operations import Positions, plain_floats, reference, run_again
 from gradscope.recording.evidence.failures import NonfiniteRecord, NonfiniteSource
 
 

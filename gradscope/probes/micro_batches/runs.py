@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from gradscope.probes.accumulation_laws import (
+from gradscope.probes.context import ProbeContext
+from gradscope.probes.micro_batches.accumulation_laws import (
     FULL_TOLERANCE,
     LOW_TOLERANCE,
     Count,
     Law,
     find_law,
 )
-from gradscope.probes.batch_division import Division
-from gradscope.probes.context import ProbeContext
-from gradscope.probes.equal_draws import EqualDraws, Part
-from gradscope.probes.gradient_runs import GradientRun, run_gradients
-from gradscope.probes.gradient_sums import GradientSums, Products
+from gradscope.probes.micro_batches.batch_division import Division
+from gradscope.probes.micro_batches.equal_draws import EqualDraws, Part
+from gradscope.probes.micro_batches.gradient_runs import GradientRun, run_gradients
+from gradscope.probes.micro_batches.gradient_sums import GradientSums, Products
 from gradscope.target.structures import named_tensors
 
 _IGNORED = -100

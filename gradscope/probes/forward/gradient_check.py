@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradscope.errors import GradscopeError
-from gradscope.probes.operations import Operation, OperationMode
+from gradscope.probes.forward.operations import Operation, OperationMode
 from gradscope.probes.snapshot import RandomStates
 
 MOST_ELEMENTS = 2_000_000

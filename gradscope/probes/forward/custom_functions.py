@@ -16,7 +16,7 @@ from gradscope.capture.source.written_definitions import backward_code, function
 from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.gradient_check import (
+from gradscope.probes.forward.gradient_check import (
     DOUBLE,
     MOST_ELEMENTS,
     SINGLE,

@@ -12,9 +12,9 @@ from torch import Tensor
 from gradscope.capture.naming import dtype_name, shape_of
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.edges import tensors
-from gradscope.probes import operations
-from gradscope.probes.forward_values import values_of
-from gradscope.probes.operations import (
+from gradscope.probes.forward import operations
+from gradscope.probes.forward.forward_values import values_of
+from gradscope.probes.forward.operations import (
     NodeNumber,
     Operation,
     OperationMode,
