@@ -81,7 +81,7 @@ def check_destinations(
 def files_of_target(planned: "PlannedTarget") -> tuple[Path, ...]:
     """The files that may hold the code of a target, given as path or as module."""
     # The parser knows where EXPR begins; it needs no torch.
-    from gradscope.target.spec import parse_target
+    from gradscope.target.notation import parse_target
 
     location = parse_target(planned.spec).location
     module = Path(*location.split("."))

@@ -19,9 +19,9 @@ from gradscope.target.calling import (
     second_argument,
     signature_of,
 )
-from gradscope.target.choices import LossName
 from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
 from gradscope.target.hints import explain_forward
+from gradscope.target.notation import LossName
 from gradscope.target.outputs import (
     NamedTensor,
     checked_loss,

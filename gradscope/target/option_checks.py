@@ -4,15 +4,16 @@ import re
 
 from gradscope.errors import GradscopeError
 from gradscope.options.checks import WrongValue, choice, did_you_mean, text, text_or_texts
-from gradscope.target.choices import (
+from gradscope.target.notation import (
     FLOATING_TYPES,
     LOSS_NAMES,
     OPTIMIZERS,
     meant_device,
     meant_type,
+    parse_expression,
+    parse_input,
+    parse_target,
 )
-from gradscope.target.input_spec import parse_input
-from gradscope.target.spec import parse_expression, parse_target
 
 _DEVICE = re.compile(r"[a-z][a-z0-9_]*(:\d+)?")
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from gradscope.errors import GradscopeError
-from gradscope.target.importing import Source
+from gradscope.target.discovery.importing import Source
+from gradscope.target.discovery.values import build
 from gradscope.target.user_code import did_you_mean
-from gradscope.target.values import build
 
 SETUP_KEYS = (
     "model", "batch", "loss_fn", "compute_loss", "optimizer", "clip_grad_norm",

@@ -6,8 +6,8 @@ from typing import Literal
 
 from gradscope.errors import GradscopeError
 from gradscope.target.calling import signature_of
-from gradscope.target.importing import Source
-from gradscope.target.spec import Arguments, Expression
+from gradscope.target.discovery.importing import Source
+from gradscope.target.notation import Arguments, Expression
 from gradscope.target.user_code import UserCode, did_you_mean
 
 Option = Literal["--model", "--batch", "--loss"]

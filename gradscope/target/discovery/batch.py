@@ -10,15 +10,15 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import is_batch_file, read_batch
 from gradscope.target.calling import TARGET_NAMES, forward_signature
+from gradscope.target.discovery.importing import Source
+from gradscope.target.discovery.values import build, evaluate, required_parameters
 from gradscope.target.hints import class_name, guess_input, signature_text, vocabulary
-from gradscope.target.importing import Source
 from gradscope.target.inputs import make_inputs
 from gradscope.target.loader import Batches, LoadedBatches
+from gradscope.target.notation import parse_expression
 from gradscope.target.options import TargetOptions
-from gradscope.target.spec import parse_expression
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import nearest
-from gradscope.target.values import build, evaluate, required_parameters
 
 _BATCH_NAMES = ("build_batch", "batch", "example_inputs")
 _LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")

@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 
 from gradscope.errors import GradscopeError
-from gradscope.target.importing import Source
-from gradscope.target.outline import Outline, outline_of
-from gradscope.target.values import build, call_help, required_parameters
+from gradscope.target.discovery.importing import Source
+from gradscope.target.discovery.outline import Outline, outline_of
+from gradscope.target.discovery.values import build, call_help, required_parameters
 
 _NAMES = ("build_model", "model", "net")
 _LOOKED_FOR = "gradscope_setup, build_model, model, net, a single nn.Module"

@@ -9,8 +9,9 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_batch
 from gradscope.target.calling import MODEL_NAMES, positional_names, signature_of
-from gradscope.target.choices import LOSS_NAMES, LossName
-from gradscope.target.importing import Source
+from gradscope.target.discovery.importing import Source
+from gradscope.target.discovery.values import build, evaluate, required_parameters
+from gradscope.target.notation import LOSS_NAMES, LossName, parse_expression
 from gradscope.target.objectives import (
     ComputeLoss,
     GivenGradient,
@@ -21,10 +22,8 @@ from gradscope.target.objectives import (
     training_step,
 )
 from gradscope.target.options import TargetOptions
-from gradscope.target.spec import parse_expression
 from gradscope.target.structures import describe, named_tensors
 from gradscope.target.user_code import did_you_mean
-from gradscope.target.values import build, evaluate, required_parameters
 
 
 def find_objective(
