@@ -9,7 +9,7 @@ from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
-    from gradscope.cli.run import PlainRun, PlannedRun
+    from gradscope.cli.run.command import PlainRun, PlannedRun
 
 
 def __getattr__(name: str) -> object:
@@ -25,9 +25,8 @@ def main() -> None:
     """Run the command line and exit."""
     open_streams()
     planned = _parsed()
-    from gradscope.cli.launching import launch
-    from gradscope.cli.plain_launching import launch_plainly
-    from gradscope.cli.run import PlannedRun
+    from gradscope.cli.run.command import PlannedRun
+    from gradscope.cli.run.launching import launch, launch_plainly
 
     if isinstance(planned, PlannedRun):
         launch(planned)
@@ -54,8 +53,8 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
     """Return the run that a plain command line asks for; None where typer is to say."""
     if line[:1] != ["run"]:
         return None
-    from gradscope.cli.plain_parser import parsed
-    from gradscope.cli.run import RunPlanned, run
+    from gradscope.cli.run.command import RunPlanned, run
+    from gradscope.cli.run.plain_parser import parsed
 
     values = parsed(run, line[1:])
     if values is None:
@@ -69,7 +68,7 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
 
 def _parsed_by_typer() -> "PlannedRun | PlainRun":
     from gradscope.cli.app import app
-    from gradscope.cli.run import RunPlanned
+    from gradscope.cli.run.command import RunPlanned
 
     show_exception = sys.excepthook
     try:

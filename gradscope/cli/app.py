@@ -18,7 +18,7 @@ from gradscope.cli.inspect import inspect
 from gradscope.cli.option_groups import with_parameters
 from gradscope.cli.report import report
 from gradscope.cli.rule import rule
-from gradscope.cli.run import run
+from gradscope.cli.run.command import run
 from gradscope.options.declaration import Argument, Parameter
 
 COMMANDS = (

@@ -11,14 +11,14 @@ import typer
 
 from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.cli import options
-from gradscope.cli.arguments import given_arguments, split_arguments
-from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.further_reports import (
+from gradscope.cli.check_outputs import (
     AlsoOption,
     check_further_reports,
     write_further_reports,
 )
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import given_arguments, split_arguments
 from gradscope.cli.output import (
     Destination,
     check_destinations,
@@ -26,8 +26,7 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
-from gradscope.cli.rules import settings_of
-from gradscope.cli.running import kept_as_saved, typed_command
+from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
@@ -110,9 +109,13 @@ def check(
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     # What reads and runs is loaded for those who check, not for --help.
     from gradscope.check.decision import exit_code
+    from gradscope.cli.check_outputs import (
+        add_step_summary,
+        commands_off,
+        recording_locations,
+        save_runs,
+    )
     from gradscope.cli.checking import baseline_applied, check_baseline, checked, chosen_baseline
-    from gradscope.cli.github import add_step_summary, commands_off
-    from gradscope.cli.saving import recording_locations, save_runs
     from gradscope.config import read_configuration
 
     given, args = split_arguments(targets or [], sys.argv)

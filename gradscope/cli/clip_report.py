@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
-from gradscope.cli.arguments import given_arguments, split_arguments
-from gradscope.cli.clip_source import is_recording, nearest
 from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import given_arguments, is_recording, split_arguments
 from gradscope.cli.output import (
     Destination,
     check_destinations,
@@ -23,8 +23,14 @@ from gradscope.cli.output import (
     write_text,
 )
 from gradscope.cli.report import check_count
-from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import exit_if_broken, kept_as_saved, planned_target, record_planned
+from gradscope.cli.running import (
+    exit_if_broken,
+    judged,
+    kept_as_saved,
+    planned_target,
+    record_planned,
+    settings_of,
+)
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, is_of_ci
@@ -34,6 +40,7 @@ from gradscope.options.declaration import Argument, Option
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
+    from gradscope.config import Configuration
     from gradscope.recording.records import Recording
     from gradscope.target.options import ClipOptions
 
@@ -258,3 +265,31 @@ def _write(
     for report in reports:
         text = render_clip_report(report, output_format, replace(view, can_save=True), console)
         write_text(text, destination, stdout)
+
+
+def nearest(configuration: "Configuration") -> str:
+    """Return what is meant where nothing is named, and say so.
+
+    That is the configured target, else the newest recording in the working directory.
+
+    Raises:
+        GradscopeError: There is neither, or several targets are configured.
+    """
+    names = tuple(configuration.targets)
+    if len(names) > 1:
+        raise GradscopeError(
+            f"{len(names)} targets are configured: {', '.join(names)}",
+            help=f"name one: gradscope clip-report {names[0]}",
+        )
+    if names:
+        show_note(f"clipping of `{names[0]}`, the configured target")
+        return names[0]
+    found = [path for path in Path().glob("*.gradscope") if path.is_file()]
+    if not found:
+        raise GradscopeError(
+            "no target given, none configured, and no recording here",
+            help="gradscope clip-report model.py, or record a run: gradscope run train.py",
+        )
+    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    show_note(f"clipping of `{newest}`, the newest recording here")
+    return str(newest)

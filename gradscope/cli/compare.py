@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradscope.cli import options
-from gradscope.cli.arguments import given_arguments, split_arguments
 from gradscope.cli.compared_sides import PlannedSide, planned_sides
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import given_arguments, split_arguments
 from gradscope.cli.output import (
     check_destinations,
     files_of_target,
     set_verbosity,
     write_text,
 )
-from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import typed_command
+from gradscope.cli.running import judged, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError

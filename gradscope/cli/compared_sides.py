@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope.cli.clip_source import is_recording
+from gradscope.cli.options import is_recording
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:

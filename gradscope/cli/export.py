@@ -10,7 +10,7 @@ from gradscope.cli import options
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
-from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.running import judged, settings_of
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from gradscope.analysis.view import DepthOption, ModuleOption
 from gradscope.cli import options
-from gradscope.cli.arguments import check_file_arguments, given_arguments
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import check_file_arguments, given_arguments, is_recording
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
 from gradscope.cli.report import StepOption, step_reports
-from gradscope.cli.rules import judged
-from gradscope.cli.running import exit_if_broken, planned_target, record_planned
+from gradscope.cli.running import exit_if_broken, judged, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
@@ -104,7 +103,7 @@ def graph(
     from gradscope.config import read_configuration
 
     configuration = read_configuration()
-    planned = None if _is_recording(target) else _planned(target, configuration, loading, args)
+    planned = None if is_recording(target) else _planned(target, configuration, loading, args)
     if planned is not None and step is not None:
         raise GradscopeError("`--step` needs a recording of a training run")
     read = (Path(target),) if planned is None else files_of_target(planned)
@@ -223,7 +222,3 @@ def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) 
             "`--depth` and `--max-nodes` have no effect on `html`, which opens modules one by one",
             help="--module PATH opens one module first",
         )
-
-
-def _is_recording(target: str) -> bool:
-    return target.endswith(".gradscope")

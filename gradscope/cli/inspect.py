@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
-from gradscope.cli.arguments import check_file_arguments, given_arguments
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import check_file_arguments, given_arguments
 from gradscope.cli.output import (
     check_destinations,
     files_of_target,
@@ -13,8 +13,14 @@ from gradscope.cli.output import (
     set_verbosity,
     write_report,
 )
-from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import exit_if_broken, kept_as_saved, planned_target, record_planned
+from gradscope.cli.running import (
+    exit_if_broken,
+    judged,
+    kept_as_saved,
+    planned_target,
+    record_planned,
+    settings_of,
+)
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import wanted_output
 

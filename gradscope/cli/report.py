@@ -15,7 +15,7 @@ from gradscope.cli.output import (
     write_report,
     write_text,
 )
-from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.running import judged, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError

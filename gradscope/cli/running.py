@@ -1,4 +1,4 @@
-"""Loads a target and runs it under watch."""
+"""What commands share: plans, runs and records a target, and judges a recording."""
 
 import gc
 import shlex
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.options.declaration import Given, field_values
+from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.config import Configuration
-    from gradscope.options.declaration import Given
     from gradscope.recording.records import Recording
     from gradscope.target.options import TargetOptions, Trial
 
@@ -63,7 +64,7 @@ def _import_torch() -> None:
 
 
 def planned_target(
-    target: str, configuration: "Configuration", overrides: "Given"
+    target: str, configuration: "Configuration", overrides: Given
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
@@ -80,7 +81,7 @@ def planned_target(
     return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
 
 
-def kept_as_saved(planned: "PlannedTarget", given: "Given", *, is_saved: bool) -> "PlannedTarget":
+def kept_as_saved(planned: "PlannedTarget", given: Given, *, is_saved: bool) -> "PlannedTarget":
     """Return how to run a target so that no gradients are kept which nobody saves.
 
     Args:
@@ -125,3 +126,40 @@ def exit_if_broken(report: "Report") -> None:
         import typer
 
         raise typer.Exit(ExitCode.CANNOT_JUDGE)
+
+
+def settings_of(rules: Given, configured: Settings | None = None) -> Settings:
+    """Return the settings that the configuration and the options make; the options win.
+
+    Args:
+        rules: The given options that select rules or limit the gradient norm.
+        configured: The settings of the configuration, where it has been read already.
+
+    Raises:
+        GradscopeError: An option names no rule, or the configuration is wrong.
+    """
+    if configured is None:
+        from gradscope.cli.options import ConfigurationFile
+        from gradscope.config import configured_settings
+
+        configured = configured_settings(ConfigurationFile.of(rules))
+    selected, limits = field_values(Settings, rules), field_values(NormLimit, rules)
+    if not selected and not limits:  # then no rule needs to be imported
+        return configured
+    from gradscope.config import with_options
+    from gradscope.rules.selection import parsed_selectors
+
+    return with_options(
+        configured,
+        **{name: parsed_selectors(texts) for name, texts in selected.items()},  # type: ignore[arg-type]
+        max_grad_norm=limits.get("maximum"),  # type: ignore[arg-type]
+        min_grad_norm=limits.get("minimum"),  # type: ignore[arg-type]
+    )
+
+
+def judged(recording: "Recording", settings: Settings) -> "Report":
+    """Return the report of a recording, judged by the rules."""
+    from gradscope.analysis.report import Report
+    from gradscope.rules.engine import judge
+
+    return Report.from_recording(recording, judge(recording, settings))

@@ -18,7 +18,7 @@ from gradscope.check.results import CheckResult, Failure, Run
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
-from gradscope.cli.run import PlannedRun
+from gradscope.cli.run.command import PlannedRun
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope.analysis.live_run import KINDS, LiveRun
-from gradscope.cli.bottom_panel import BottomPanel
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
+from gradscope.cli.run.bottom_panel import BottomPanel
 from gradscope.launch.random_numbers import preserved_random_state
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording

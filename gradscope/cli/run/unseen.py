@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from gradscope import __version__
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
-from gradscope.cli.run import PlannedRun
+from gradscope.cli.run.command import PlannedRun
 from gradscope.errors import GradscopeError
 from gradscope.recording.contents import recording_of
 from gradscope.recording.finding import SkippedRule, Verdict

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.cli.errors import show_error, show_note
-from gradscope.cli.run import PlannedRun
+from gradscope.cli.run.command import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import TELLING_SECONDS
 from gradscope.phrasing import counted
@@ -90,7 +90,7 @@ def report_run(
         unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
         return _report_unseen(planned, recording, unseen, is_told=has_failed)
     # All rules and what renders: who has nothing to report does not wait for them.
-    from gradscope.cli.run_judging import judged_run
+    from gradscope.cli.run.judging import judged_run
 
     return judged_run(planned, recording, path, has_failed=has_failed)
 
@@ -108,8 +108,8 @@ def _report_unseen(
     error = unseen.error(planned.program.name)
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
-        from gradscope.cli.run_judging import write_result
-        from gradscope.cli.run_unseen import unseen_result
+        from gradscope.cli.run.judging import write_result
+        from gradscope.cli.run.unseen import unseen_result
 
         write_result(planned, unseen_result(planned, recording, error))
     if is_told:

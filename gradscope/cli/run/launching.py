@@ -9,18 +9,18 @@ from traceback import print_exception
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from gradscope.cli.errors import show_error, show_note, write_line
-from gradscope.cli.run import PlannedRun
+from gradscope.cli.run.command import PlainRun, PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import seconds_of_children
 from gradscope.launch.endings import stopping
-from gradscope.launch.execution import Ending, leave
+from gradscope.launch.execution import Ending, execute, leave
 from gradscope.launch.program import CannotRunError
 from gradscope.launch.random_numbers import preserved_random_state
 from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.switch import OFF
 
 if TYPE_CHECKING:
-    from gradscope.cli.run_live import LiveDisplay
+    from gradscope.cli.run.live import LiveDisplay
 
 _CLOSELY, _THEN_EVERY = 20, 50
 """How often `--fail-fast` judges: after each of the first steps, and then now and again."""
@@ -108,7 +108,7 @@ class WatchedRun:
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
             return False
-        from gradscope.cli.run_judging import failing
+        from gradscope.cli.run.judging import failing
 
         return failing(self.planned, self.recording)
 
@@ -121,7 +121,7 @@ def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
     import random  # noqa: F401 - it is to be there before they are drawn
 
     with preserved_random_state():
-        from gradscope.cli.run_live import LiveDisplay
+        from gradscope.cli.run.live import LiveDisplay
 
     limits = (planned.watch.stop_after, planned.watch.max_steps)
     return LiveDisplay.on(
@@ -162,6 +162,18 @@ def launch(planned: PlannedRun) -> NoReturn:
     leave(ending, ending.code or code)
 
 
+def launch_plainly(planned: PlainRun) -> NoReturn:
+    """Run a program to its end, and end this process as the program would."""
+    if planned.is_checked:  # with --quiet too: it did not pass
+        write_line(f"note: {OFF} is set: {planned.program.name} is not checked")
+    try:
+        ending = execute(planned.program, lambda _: None)
+    except CannotRunError as error:
+        show_error(error)
+        raise SystemExit(ExitCode.CANNOT_JUDGE) from None
+    leave(ending, ending.code)
+
+
 def _open(stream: TextIO) -> TextIO:
     """Return the stream after all that was written to it, or nothing's where it has been closed."""
     with suppress(OSError, ValueError):
@@ -172,7 +184,7 @@ def _open(stream: TextIO) -> TextIO:
 def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
     """Report on a run, and return the exit code for where the script has none of its own."""
     with suppress(OSError):  # nobody reads what is told on stderr
-        from gradscope.cli.run_report import report_run
+        from gradscope.cli.run.report import report_run
 
         try:
             return report_run(

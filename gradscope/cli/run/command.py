@@ -10,22 +10,21 @@ from gradscope.cli import options
 from gradscope.cli.console import ColorChoice
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import Destination, check_destinations, set_verbosity
-from gradscope.cli.rules import settings_of
-from gradscope.cli.run_options import (
+from gradscope.cli.run.options import (
     ModuleOption,
     RunCheck,
     RunOutput,
     ScriptArgument,
     ScriptArguments,
 )
-from gradscope.cli.running import typed_command
+from gradscope.cli.running import settings_of, typed_command
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program, check_program
 from gradscope.switch import is_off
 
 if TYPE_CHECKING:
-    from gradscope.cli.run_recording import RecordingLocation
+    from gradscope.cli.run.recording import RecordingLocation
     from gradscope.rules.settings import Settings
 
 
@@ -90,7 +89,7 @@ def run(
     Exit code: the script's. With --check, 1 for findings and 2 if no gradient was observed.
     """
     set_verbosity(quiet=output.quiet, verbose=False)
-    from gradscope.cli.run_recording import recording_location
+    from gradscope.cli.run.recording import recording_location
     from gradscope.config import read_configuration
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)

@@ -8,7 +8,7 @@ by C code or by another process; and nothing of it is changed.
 import os
 from collections.abc import Sequence
 
-from gradscope.cli.terminal_guard import TerminalGuard
+from gradscope.cli.run.terminal_guard import TerminalGuard
 
 _SAVE, _LOAD = "\x1b7", "\x1b8"
 """The cursor, and the colours that are written in."""
