@@ -7,7 +7,7 @@ from pathlib import Path
 from gradscope.check.baseline_entry import Entry, entry_of, target_key, worsening
 from gradscope.check.baseline_file import read_entries, write_entries
 from gradscope.check.baseline_matching import Surroundings, moved, paired, similar
-from gradscope.check.merging import obstacle_of
+from gradscope.check.merging import skip_reason_of
 from gradscope.check.results import CheckResult, TargetResult
 
 
@@ -201,7 +201,7 @@ def _marked(target: TargetResult, known: Mapping[int, Entry], tolerance: float) 
 
 def _eligible(target: TargetResult) -> list[int]:
     """Return the places of the findings that may be known: those of runs that could be judged."""
-    blocked = [obstacle_of(run) is not None for run in target.runs]
+    blocked = [skip_reason_of(run) is not None for run in target.runs]
     return [position for position, item in enumerate(target.findings) if not blocked[item.run]]
 
 

@@ -18,12 +18,12 @@ def target_result(name: str, runs: Sequence[Run], failures: Sequence[Failure] = 
         runs: Those that could be made, by ascending seed.
         failures: Why others could not.
     """
-    obstacles = (obstacle_of(run) for run in runs)
+    skip_reasons = (skip_reason_of(run) for run in runs)
     return TargetResult(
         name=name,
         runs=tuple(runs),
         findings=merged(runs),
-        failures=(*failures, *(failure for failure in obstacles if failure is not None)),
+        failures=(*failures, *(failure for failure in skip_reasons if failure is not None)),
     )
 
 
@@ -43,7 +43,7 @@ def _merged(occurrences: list[tuple[int, Finding]], runs: Sequence[Run]) -> Chec
     )
 
 
-def obstacle_of(run: Run) -> Failure | None:
+def skip_reason_of(run: Run) -> Failure | None:
     """Return why a run says nothing of gradients, None where it does.
 
     Without this, a gate would be green because it saw nothing.

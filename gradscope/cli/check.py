@@ -30,7 +30,7 @@ from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
-from gradscope.options.declaration import Argument, Given, Option, declarations, field_values
+from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
 from gradscope.rules.settings import NormLimit
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ ExitZeroOption = Annotated[
         panel="Check",
     ),
 ]
-LimitOptions = Annotated[Given, Policy, NormLimit, PlannedTarget]
-"""Given options that say when the check fails, and how often and how long a target runs."""
-GivenBaseline = Annotated[Given, BaselineOptions]
-"""Given options for findings that are already known."""
+LimitOptions = Annotated[Overrides, Policy, NormLimit, PlannedTarget]
+"""Overrides options that say when the check fails, and how often and how long a target runs."""
+BaselineOverrides = Annotated[Overrides, BaselineOptions]
+"""Overrides options for findings that are already known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def check(
     exit_zero: ExitZeroOption = False,
     trial: options.TrialOptions,
     rules: options.RuleOptions,
-    baseline: GivenBaseline,
+    baseline: BaselineOverrides,
     output: CheckOutput,
 ) -> None:
     """Fail if gradients are broken, for continuous integration.
@@ -190,7 +190,7 @@ def _unfolded(given: Iterable[str]) -> Iterator[str]:
 
 
 def _subjects(
-    configuration: "Configuration", named: Sequence[str], overrides: Given
+    configuration: "Configuration", named: Sequence[str], overrides: Overrides
 ) -> "list[PlannedTarget | Path]":
     """Return what is checked, in the order given: targets to run, and recordings.
 
@@ -213,7 +213,7 @@ def _subjects(
 
 
 def _kept(
-    subjects: "Iterable[PlannedTarget | Path]", trial: Given, *, is_saved: bool
+    subjects: "Iterable[PlannedTarget | Path]", trial: Overrides, *, is_saved: bool
 ) -> "list[PlannedTarget | Path]":
     """Return what is checked, targets with the gradients that their recordings are to keep."""
     return [

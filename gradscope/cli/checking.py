@@ -16,7 +16,7 @@ from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
-from gradscope.options.declaration import Given, field_values
+from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
@@ -118,7 +118,7 @@ def _tell(text: str) -> None:
         write_line(text)
 
 
-def chosen_baseline(configured: BaselineOptions, given: Given) -> BaselineOptions:
+def chosen_baseline(configured: BaselineOptions, given: Overrides) -> BaselineOptions:
     """Return the configured baseline with the given options applied; its path is absolute."""
     chosen = replace(configured, **field_values(BaselineOptions, given))  # type: ignore[arg-type]
     if chosen.file is None:
@@ -126,7 +126,7 @@ def chosen_baseline(configured: BaselineOptions, given: Given) -> BaselineOption
     return replace(chosen, file=Path(chosen.file).resolve()) if "baseline" in given else chosen
 
 
-def check_baseline(options: BaselineOptions, given: Given) -> None:
+def check_baseline(options: BaselineOptions, given: Overrides) -> None:
     """Make sure that the baseline can be used, before anything slow is run.
 
     Args:

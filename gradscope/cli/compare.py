@@ -125,7 +125,7 @@ def compare(
         tolerance,
         command=typed_command(),
         step=scope.step,
-        is_gate=regressions.fail_on_regression,
+        is_check=regressions.fail_on_regression,
     )
     console = make_console(sys.stdout if destination is None else io.StringIO(), output.color)
     text = render_comparison(comparison, wanted.form, console, top=scope.top, is_brief=output.quiet)
@@ -150,7 +150,7 @@ def _tell_regressions(comparison: "Comparison") -> None:
     from gradscope.report.comparison.verdict_words import regression_text
     from gradscope.report.page import UNICODE
 
-    for one in comparison.verdict.regressions if comparison.is_gate else ():
+    for one in comparison.verdict.regressions if comparison.is_check else ():
         letter = comparison.sides[one.side].letter
         show_note(f"{letter}: {regression_text(one, comparison, UNICODE)}")
 
@@ -161,10 +161,10 @@ def _exit_code(comparison: "Comparison") -> ExitCode:
     if verdict.outcome == "unjudged":
         show_error(
             GradscopeError(
-                f"nothing to compare: {verdict.obstacles[0]}",
+                f"nothing to compare: {verdict.skip_reasons[0]}",
                 help="gradscope inspect or gradscope report shows why",
             )
         )
         return ExitCode.CANNOT_JUDGE
-    is_failed = comparison.is_gate and verdict.outcome == "failed"
+    is_failed = comparison.is_check and verdict.outcome == "failed"
     return ExitCode.FINDINGS if is_failed else ExitCode.OK

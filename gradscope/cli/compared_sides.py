@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget
     from gradscope.config import Configuration
     from gradscope.options.checks import Value
-    from gradscope.options.declaration import Given
+    from gradscope.options.declaration import Overrides
     from gradscope.recording.records import Recording
     from gradscope.target.options import Trial
 
@@ -43,7 +43,7 @@ def planned_sides(
     given: Sequence[str],
     vary: str | None,
     configuration: "Configuration",
-    overrides: "Given",
+    overrides: "Overrides",
 ) -> tuple[PlannedSide, ...]:
     """Return what is compared, in the order given.
 
@@ -78,7 +78,7 @@ def _sides(
     name: str,
     varied: "Sequence[tuple[str, str, Value]]",
     configuration: "Configuration",
-    overrides: "Given",
+    overrides: "Overrides",
 ) -> Iterator[PlannedSide]:
     if is_recording(name):
         yield PlannedSide(name=name, source=Path(name))

@@ -17,7 +17,7 @@ from gradscope.cli.running import exit_if_broken, judged, planned_target, record
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
-from gradscope.options.declaration import Argument, Given, Option
+from gradscope.options.declaration import Argument, Option, Overrides
 from gradscope.report.graph.formats import GraphFormat
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _stepless(recording: "Recording", name: str) -> GradscopeError:
 def _planned(
     target: str,
     configuration: "Configuration",
-    loading: Given,
+    loading: Overrides,
     args: list[str] | None,
 ) -> "PlannedTarget":
     """Return how to run a target for its graph alone."""

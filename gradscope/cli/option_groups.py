@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, get_args, get_type_hints
 
 from gradscope.options.checks import Value
-from gradscope.options.declaration import Given, Option, Parameter, declarations
+from gradscope.options.declaration import Option, Overrides, Parameter, declarations
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -18,7 +18,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     ```
     @with_groups
-    def inspect(run: Annotated[Given, TargetOptions, Trial], view: ViewOptions) -> None: ...
+    def inspect(run: Annotated[Overrides, TargetOptions, Trial], view: ViewOptions) -> None: ...
     ```
 
     has the declared options of `TargetOptions` and `Trial`, and gets those that were given on the
@@ -69,7 +69,7 @@ class _Instance:
         )
 
 
-class _Given:
+class _Overrides:
     """Dataclasses that declare options; the command gets the given ones by configuration key."""
 
     def __init__(self, kinds: tuple[type, ...]) -> None:
@@ -81,7 +81,7 @@ class _Given:
         for key, declared in self._declared.items():
             yield _parameter(_name(key), declared.parameter, None)
 
-    def value(self, values: dict[str, object]) -> Given:
+    def value(self, values: dict[str, object]) -> Overrides:
         """Return the given options, and take all of them out of the values of the command."""
         taken = {key: values.pop(_name(key)) for key in self._declared}
         return {key: _plain(value) for key, value in taken.items() if value not in (None, [])}
@@ -99,13 +99,13 @@ def _name(key: str) -> str:
     return key.replace("-", "_")
 
 
-def _group(parameter: inspect.Parameter) -> _Instance | _Given | None:
+def _group(parameter: inspect.Parameter) -> _Instance | _Overrides | None:
     """Return the group of options that a parameter holds; None if it is a single one."""
     kind = parameter.annotation
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _Instance(kind)
     kinds = tuple(one for one in get_args(kind)[1:] if dataclasses.is_dataclass(one))
-    return _Given(kinds) if kinds else None  # type: ignore[arg-type]
+    return _Overrides(kinds) if kinds else None  # type: ignore[arg-type]
 
 
 def _spread(command: Callable[..., None]) -> Iterator[inspect.Parameter]:

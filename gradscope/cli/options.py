@@ -10,7 +10,7 @@ from typing import Annotated
 from gradscope.cli.console import ColorChoice
 from gradscope.config.formats import OutputFormatOption, ReportFormat
 from gradscope.errors import GradscopeError
-from gradscope.options.declaration import Argument, Given, Option
+from gradscope.options.declaration import Argument, Option, Overrides
 from gradscope.rules.settings import Settings
 from gradscope.target.options import TargetOptions, Trial
 
@@ -52,18 +52,18 @@ class ConfigurationFile:
     config: ConfigOption = None
 
     @staticmethod
-    def of(given: Given) -> Path | None:
+    def of(given: Overrides) -> Path | None:
         """Return the file among the given options; None if it is not given."""
         file = given.get("config")
         return Path(file) if isinstance(file, str) else None
 
 
-LoadingOptions = Annotated[Given, TargetOptions]
-"""Given options that say how to load a target."""
-TrialOptions = Annotated[Given, TargetOptions, Trial]
-"""Given options that say how to load a target, and which steps to run."""
-RuleOptions = Annotated[Given, Settings, ConfigurationFile]
-"""Given options that select rules, and the configuration."""
+LoadingOptions = Annotated[Overrides, TargetOptions]
+"""Overrides options that say how to load a target."""
+TrialOptions = Annotated[Overrides, TargetOptions, Trial]
+"""Overrides options that say how to load a target, and which steps to run."""
+RuleOptions = Annotated[Overrides, Settings, ConfigurationFile]
+"""Overrides options that select rules, and the configuration."""
 
 OpenOption = Annotated[
     bool, Option("--open", help="Open the report in a browser, as html.", panel=_OUTPUT)

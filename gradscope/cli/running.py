@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.options.declaration import Given, field_values
+from gradscope.options.declaration import Overrides, field_values
 from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _import_torch() -> None:
 
 
 def planned_target(
-    target: str, configuration: "Configuration", overrides: Given
+    target: str, configuration: "Configuration", overrides: Overrides
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
@@ -81,7 +81,7 @@ def planned_target(
     return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
 
 
-def kept_as_saved(planned: "PlannedTarget", given: Given, *, is_saved: bool) -> "PlannedTarget":
+def kept_as_saved(planned: "PlannedTarget", given: Overrides, *, is_saved: bool) -> "PlannedTarget":
     """Return how to run a target so that no gradients are kept which nobody saves.
 
     Args:
@@ -128,7 +128,7 @@ def exit_if_broken(report: "Report") -> None:
         raise typer.Exit(ExitCode.CANNOT_JUDGE)
 
 
-def settings_of(rules: Given, configured: Settings | None = None) -> Settings:
+def settings_of(rules: Overrides, configured: Settings | None = None) -> Settings:
     """Return the settings that the configuration and the options make; the options win.
 
     Args:

@@ -12,7 +12,7 @@ from torch import nn
 
 import gradscope
 from gradscope.analysis.view import shown_site
-from gradscope.check.merging import obstacle_of
+from gradscope.check.merging import skip_reason_of
 from gradscope.check.results import Failure, Run
 from gradscope.errors import GradscopeError
 from gradscope.integrations.check_events import Check, announce, columns
@@ -110,10 +110,10 @@ def assert_gradients_healthy(  # noqa: PLR0913, D417 - as many things can be cho
     except GradscopeError as error:
         raise _shortened(error)  # noqa: B904 - its cause is the user's exception
     findings = tuple(one for one in report.findings if one.severity in failing)
-    obstacle = obstacle_of(Run(recording=report.recording, verdict=report.rules))
-    announce(_check(report, findings, obstacle))
-    if findings or obstacle:
-        raise UnhealthyGradientsError(_text(report, findings, obstacle), report, findings)
+    skip_reason = skip_reason_of(Run(recording=report.recording, verdict=report.rules))
+    announce(_check(report, findings, skip_reason))
+    if findings or skip_reason:
+        raise UnhealthyGradientsError(_text(report, findings, skip_reason), report, findings)
     return report
 
 
@@ -153,10 +153,10 @@ def _check_loss(report: Report) -> None:
         )
 
 
-def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> Check:
+def _check(report: Report, findings: tuple[Finding, ...], skip_reason: Failure | None) -> Check:
     levels = [finding.severity for finding in report.findings]
-    if obstacle is not None and not findings:
-        worst, location = obstacle.what, ""
+    if skip_reason is not None and not findings:
+        worst, location = skip_reason.what, ""
     elif report.findings:
         first = report.findings[0]
         worst = f"{first.rule} {first.name}"
@@ -165,7 +165,7 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
         worst = location = ""
     return Check(
         model=report.target.model,
-        passed=not findings and obstacle is None,
+        passed=not findings and skip_reason is None,
         parameters=report.summary.parameters,
         grad_norm=report.summary.grad_norm,
         errors=levels.count("error"),
@@ -176,13 +176,13 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
     )
 
 
-def _text(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> str:
+def _text(report: Report, findings: tuple[Finding, ...], skip_reason: Failure | None) -> str:
     random_states = RandomStates.now()
     try:
         # rich draws random numbers while it is imported. Only tests that fail import it.
         from gradscope.report.failure import failure_text
 
-        return failure_text(report, findings, obstacle, columns())
+        return failure_text(report, findings, skip_reason, columns())
     finally:
         random_states.restore()
 

@@ -24,7 +24,7 @@ from gradscope.options.checks import Check, Value
 
 Setting = str | int | float | bool | None
 
-Given = Mapping[str, Value]
+Overrides = Mapping[str, Value]
 """The options that were given on the command line, by their configuration keys."""
 
 
@@ -171,7 +171,7 @@ def without_none(kind: object) -> object:
     return options[0] if NoneType in get_args(kind) else kind
 
 
-def field_values(kind: type, given: Given) -> dict[str, Value]:
+def field_values(kind: type, given: Overrides) -> dict[str, Value]:
     """Return the given values of options that a dataclass declares, by the names of its fields."""
     return {
         declared.field: given[key] for key, declared in declarations(kind).items() if key in given

@@ -16,7 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gradscope.capture.training.budget import DEFAULT, check_share
-from gradscope.capture.training.given import Given, given_by
+from gradscope.capture.training.given import GivenObjects, given_by
 from gradscope.capture.training.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
@@ -147,7 +147,7 @@ class Watch:
 
     def __init__(
         self,
-        given: Given,
+        given: GivenObjects,
         name: str,
         file: Path | None,
         *,

@@ -4,9 +4,9 @@ import math
 
 import torch
 
+from gradscope.capture.training.gradient_changes import GradientChanges
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.step_writer import Measured
-from gradscope.capture.training.troubles import Troubles
 
 STATE = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]
@@ -20,7 +20,7 @@ def measured(*gradients):
 
 def troubles_at(*steps):
     """Return in which of some steps of one optimizer there is something new."""
-    troubles = Troubles()
+    troubles = GradientChanges()
     found = []
     for position, gradients in enumerate(steps):
         norm = math.hypot(*(one for one in gradients if one is not None))
@@ -52,4 +52,4 @@ def test_gradients_that_stop_being_finite():
 
 
 def test_steps_in_which_nothing_is_measured_tell_nothing():
-    assert not Troubles().has_new(0, {}, None)
+    assert not GradientChanges().has_new(0, {}, None)

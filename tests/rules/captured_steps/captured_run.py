@@ -17,17 +17,17 @@ from gradscope.recording.records import (
 from tests.rules.accumulation.runs import FILE, Run
 
 
-class LookedRun(Run):
-    """A run each of whose backward passes is looked at."""
+class CapturedRun(Run):
+    """A run with every backward pass captured."""
 
     def __init__(self) -> None:
         super().__init__()
         self.captured_steps: list[CapturedStep] = []
 
-    def look(
+    def capture_step(
         self, reached: dict[int, Reach], *, line: int, loss: float = 1.0, graph: int = 1, **numbers
     ) -> None:
-        """Add a backward and a look at it.
+        """Add a captured backward.
 
         Args:
             reached: By parameter: what the backward leaves in it; the others get nothing.

@@ -10,7 +10,7 @@ _SETTLED = 5
 """Number of steps after which a parameter has a usual state."""
 
 
-class Troubles:
+class GradientChanges:
     """Compares each step of an optimizer with those before."""
 
     def __init__(self) -> None:
