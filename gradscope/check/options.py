@@ -17,7 +17,7 @@ DEFAULT_BASELINE = Path(".gradscope-baseline.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What makes a check fail."""
+    """Policy that makes a check fail."""
 
     fail_level: Annotated[
         Severity,

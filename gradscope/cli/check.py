@@ -107,7 +107,7 @@ def check(
     Exit code: 0 if all gradients pass, 1 for findings, 2 if something could not be checked.
     """
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
-    # What reads and runs is loaded for those who check, not for --help.
+    # Deferred: --help does not need them.
     from gradscope.check.decision import exit_code
     from gradscope.cli.check_outputs import (
         add_step_summary,
@@ -131,7 +131,7 @@ def check(
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
-    # Nothing may take the place of anything that the check reads or keeps.
+    # No output may overwrite a file that the check reads or keeps.
     read = (*_files_read(subjects), *((known.file,) if known.file else ()))
     positions = (
         {}
@@ -183,7 +183,7 @@ def _write(
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:
-    """Yield what was given, and in place of a folder of recordings what is in it."""
+    """Yield the arguments; a folder is replaced by the recordings in it."""
     for name in given:
         found = sorted(Path(name).glob(f"*{_RECORDING}")) if name and Path(name).is_dir() else []
         yield from map(str, found) if found else (name,)
@@ -192,7 +192,7 @@ def _unfolded(given: Iterable[str]) -> Iterator[str]:
 def _subjects(
     configuration: "Configuration", named: Sequence[str], overrides: Overrides
 ) -> "list[PlannedTarget | Path]":
-    """Return what is checked, in the order given: targets to run, and recordings.
+    """Return the targets to run and the recordings, in the order given.
 
     Raises:
         GradscopeError: There is nothing to check, or options for targets without a target.
@@ -215,7 +215,7 @@ def _subjects(
 def _kept(
     subjects: "Iterable[PlannedTarget | Path]", trial: Overrides, *, is_saved: bool
 ) -> "list[PlannedTarget | Path]":
-    """Return what is checked, targets with the gradients that their recordings are to keep."""
+    """Return the subjects; targets store gradients only if their recordings are saved."""
     return [
         one if isinstance(one, Path) else kept_as_saved(one, trial, is_saved=is_saved)
         for one in subjects
@@ -223,7 +223,7 @@ def _kept(
 
 
 def _files_read(subjects: "Sequence[PlannedTarget | Path]") -> Iterator[Path]:
-    """Yield the files that may be read, where no report goes."""
+    """Yield the files that the check may read; no report may overwrite them."""
     for subject in subjects:
         if isinstance(subject, Path):
             yield subject

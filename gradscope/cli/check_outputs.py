@@ -1,4 +1,4 @@
-"""What a check writes beside its main report: other formats, recordings, a step summary."""
+"""Writes the further outputs of a check: other formats, recordings, a step summary."""
 
 import io
 import os

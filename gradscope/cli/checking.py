@@ -32,14 +32,15 @@ def checked(
     policy: Policy,
     is_whole: bool,
 ) -> CheckResult:
-    """Return what is found in targets, each run in processes of its own, and in recordings.
+    """Judge targets, each run in a process of its own, and recordings.
 
     Args:
         subjects: Targets to run, and paths of recordings.
-        settings: Which rules judge, and how.
-        command: As typed, for the record.
-        policy: What makes the check fail.
-        is_whole: Whether it is all that is configured: a limit that matches nothing is told then.
+        settings: Settings of the rules.
+        command: Command line as typed, for the record.
+        policy: Policy that makes the check fail.
+        is_whole: Whether all configured targets are checked. Limits that match nothing are then
+            reported.
     """
     is_told = len(subjects) > 1 or any(
         isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
@@ -60,7 +61,7 @@ def checked(
 
 
 def _checked_recording(path: Path, settings: Settings) -> TargetResult:
-    """Return what is found in a recording; one that cannot be read is not judged."""
+    """Judge a recording; one that cannot be read is a failure."""
     try:
         recording = load_recording(path)
     except GradscopeError as error:
@@ -99,11 +100,11 @@ def _judged(recording: Recording, settings: Settings) -> Run:
 
 
 def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
-    """Return a result after telling on stderr why it could not be judged.
+    """Return a result after printing its failures.
 
     Args:
-        result: Of a target.
-        known: How many of its failures the runs have told themselves.
+        result: Result of a target.
+        known: Number of its failures that the runs have printed themselves.
     """
     for failure in result.failures[known:]:
         show_error(
@@ -113,7 +114,7 @@ def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
 
 
 def _tell(text: str) -> None:
-    """Print what is being done, where somebody is looking."""
+    """Print progress, on a terminal."""
     if sys.stderr.isatty() and VERBOSITY.level > QUIET:
         write_line(text)
 
@@ -127,14 +128,14 @@ def chosen_baseline(configured: BaselineOptions, given: Overrides) -> BaselineOp
 
 
 def check_baseline(options: BaselineOptions, given: Overrides) -> None:
-    """Make sure that the baseline can be used, before anything slow is run.
+    """Check that the baseline can be used, before anything slow runs.
 
     Args:
         options: The baseline as configured and given.
         given: The given options, by their configuration keys.
 
     Raises:
-        GradscopeError: It cannot be read, or none is named.
+        GradscopeError: The baseline cannot be read, or an option needs one.
     """
     if options.file is None:
         for key in ("prune-baseline", "strict-baseline"):
@@ -149,7 +150,7 @@ def check_baseline(options: BaselineOptions, given: Overrides) -> None:
 
 
 def baseline_applied(result: CheckResult, options: BaselineOptions) -> CheckResult:
-    """Return a check after its baseline has been written, pruned or applied, as the user asks.
+    """Write or prune the baseline if an option says so, and return the check with it applied.
 
     Raises:
         GradscopeError: The baseline cannot be read or written.
@@ -170,5 +171,5 @@ def baseline_applied(result: CheckResult, options: BaselineOptions) -> CheckResu
 
 
 def _shown(file: Path) -> str:
-    """Return a path as it is shorter to read: relative to the working directory where it can be."""
+    """Return a path relative to the working directory if it is inside."""
     return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)

@@ -119,7 +119,7 @@ def compare(
         wanted.file, None, force=False, inputs=tuple(_files_read(planned))
     ).report
     reports = [(side.name, judged(side.recording(), settings)) for side in planned]
-    gc.freeze()  # what was loaded stays to the end: long runs are millions of records
+    gc.freeze()  # long runs are millions of records, which garbage collections would visit
     comparison = compared(
         reports,
         tolerance,
@@ -137,7 +137,7 @@ def compare(
 
 
 def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
-    """Yield the files that may be read, where no report goes."""
+    """Yield the files that the comparison may read; no report may overwrite them."""
     for side in planned:
         if isinstance(side.source, Path):
             yield side.source
@@ -146,7 +146,7 @@ def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
 
 
 def _tell_regressions(comparison: "Comparison") -> None:
-    """Tell on stderr, which a job's log shows, what fails."""
+    """Print the regressions on stderr, for the log of a job."""
     from gradscope.report.comparison.verdict_words import regression_text
     from gradscope.report.page import UNICODE
 
@@ -156,7 +156,7 @@ def _tell_regressions(comparison: "Comparison") -> None:
 
 
 def _exit_code(comparison: "Comparison") -> ExitCode:
-    """Return the exit code, after telling why nothing can be compared where that is so."""
+    """Return the exit code; print the reason if nothing can be compared."""
     verdict = comparison.verdict
     if verdict.outcome == "unjudged":
         show_error(

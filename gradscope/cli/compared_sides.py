@@ -1,4 +1,4 @@
-"""What `gradscope compare` compares: recordings that are read, and targets that are run."""
+"""Plans the sides of a comparison: recordings to read, and targets to run."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -69,7 +69,7 @@ def export(
 ) -> None:
     """Write a recording for other tools: TensorBoard, CSV, Parquet or JSON Lines."""
     set_verbosity(quiet=quiet, verbose=False)
-    # What reads, judges and writes is loaded for those who export, not for --help.
+    # Deferred: --help does not need them.
     from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
     from gradscope.recording.store import load_recording
@@ -82,7 +82,7 @@ def export(
     plan.check(force=force, inputs=(recording,))
     settings = settings_of(rules)
     loaded = load_recording(recording)
-    # What was loaded stays to the end; a long run is a million records for the collector to visit.
+    # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
     report = judged(loaded, settings) if plan.needs_findings else Report.from_recording(loaded)
     if isinstance(sys.stdout, io.TextIOWrapper):

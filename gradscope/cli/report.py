@@ -63,13 +63,13 @@ def report(
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
     check_count(len(recordings), "recordings", wanted)
-    # sqlite3 is loaded for those who read a recording, not for --help.
+    # Deferred: they import sqlite3, which --help does not need.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
     loaded = [load_recording(path) for path in recordings]
-    # What was loaded stays to the end; a long run is a million records for the collector to visit.
+    # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
     if step is None:
         reports = [judged(recording, settings) for recording in loaded]
@@ -98,10 +98,10 @@ def report(
 
 
 def check_count(count: int, things: str, wanted: WantedOutput) -> None:
-    """Make sure that the output can hold as many reports as there are things to report on.
+    """Check that the output can hold this number of reports.
 
     Raises:
-        GradscopeError: It holds one, and there are more.
+        GradscopeError: It can hold one, but there are more.
     """
     if count == 1 or holds_several(wanted.form):
         return
@@ -122,7 +122,7 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     """Return a report on each captured backward of a run's step.
 
     Raises:
-        GradscopeError: None was.
+        GradscopeError: The step was not captured.
     """
     from gradscope.analysis.captured_steps import captured_at, verdict_on
     from gradscope.analysis.report import Report

@@ -1,4 +1,4 @@
-"""What commands share: plans, runs and records a target, and judges a recording."""
+"""Plans, runs and records a target, and judges a recording, for all commands."""
 
 import gc
 import shlex
@@ -28,7 +28,7 @@ def record_target(
     *,
     command: str,
 ) -> "Recording":
-    """Load a target, tell what was decided for the user, run it, and return what was seen."""
+    """Load a target, print the decisions made for the user, run it, and return the recording."""
     _import_torch()
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
@@ -49,16 +49,16 @@ def record_target(
 
 
 def _import_torch() -> None:
-    """Import torch; it takes more than a second, which recordings and --help must not pay for."""
+    """Import torch; it takes more than a second, so recordings and --help go without it."""
     is_first = "torch" not in sys.modules
     if is_first:
         gc.disable()
     with warnings.catch_warnings():
-        # It needs no numpy, and says so where there is none.
+        # torch warns without numpy, which it does not need here.
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
         import torch  # noqa: F401
     if is_first:
-        # All that came with it stays to the end: to go through it again and again takes a second.
+        # Garbage collections would visit torch's objects again and again, which takes a second.
         gc.freeze()
         gc.enable()
 
@@ -71,8 +71,8 @@ def planned_target(
     A target without a loss gets a placeholder, which the report mentions.
 
     Args:
-        target: As written, or a name in the configuration.
-        configuration: The user's.
+        target: Target as written, or a name in the configuration.
+        configuration: The user's configuration.
         overrides: The options that were given, by the configuration's keys.
     """
     from gradscope.config import plan_targets
@@ -82,15 +82,15 @@ def planned_target(
 
 
 def kept_as_saved(planned: "PlannedTarget", given: Overrides, *, is_saved: bool) -> "PlannedTarget":
-    """Return how to run a target so that no gradients are kept which nobody saves.
+    """Return how to run a target, without stored gradients unless its recording is saved.
 
     Args:
-        planned: As the configuration and the options say.
+        planned: The target, as the configuration and the options say.
         given: The given options, by the configuration's keys.
         is_saved: Whether its recording is saved.
 
     Raises:
-        GradscopeError: They are asked for, and not saved.
+        GradscopeError: An option asks for stored gradients, but no recording is saved.
     """
     if is_saved:
         return planned
@@ -104,7 +104,7 @@ def kept_as_saved(planned: "PlannedTarget", given: Overrides, *, is_saved: bool)
 
 
 def record_planned(planned: "PlannedTarget") -> "Recording":
-    """Run a planned target in this process, in its folder, and return what was seen."""
+    """Run a planned target in this process, in its folder, and return the recording."""
     with chdir(planned.folder):
         return record_target(planned.spec, planned.options, planned.trial, command=typed_command())
 
@@ -115,10 +115,10 @@ def typed_command() -> str:
 
 
 def exit_if_broken(report: "Report") -> None:
-    """End the command where autograd ended the step: the report tells why, and judges nothing.
+    """End the command with code 2 if autograd ended the step; the report says why.
 
     Raises:
-        typer.Exit: It did.
+        typer.Exit: Autograd ended the step.
     """
     from gradscope.analysis.step_view import ended_by
 

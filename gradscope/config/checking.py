@@ -1,4 +1,4 @@
-"""Checks what `[tool.gradscope]` of a file says."""
+"""Checks `[tool.gradscope]` of a file."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from gradscope.options.declaration import field_values
 
 
 def checked(document: Document) -> Configuration:
-    """Return what a file says.
+    """Return the configuration of a file.
 
     Raises:
         GradscopeError: A key is unknown, or its value is wrong.
@@ -52,7 +52,7 @@ def _baseline(values: Mapping[str, Value], folder: Path, targets: Iterable[str])
 def _sources(
     document: Document, above: tuple[str, ...], table: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, ...], Source]]:
-    """Yield where each key of a table stands, and each key below it."""
+    """Yield the location of each key of a table and below."""
     for key, value in table.items():
         path = (*above, key)
         yield path, document.source(path)

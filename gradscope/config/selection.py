@@ -1,4 +1,4 @@
-"""What the configuration says of the rules: which run, with which thresholds and limits."""
+"""Reads the settings of rules: selection, thresholds and limits."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def read_settings(table: Table, top_level: Mapping[str, Value]) -> Settings:
 
     Args:
         table: The table `tool.gradscope`.
-        top_level: Its values that are no tables.
+        top_level: The values of the table that are not tables themselves.
     """
     modules = table.table(keys.MODULES)
     return Settings(
@@ -44,14 +44,13 @@ def with_options(
     max_grad_norm: float | None = None,
     min_grad_norm: float | None = None,
 ) -> Settings:
-    """Return configured settings as options of the command line change them.
+    """Return the settings with the options of the command line applied.
 
-    What is given there takes the place of what is configured. A configured `ignore` stays beside a
-    `select`, unless both name the same rules; a configured `extend-select` stays as far as no
-    `ignore` names its rules.
+    Options replace configured values. A configured `ignore` stays beside a `select`, unless both
+    name the same rules. A configured `extend-select` stays unless an `ignore` names its rules.
 
     Raises:
-        GradscopeError: A selector names no rule, a limit is no norm, or no norm lies between two.
+        GradscopeError: A selector names no rule, or no norm is within the limits.
     """
     selected = [set(rules_named(selector)) for selector in select]
     ignored = {rule for selector in ignore for rule in rules_named(selector)}
@@ -143,13 +142,13 @@ def _thresholds_of(rule: type[Rule], table: Table) -> dict[str, float]:
 
 
 def thresholds_of(rule: type[Rule]) -> dict[str, float]:
-    """Return the thresholds of a rule, as they are when nobody sets them."""
+    """Return the default thresholds of a rule."""
     fields = dataclasses.fields(rule)
     return {one.name: one.default for one in fields if isinstance(one.default, int | float)}
 
 
 def _check_of(name: str, default: float) -> checks.Check:
-    """Return the check of a threshold: only where a negative one is the default may it be so."""
+    """Return the check of a threshold; it may be negative only if the default is."""
     if name.endswith("share"):
         return checks.share
     minimum = 0 if default >= 0 else None

@@ -8,18 +8,18 @@ from gradscope.errors import GradscopeError
 Value = str | int | float | bool | tuple[str, ...]
 
 Check = Callable[[object], Value]
-"""Returns the value as it is kept, or raises `WrongValue`."""
+"""Function that returns the value to keep, or raises `WrongValue`."""
 
 LARGEST = 2**63 - 1
-"""Whole number: seeds of torch and cells of a recording hold no larger one."""
+"""Largest whole number that seeds of torch and cells of a recording can hold."""
 
 
-class WrongValue(Exception):  # noqa: N818 - not an error yet: who asked adds whose value it is
-    """What a value has to be and is not, as words that follow its name.
+class WrongValue(Exception):  # noqa: N818 - the caller adds the name of the value
+    """An invalid value; the words follow its name in a message.
 
     Args:
-        wrong: As `has to be a number`.
-        help: One thing to try.
+        wrong: Words such as `has to be a number`.
+        help: Hint at a valid value.
     """
 
     def __init__(self, wrong: str, *, help: str | None = None) -> None:
@@ -29,10 +29,10 @@ class WrongValue(Exception):  # noqa: N818 - not an error yet: who asked adds wh
 
 
 def checked_option(key: str, value: Value, check: Check) -> Value:
-    """Return what the command line gives for a key.
+    """Return the checked value of an option of the command line.
 
     Raises:
-        GradscopeError: It may not be that.
+        GradscopeError: The value is invalid.
     """
     try:
         return check(value)
@@ -41,7 +41,7 @@ def checked_option(key: str, value: Value, check: Check) -> Value:
 
 
 def did_you_mean(name: str, names: Collection[str]) -> str | None:
-    """Return a hint at the name that is most like a wrong one, None where none is like it."""
+    """Return a hint at the name most similar to a wrong one; None if none is similar."""
     # Deferred: only errors need it.
     from difflib import get_close_matches
 
@@ -135,7 +135,7 @@ def number(minimum: float | None = None, *, can_be_infinite: bool = False) -> Ch
 
 
 def share(value: object) -> Value:
-    """Return a number from 0 to 1, or infinity, which nothing reaches."""
+    """Return a number from 0 to 1, or infinity, which no share reaches."""
     found = number(0, can_be_infinite=True)(value)
     if isinstance(found, float) and 1 < found < math.inf:
         raise WrongValue(f"has to be a share of at most 1, and is {found:g}")

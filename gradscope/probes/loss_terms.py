@@ -25,7 +25,7 @@ class _Term(NamedTuple):
     weight: Tensor
     """Derivative of the loss with respect to the term."""
     gradients: dict[int, Tensor]
-    """By parameter: the term's gradient times the weight."""
+    """Gradient of the term times its weight, by parameter."""
 
 
 def probe_loss_terms(context: ProbeContext) -> str | None:

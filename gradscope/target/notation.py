@@ -172,12 +172,12 @@ _SPEC = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSpec:
-    """One `--input` option."""
+    """A parsed `--input` option."""
 
     text: str
     name: str | None
     dtype: str
-    """One of `INPUT_TYPES`."""
+    """Name of a dtype in `INPUT_TYPES`."""
     low: float | None
     high: float | None
     """Exclusive upper bound, as in `torch.randint`; None without a range."""

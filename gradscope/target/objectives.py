@@ -121,7 +121,7 @@ class LossFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedLoss:
-    """One of gradscope's losses for models without one."""
+    """A placeholder loss of gradscope, for models without a loss."""
 
     name: LossName
 

@@ -161,7 +161,7 @@ class Trial:
         float | None,
         Option(min=0.0, metavar="X", help="Learning rate for --optimizer.", panel=_TRIAL),
     ] = None
-    """Without an optimizer, the learning rate of the target's own."""
+    """Learning rate of `optimizer`, or of the target's own optimizer without one."""
     probe_steps: Annotated[
         int,
         Option(

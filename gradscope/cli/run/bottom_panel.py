@@ -16,17 +16,17 @@ _PLAIN = "\x1b[0m"
 _SCROLL_ALL = "\x1b[r"
 _ERASE_LINE, _ERASE_BELOW = "\x1b[2K", "\x1b[J"
 _INDEX = "\x1bD"
-"""One row down in the same column; at the bottom everything moves up."""
+"""Moves one row down in the same column; in the last row, the terminal scrolls."""
 _LEAST_ROWS = 6
-"""A terminal with fewer has no room for a panel."""
+"""Number of rows below which a terminal gets no panel."""
 
 
 class BottomPanel:
     """The last rows of a terminal.
 
     Args:
-        terminal: Its descriptor.
-        encoding: Of what is written to it.
+        terminal: File descriptor of the terminal.
+        encoding: Encoding of the text.
     """
 
     def __init__(self, terminal: int, encoding: str) -> None:
@@ -38,7 +38,7 @@ class BottomPanel:
 
     @property
     def room(self) -> os.terminal_size:
-        """How many columns and lines a panel may have by now; no lines where nothing fits."""
+        """Columns and lines that a panel may have now; no lines if the terminal is too small."""
         columns, rows = os.get_terminal_size(self._terminal)
         # In the last column, terminals differ in when they begin the next line.
         return os.terminal_size((columns - 1, rows // 2 if rows >= _LEAST_ROWS else 0))

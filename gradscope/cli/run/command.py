@@ -1,4 +1,4 @@
-"""`gradscope run`: what is to be run, and how. It runs after the parser has been left."""
+"""`gradscope run`: plans the run of a script. The script runs after the parser has returned."""
 
 import os
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _STDERR = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A program to run, and what to do with what is seen of it."""
+    """A program to run, and what to do with its recording."""
 
     program: Program
     command: str
@@ -58,7 +58,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainRun:
-    """A program to run as python would: the environment says `GRADSCOPE=off`."""
+    """A program to run as python would, because of `GRADSCOPE=off` in the environment."""
 
     program: Program
     is_checked: bool
@@ -66,7 +66,7 @@ class PlainRun:
 
 
 class RunPlanned(Exception):  # noqa: N818 - it is no error
-    """Carries a planned run out of the parser, which would swallow what the script may raise."""
+    """Carries a planned run out of the parser, which would handle exceptions of the script."""
 
     def __init__(self, run: PlannedRun | PlainRun) -> None:
         super().__init__("run")
@@ -99,7 +99,7 @@ def run(
     watch.check()
     configuration = read_configuration(options.ConfigurationFile.of(rules))
     rank = _rank()
-    # Nothing that is written may take the place of the script.
+    # No output may overwrite the script.
     inputs = () if module else (Path(script),)
     wanted = wanted_output(
         output.output_format,
@@ -132,6 +132,6 @@ def run(
 
 
 def _rank() -> int | None:
-    """Return the process's place in a distributed training, as torchrun and its like say it."""
+    """Return the rank of this process in a distributed training; launchers set it as `RANK`."""
     text = os.environ.get("RANK", "")
     return int(text) if text.isdecimal() else None

@@ -33,13 +33,13 @@ from gradscope.rules.engine import judge
 def judged_run(
     planned: PlannedRun, recording: Recording, path: Path, *, has_failed: bool
 ) -> ExitCode:
-    """Report on what a run has left, and return what its gate says.
+    """Report on the recording of a run, and return the exit code of its check.
 
     Args:
         planned: The run.
-        recording: What was seen of it.
-        path: Where that is kept.
-        has_failed: Whether it ended with an exit code of its own, which says enough.
+        recording: Its recording.
+        path: File of the recording.
+        has_failed: Whether the script ended with an exit code other than 0.
 
     Raises:
         GradscopeError: The report cannot be written.
@@ -55,13 +55,13 @@ def judged_run(
     if planned.policy is not None:
         for failure in result.targets[0].failures:
             show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
-    # By its name where it is in the folder that the command was started in.
+    # A numbered recording lies in the working directory: its name suffices.
     show_note(f"wrote {path.name if planned.location.is_numbered else path}")
     return code
 
 
 def failing(planned: PlannedRun, path: Path) -> bool:
-    """Return whether a recording, of which there is more to come, fails its gate already."""
+    """Return whether the recording of a running script fails the check already."""
     recording = load_recording(path)
     level = (planned.policy or Policy()).fail_level
     (target,) = _checked(planned, recording).targets
@@ -81,7 +81,7 @@ def _checked(
 
 
 def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
-    """Return why a gate cannot answer for a run whose end was not seen; nothing where it was."""
+    """Return why a check cannot judge a run that was not recorded to its end; empty otherwise."""
     if recording.finished or planned.policy is None:
         return ()
     seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
@@ -90,7 +90,7 @@ def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
 
 
 def write_result(planned: PlannedRun, result: CheckResult) -> None:
-    """Write the report of a run of which nothing was seen, which somebody has asked for."""
+    """Write the requested report of a run in which no gradient was observed."""
     closing = "" if planned.policy is None else closing_text(result)
     _write(planned, result, closing, is_wanted=True)
 
@@ -101,7 +101,7 @@ def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted:
     Args:
         planned: The run.
         result: What was found in it.
-        closing: What the gate says, in a sentence; empty where it says nothing.
+        closing: Outcome of the check in a sentence; empty without a check.
         is_wanted: Whether a stream is to get it.
     """
     stream = sys.stdout if planned.on_stdout else sys.stderr

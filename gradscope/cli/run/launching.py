@@ -1,4 +1,4 @@
-"""Runs a planned run under watch, has it reported, and ends this process as the program would."""
+"""Runs and records a program, reports on it, and ends this process as the program would."""
 
 import io
 import sys
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from gradscope.cli.run.live import LiveDisplay
 
 _CLOSELY, _THEN_EVERY = 20, 50
-"""How often `--fail-fast` judges: after each of the first steps, and then now and again."""
+"""`--fail-fast` judges after each of the first 20 steps, then after every 50th."""
 
 
 class WatchedRun:
-    """A planned run, and what is known of it by now."""
+    """A planned run, and its state so far."""
 
     def __init__(self, planned: PlannedRun) -> None:
         self.planned = planned
@@ -36,17 +36,17 @@ class WatchedRun:
         self.recording: Path | None = None
         """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
-        """Why it could not be watched."""
+        """Exception that prevented the recording; None without one."""
         self.stopped_after: int | None = None
         """Number of steps after which the script was stopped; None otherwise."""
 
     @property
     def seconds_of_children(self) -> float:
-        """CPU time of the processes that the program has started, and that have ended."""
+        """CPU time in seconds of the processes that the program started and that have ended."""
         return seconds_of_children() - self._seconds_of_children
 
     def make_watch(self) -> Watch:
-        """Return what watches the training: torch has been imported."""
+        """Return the recorder of the training: torch has been imported."""
         from gradscope.capture.training.stored_gradients import GradientStorage
         from gradscope.capture.training.watch import TrainingWatch
         from gradscope.step_capture.schedule import Schedule
@@ -73,7 +73,7 @@ class WatchedRun:
         )
 
     def tell(self, error: Exception) -> None:
-        """Tell why the script runs on without being watched."""
+        """Report why the script continues without being recorded."""
         self.close_live()
         self.trouble = error
         if isinstance(error, GradscopeError):
@@ -86,7 +86,7 @@ class WatchedRun:
         )
 
     def _on_step(self, count: int) -> None:
-        """Show a step of an optimizer, and stop the script after it where that is asked for."""
+        """Show an optimizer step, and stop the script after it if an option says so."""
         if self.live is not None:
             self.live.update(is_last=count == self.planned.watch.max_steps)
         stop_after = self.planned.watch.stop_after
@@ -97,11 +97,11 @@ class WatchedRun:
 
     def _stop(self, count: int, option: str) -> None:
         self.stopped_after = count
-        # A thread ends silently by it, and what wraps a `main` lets it pass.
+        # SystemExit ends a thread silently, and wrappers of a `main` let it pass.
         raise stopping(option)
 
     def close_live(self) -> None:
-        """Show nothing more."""
+        """End the live display."""
         if self.live is not None:
             self.live.close()
 
@@ -114,11 +114,11 @@ class WatchedRun:
 
 
 def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
-    """Return what shows the run while it goes on, where that is asked for: on one rank only."""
+    """Return the live display; None without `--live`, and on all ranks but the first."""
     if not planned.is_live or planned.rank not in (None, 0):
         return None
-    # All that it needs is imported before the script runs: some of it draws random numbers then.
-    import random  # noqa: F401 - it is to be there before they are drawn
+    # Its imports draw random numbers, so they come before the script.
+    import random  # noqa: F401 - its state is preserved below
 
     with preserved_random_state():
         from gradscope.cli.run.live import LiveDisplay
@@ -149,7 +149,7 @@ def launch(planned: PlannedRun) -> NoReturn:
         leave(ending, ending.code)
     code = ExitCode.INTERRUPTED
     try:
-        # Whatever the script has done to streams, modules and warnings.
+        # The script may have replaced streams, modules and warnings.
         with ExitStack() as own:
             own.enter_context(redirect_stdout(_open(stdout)))
             own.enter_context(redirect_stderr(_open(stderr)))
@@ -175,15 +175,15 @@ def launch_plainly(planned: PlainRun) -> NoReturn:
 
 
 def _open(stream: TextIO) -> TextIO:
-    """Return the stream after all that was written to it, or nothing's where it has been closed."""
+    """Flush and return the stream; return an empty one if it has been closed."""
     with suppress(OSError, ValueError):
         stream.flush()
     return io.StringIO() if stream.closed else stream
 
 
 def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
-    """Report on a run, and return the exit code for where the script has none of its own."""
-    with suppress(OSError):  # nobody reads what is told on stderr
+    """Report on a run, and return the exit code for a script that ended without an error."""
+    with suppress(OSError):  # stderr may be closed
         from gradscope.cli.run.report import report_run
 
         try:
@@ -199,7 +199,7 @@ def _reported(run: WatchedRun, outcome: Outcome) -> ExitCode:
             show_error(error)
         except OSError:
             raise
-        except Exception as error:  # noqa: BLE001 - the script's exit code is not to suffer from it
+        except Exception as error:  # noqa: BLE001 - it must not change the script's exit code
             _show_bug(error)
     return ExitCode.OK if run.planned.policy is None else ExitCode.CANNOT_JUDGE
 

@@ -39,9 +39,9 @@ class Pace:
     """Says when something is due again: not too often, and not for too large a share of the time.
 
     Args:
-        between: Seconds from the end of one turn to the next, at least.
-        share: Of the time that the turns may take together.
-        clock: Gives the time in seconds.
+        between: Smallest number of seconds from the end of one turn to the next.
+        share: Largest share of the time that the turns take together.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Pace:
 
     @property
     def last_took(self) -> float:
-        """How many seconds the last turn took."""
+        """Seconds that the last turn took."""
         return self._took
 
     def postpone(self) -> None:
-        """Have the next turn no sooner than after a turn that takes no time."""
+        """Postpone the next turn, as after a turn that takes no time."""
         self._next = self._clock() + self._between
 
     def __enter__(self) -> None:
@@ -74,17 +74,17 @@ class Pace:
 
 
 class LiveDisplay:
-    """What is shown of a run while it goes on.
+    """The live display of a run.
 
-    It looks at the recording alone, and is drawn in between two steps of the script. An error of
-    its own ends it, and nothing else.
+    It reads the recording only, and is drawn between two steps of the script. An error of its own
+    ends the display, and nothing else.
 
     Args:
-        panel: Where it is drawn.
-        console: Turns what is drawn into the terminal's characters and colours.
-        name: Of what is run.
-        settings: Of the rules that judge.
-        planned: How many steps are recorded at most, where that is limited.
+        panel: Panel on the terminal.
+        console: Console with the terminal's characters and colours.
+        name: Name of the program.
+        settings: Settings of the rules.
+        planned: Largest number of steps that are recorded; None without a limit.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Parses the plain command lines of a command without typer, which takes longer than that.
+"""Parses plain command lines without typer, whose import takes longer than the parsing.
 
-What is not plain, as help that is asked for or an option that is misspelled, is left to typer.
+Other lines, such as a request for help or a misspelt option, are left to typer.
 """
 
 import inspect
@@ -17,13 +17,13 @@ class _NotPlainError(Exception):
 
 
 def parsed(command: Callable[..., None], words: Sequence[str]) -> dict[str, object] | None:
-    """Return what to call a command with; None for a command line that is not plain.
+    """Return the arguments of a command; None for a command line that is not plain.
 
-    Options end at the first argument; what follows is the second argument's, whatever it is.
+    Options end at the first argument. All that follows belongs to the second argument.
 
     Args:
-        command: With its options and arguments declared.
-        words: Its part of the command line.
+        command: The command, with declared options and arguments.
+        words: The words of the command line after the command.
     """
     parameters = [_Parameter(one) for one in inspect.signature(command).parameters.values()]
     try:
@@ -47,7 +47,7 @@ class _Parameter:
         self.is_flag = self._kind is bool
 
     def value(self, text: str) -> object:
-        """Return what a word stands for."""
+        """Return the value of a word."""
         if get_origin(self._kind) is Literal:
             if text not in get_args(self._kind):
                 raise _NotPlainError
@@ -68,7 +68,7 @@ class _Parameter:
         return number
 
     def from_environment(self) -> object:
-        """Return the value where the command line gives none."""
+        """Return the value of the environment variable, or the default without one."""
         variable = self._settings.get("envvar")
         text = os.environ.get(variable, "") if isinstance(variable, str) else ""
         return self.value(text) if text else self.default

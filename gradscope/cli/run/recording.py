@@ -1,4 +1,4 @@
-"""Where the recording of a run is kept."""
+"""Chooses the file of a run's recording."""
 
 import os
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ _SUFFIX = ".gradscope"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingLocation:
-    """A file that is made when there is something to record; its folder is absolute."""
+    """A file that is created when recording starts; its folder is absolute."""
 
     folder: Path
     stem: str
     suffix: str
     """Suffix of the file name, with the rank if there is one."""
     is_numbered: bool
-    """Whether a number is added where such a file exists, rather than writing over it."""
+    """Whether the name gets a number if the file exists; otherwise it is overwritten."""
 
     def choose(self) -> Path:
-        """Return the file to make, as things are now."""
+        """Return the file to create, by the files that exist now."""
         path = self.folder / f"{self.stem}{self.suffix}"
         number = 1
         while self.is_numbered and path.exists():
@@ -31,7 +31,7 @@ class RecordingLocation:
         return path
 
     def clear(self) -> Path:
-        """Return the file to make, after removing the one that may be written over."""
+        """Return the file to create, after removing one that may be overwritten."""
         from gradscope.recording.writer import remove_logs
 
         path = self.choose()
@@ -43,16 +43,16 @@ class RecordingLocation:
 def recording_location(
     program: Program, save: Path | None, *, rank: int | None, force: bool
 ) -> RecordingLocation:
-    """Return where to keep a recording: the file that is named, or one of the program's name here.
+    """Return the file of a recording: the named one, or one with the program's name here.
 
     Args:
-        program: What is run.
-        save: As named by the user.
-        rank: Each process of a distributed training has a file of its own.
-        force: Whether a file that is named may be written over.
+        program: The program.
+        save: File named by the user; None for none.
+        rank: Rank in a distributed training, in which each process has a file of its own.
+        force: Whether a named file may be overwritten.
 
     Raises:
-        GradscopeError: It cannot be written.
+        GradscopeError: The file cannot be written.
     """
     ending = "" if rank is None else f".rank{rank}"
     if save is None:

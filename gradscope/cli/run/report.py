@@ -1,4 +1,4 @@
-"""Reports on a run that has ended, or tells that there was nothing to see."""
+"""Reports on a run that has ended, or that no gradient was observed."""
 
 import sys
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ _NEVER_BACKWARD = {
     True: "never called backward",
     False: "may have called backward after recording ended",
 }
-"""Why there is nothing to see, by whether it was watched to its end."""
+"""Reason for an empty recording, by whether recording lasted to the end of the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """Why nothing was seen of gradients."""
+    """Reason why no gradient was observed."""
 
     why: str
     """Reason as a phrase about the program: `never called backward`."""
     seconds_of_children: float
-    """CPU time of the processes that it has started."""
+    """CPU time in seconds of the processes that the program started."""
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether child processes may have run the training."""
+        """Return whether child processes may have run the training."""
         return self.seconds_of_children >= TELLING_SECONDS
 
     def error(self, name: str) -> GradscopeError:
@@ -64,15 +64,15 @@ def report_run(
     has_failed: bool,
     seconds_of_children: float,
 ) -> ExitCode:
-    """Report on a run that has ended, and return what its gate says.
+    """Report on a run that has ended, and return the exit code of its check.
 
     Args:
         planned: The run.
-        path: Of its recording, None where there is none.
-        trouble: Why there is none, where that has been told.
-        stopped_after: After how many steps the script was stopped, where it was.
-        has_failed: Whether it ended with an exit code of its own, which says enough.
-        seconds_of_children: CPU time of the processes that it started.
+        path: File of its recording; None without one.
+        trouble: Exception that prevented the recording, which has been reported.
+        stopped_after: Number of steps after which an option stopped the script; None otherwise.
+        has_failed: Whether the script ended with an exit code other than 0.
+        seconds_of_children: CPU time in seconds of the processes that the program started.
 
     Raises:
         GradscopeError: The recording cannot be read, or the report not be written.
@@ -89,7 +89,7 @@ def report_run(
         why = _NEVER_BACKWARD[recording.finished]
         unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
         return _report_unseen(planned, recording, unseen, is_told=has_failed)
-    # All rules and what renders: who has nothing to report does not wait for them.
+    # Deferred: it imports all rules and renderers.
     from gradscope.cli.run.judging import judged_run
 
     return judged_run(planned, recording, path, has_failed=has_failed)
@@ -104,7 +104,7 @@ def _why_unwatched() -> str:
 def _report_unseen(
     planned: PlannedRun, recording: Recording | None, unseen: Unseen, *, is_told: bool
 ) -> ExitCode:
-    """Tell that no gradient was seen, in the report too, and return what the gate makes of it."""
+    """Report that no gradient was observed, and return the exit code of the check."""
     error = unseen.error(planned.program.name)
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
@@ -115,7 +115,7 @@ def _report_unseen(
     if is_told:
         pass
     elif planned.policy is None:
-        # Where processes computed, the way to see them is what is asked for next.
+        # If child processes computed, the note says how to record them.
         advice = f"; {error.help}" if unseen.is_elsewhere else ""
         show_note(f"{error.what}{advice}")
     else:

@@ -1,4 +1,4 @@
-"""What is reported of a run in which no gradient was seen."""
+"""Builds the result of a run in which no gradient was observed."""
 
 from dataclasses import replace
 
@@ -16,12 +16,12 @@ from gradscope.rules.engine import judge
 def unseen_result(
     planned: PlannedRun, recording: Recording | None, error: GradscopeError
 ) -> CheckResult:
-    """Return the result of a run of which nothing was seen, with a recording that says so.
+    """Return the result of a run without gradients, with a recording that says so.
 
     Args:
         planned: The run.
-        recording: What was recorded; None where the program was never watched.
-        error: Why nothing was seen.
+        recording: The recording; None if the program was never recorded.
+        error: Reason why no gradient was observed.
     """
     failure = Failure(what=error.what, help=error.help)
     recording = _told(recording or _empty(planned), failure)
@@ -41,7 +41,7 @@ def unseen_result(
 
 
 def _told(recording: Recording, failure: Failure) -> Recording:
-    """Return the recording as one of a run without gradients, which it says."""
+    """Return the recording with the reason why it has no gradients."""
     reason = failure.what if failure.help is None else f"{failure.what}; {failure.help}"
     nothing = StepRecord(index=0, kind="run", graph=None, loss=None, optimizer=None)
     return replace(
@@ -52,7 +52,7 @@ def _told(recording: Recording, failure: Failure) -> Recording:
 
 
 def _unjudged(verdict: Verdict, reason: str) -> Verdict:
-    """Return the verdict of no rule: those that found nothing had nothing to judge."""
+    """Return the verdict with every rule skipped: none had a gradient to judge."""
     left_out = [item for item in verdict.skipped if item.is_left_out]
     others = [*verdict.ran, *(item.rule for item in verdict.skipped if not item.is_left_out)]
     skipped = [*left_out, *(SkippedRule(rule=code, reason=reason) for code in others)]

@@ -46,7 +46,7 @@ class Precision:
 
 DOUBLE = Precision(torch.float64, step=1e-5, smooth=1e-3, linear=1e-9)
 SINGLE = Precision(torch.float32, step=4e-3, smooth=5e-2, linear=1e-4)
-"""For functions without float64, such as accelerator kernels."""
+"""Precision for functions without float64, such as accelerator kernels."""
 
 _SMALLER = 1 / 8
 """The smaller step relative to the step. Two steps of one size may agree by chance in float32."""
@@ -86,7 +86,7 @@ class _Differences:
     left: Tensor
     right: Tensor
     near: Tensor
-    """To the right over a smaller step."""
+    """Differences to the right, over a smaller step."""
 
     @property
     def _scale(self) -> Tensor:
@@ -223,7 +223,7 @@ class _Trial:
         self._work = work.elements
         self._refuse_unfit(first, second)
         self._vectors: dict[int, Tensor] = {}
-        """By index of a differentiable output: the vector for the vector-Jacobian product."""
+        """Vectors for the vector-Jacobian products, by index of the differentiable output."""
         self.constant: set[int] = set()
         """Indices of inputs for which backward returns the same for every gradient."""
 

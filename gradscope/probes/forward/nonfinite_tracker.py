@@ -95,7 +95,7 @@ class OriginTracker(OperationMode):
         self._caller = Caller()
         self._given: list[_Given] = []
         self._origin_of: dict[int, int] = {}
-        """By storage: origin of its non-finite values."""
+        """Origins of non-finite values, by storage."""
         self._made: Origin | None = None
         """Result of the last operation, whose node is not known yet."""
         self.origins: list[Origin] = []

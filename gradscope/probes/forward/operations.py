@@ -130,7 +130,7 @@ def node_number(tensor: Tensor) -> NodeNumber | None:
 
 
 Positions = dict[int, int]
-"""By sequence number of the second run's nodes: position of the node's record."""
+"""Positions of nodes' records, by the sequence numbers of the second run."""
 
 
 def run_again(context: ProbeContext, mode: OperationMode) -> Positions | str:

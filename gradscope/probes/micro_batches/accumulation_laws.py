@@ -22,7 +22,7 @@ _PER_WEIGHT = 4
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How much of something each micro-batch contains."""
+    """Amounts of one quantity in each micro-batch, such as examples or tokens."""
 
     unit: str
     amounts: tuple[float, ...]

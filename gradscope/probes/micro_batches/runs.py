@@ -34,7 +34,7 @@ class MicroBatchTrial:
     parts: tuple[GradientRun, ...]
     """Runs of the parts, without gradients."""
     finite: tuple[bool, ...]
-    """By part: whether its loss and gradients are finite."""
+    """Whether loss and gradients of each part are finite."""
     sums: GradientSums
     products: dict[int, Products]
     """Products by parameter."""
