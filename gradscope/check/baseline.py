@@ -160,13 +160,13 @@ class _Comparison:
             self.known[number][position] = old[entry]
             self.moved[unmatched[entry]] = _at(old[entry], new[finding])
         self.unmatched = [baseline.entries[p] for p in unmatched if p not in self.moved]
-        """Return the entries that match nothing, in their order."""
+        """Entries that match nothing, in their order."""
         self.new = [
             one for position, one in enumerate(new) if position not in {f for _, f in pairs}
         ]
-        """Return the findings that match nothing, as entries."""
+        """Findings that match nothing, as entries."""
         self.stale = [entry for entry in self.unmatched if _is_judged(entry, result)]
-        """Return the entries that match nothing although their rules judged their targets."""
+        """Entries that match nothing although their rules judged their targets."""
 
 
 def _at(old: Entry, new: Entry) -> Entry:

@@ -37,7 +37,7 @@ class Entry:
     """Name of the rule."""
     fingerprint: str
     subjects: tuple[str, ...] = ()
-    """Subject of the finding, which tells findings with the same fingerprint apart."""
+    """Subjects of the finding, which tell findings with the same fingerprint apart."""
     level: Severity
     count: int
     """Number of affected items."""
