@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    # A script that is run is not to find the parser imported, which draws random numbers.
+    # Deferred: the import of the parser draws random numbers, which would change a script's.
     if name == "app":
         from gradscope.cli.app import app
 
@@ -50,7 +50,7 @@ def _parsed() -> "PlannedRun | PlainRun":
 
 
 def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
-    """Return the run that a plain command line asks for; None where typer is to say."""
+    """Return the run of a plain command line; None for a line that typer has to parse."""
     if line[:1] != ["run"]:
         return None
     from gradscope.cli.run.command import RunPlanned, run
@@ -63,7 +63,7 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
         run(**values)
     except RunPlanned as planned:
         return planned.run
-    raise AssertionError  # it has planned a run, or raised an error
+    raise AssertionError  # run() raises RunPlanned or an error
 
 
 def _parsed_by_typer() -> "PlannedRun | PlainRun":
@@ -74,6 +74,6 @@ def _parsed_by_typer() -> "PlannedRun | PlainRun":
     try:
         app()
     except RunPlanned as planned:
-        sys.excepthook = show_exception  # typer has put its own in the place
+        sys.excepthook = show_exception  # typer replaces it
         return planned.run
     raise AssertionError  # app() exits

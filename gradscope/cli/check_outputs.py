@@ -38,7 +38,7 @@ AlsoOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FurtherReport:
-    """A format, and the file that gets it."""
+    """A further report: its format and its file."""
 
     output_format: "OutputFormat"
     destination: Destination
@@ -47,12 +47,12 @@ class FurtherReport:
 def check_further_reports(
     wanted: Sequence[str], main: Destination | None, inputs: Iterable[Path]
 ) -> tuple[FurtherReport, ...]:
-    """Return what `--also` asks for, before anything slow is run.
+    """Return the reports of `--also`, before anything slow runs.
 
     Args:
-        wanted: Each as `FORMAT=FILE`.
-        main: Where the main report goes; None is stdout.
-        inputs: What the check reads, which is never overwritten.
+        wanted: Values of `--also`, each `FORMAT=FILE`.
+        main: Destination of the main report; None for stdout.
+        inputs: Files that the check reads, which are never overwritten.
 
     Raises:
         GradscopeError: A format is unknown, or a file cannot be written or has two reports.
@@ -113,16 +113,16 @@ def write_further_reports(result: "CheckResult", reports: Iterable[FurtherReport
 def recording_locations(
     save: Path, planned: "Sequence[PlannedTarget]", inputs: Collection[Path], *, force: bool
 ) -> Positions:
-    """Return the file of each run: the one that is named, or files of their own in that folder.
+    """Return the file of each run: the named file, or one per run in the named folder.
 
     Args:
-        save: What is named.
+        save: Value of `--save`.
         planned: The targets that will run.
-        inputs: What the check reads, which is never overwritten.
-        force: Whether other files may be.
+        inputs: Files that the check reads, which are never overwritten.
+        force: Whether other files may be overwritten.
 
     Raises:
-        GradscopeError: They cannot be written, or something is there and `force` is not set.
+        GradscopeError: A file cannot be written, or exists and `force` is not set.
     """
     runs = [(target.name, seed) for target in planned for seed in target.every_seed]
     if not runs:
@@ -161,7 +161,7 @@ def _make(folder: Path) -> None:
 
 
 def _free(folder: Path, name: str, seed: int, taken: set[Path]) -> Path:
-    """Return a file for a run that no other run has."""
+    """Return a file for a run that is not taken by another run."""
     stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "target"
     position, number = folder / f"{stem}-seed-{seed}.gradscope", 1
     while position in taken:
@@ -171,7 +171,7 @@ def _free(folder: Path, name: str, seed: int, taken: set[Path]) -> Path:
 
 
 def save_runs(result: "CheckResult", positions: Positions, *, force: bool) -> None:
-    """Save the recordings of those runs of a check that got so far."""
+    """Save the recordings of a check; a run that failed has none."""
     from gradscope.recording.store import save_recording
 
     saved = []
@@ -189,7 +189,7 @@ def save_runs(result: "CheckResult", positions: Positions, *, force: bool) -> No
 
 @contextmanager
 def commands_off(*, is_wanted: bool) -> Iterator[None]:
-    """Keep the runner from obeying what user code prints: it reads commands from stderr too."""
+    """Stop GitHub's runner from executing commands that user code prints, on stderr too."""
     if not is_wanted:
         yield
         return
@@ -198,7 +198,7 @@ def commands_off(*, is_wanted: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        # On a line of its own, whatever user code left without an end, as progress bars do.
+        # User code, such as a progress bar, may have left a line without an end.
         _write_line(f"\n::{token}::")
 
 
@@ -208,7 +208,7 @@ def _write_line(text: str) -> None:
 
 
 def add_step_summary(result: "CheckResult") -> None:
-    """Add the report to the summary of the step, where the runner offers one."""
+    """Add the report to the step summary, if the runner has one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if not path:
         return

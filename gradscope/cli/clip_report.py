@@ -112,10 +112,10 @@ class MethodOptions:
     ] = None
 
     def chosen(self) -> "ClipOptions":
-        """Return what was asked for.
+        """Return the methods to measure.
 
         Raises:
-            GradscopeError: A number is none, or not above zero.
+            GradscopeError: A value is not a number above zero.
         """
         from gradscope.target.options import ClipOptions
 
@@ -191,7 +191,7 @@ def clip_report(
         reports = [judged(one, settings) for one in _recorded(planned, recordings)]
         if destinations.recording is not None:
             save_recording(reports[0], destinations.recording, force=output.force)
-        # Where autograd ended the first step, there is nothing to tell beside what was told.
+        # If autograd ended the first step, the error on stderr is the whole report.
         shown = [one for one in reports if not is_ended_at_once(one)]
         if shown:
             _write(shown, wanted.form, view, destinations.report, stdout, output.color)
@@ -210,10 +210,10 @@ def is_ended_at_once(report: "Report") -> bool:
 
 
 def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
-    """Return the recordings that were named; none where it is a target.
+    """Return the named recordings; none if a target is named.
 
     Raises:
-        GradscopeError: There are both, or several targets.
+        GradscopeError: Recordings and targets are named, or several targets.
     """
     recordings = tuple(Path(text) for text in chosen if is_recording(text))
     if len(recordings) == len(chosen) or len(chosen) == 1:
@@ -227,7 +227,7 @@ def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
 def _with_clipping(
     planned: "PlannedTarget", clipping: "ClipOptions", clip: MethodOptions
 ) -> "PlannedTarget":
-    """Return how to run a target, with so many steps that there is something to tell."""
+    """Return how to run a target, by default with enough steps for a report."""
     trial = planned.trial
     steps = trial.steps or (DEFAULT_STEPS if clip.batches is None else 0)
     return replace(planned, trial=replace(trial, steps=steps, clipping=clipping))
@@ -268,9 +268,9 @@ def _write(
 
 
 def nearest(configuration: "Configuration") -> str:
-    """Return what is meant where nothing is named, and say so.
+    """Return the target or recording to use without an argument, and print it.
 
-    That is the configured target, else the newest recording in the working directory.
+    It is the configured target, or the newest recording in the working directory.
 
     Raises:
         GradscopeError: There is neither, or several targets are configured.

@@ -136,10 +136,10 @@ def graph(
 
 
 def _page(form: GraphFormat, file: str, *, is_opened: bool, subject: str) -> WantedOutput | None:
-    """Return where a page of HTML goes; None for another format.
+    """Return the destination of an HTML page; None for another format.
 
     Raises:
-        GradscopeError: It would fill the terminal, or something is to be opened that is no page.
+        GradscopeError: The page would be written to the terminal, or --open gets another format.
     """
     if form == "html":
         return wanted_output("html", file, is_opened=is_opened, subject=subject)
@@ -154,11 +154,10 @@ def _page(form: GraphFormat, file: str, *, is_opened: bool, subject: str) -> Wan
 def _report_of(
     recording: "Recording", name: str, step: int | None, settings: "Settings"
 ) -> "Report":
-    """Return the report on what was recorded, or on one step of a training run.
+    """Return the report on a recording, or on one step of a training run.
 
     Raises:
-        GradscopeError: It is of a run, and of the step that was asked for, or of none, there is no
-            graph.
+        GradscopeError: The recording is of a training run, and `step` is missing or has no graph.
     """
     if step is None:
         report = judged(recording, settings)
@@ -172,7 +171,7 @@ def _report_of(
 
 
 def _stepless(recording: "Recording", name: str) -> GradscopeError:
-    """Return why there is nothing to be drawn of a run without a step."""
+    """Return the error about a training run without a chosen step."""
     from gradscope.analysis.captured_steps import steps_text
 
     if not recording.captured_steps:
@@ -194,14 +193,14 @@ def _planned(
     loading: Overrides,
     args: list[str] | None,
 ) -> "PlannedTarget":
-    """Return how to run a target for its graph alone."""
+    """Return how to run a target for its graph only."""
     overrides = {**loading, **given_arguments(args), "probe-steps": 0, "steps": 0}
     planned = planned_target(target, configuration, overrides)
     return replace(planned, trial=replace(planned.trial, micro_batches=None, keep_gradients="none"))
 
 
 def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) -> None:
-    """Make sure that there is something to be folded.
+    """Check that the options for folding have an effect.
 
     Raises:
         GradscopeError: The text has a row a module and none a node, a picture can hold so many

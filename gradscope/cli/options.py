@@ -156,15 +156,15 @@ def is_recording(text: str) -> bool:
 
 
 def given_arguments(args: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
-    """Return what the file is to see as `sys.argv`, under its name in the configuration."""
+    """Return the arguments for the target's file under their configuration key, if any."""
     return {"args": tuple(args)} if args else {}
 
 
 def check_file_arguments(args: list[str] | None) -> None:
-    """Make sure that what follows TARGET was meant for the file.
+    """Check that the arguments after TARGET are meant for its file.
 
     Raises:
-        GradscopeError: There is no `--` before it.
+        GradscopeError: There is no `--` before them.
     """
     if args and "--" not in sys.argv:
         raise GradscopeError(
@@ -176,11 +176,11 @@ def check_file_arguments(args: list[str] | None) -> None:
 def split_arguments(
     given: Sequence[str], command_line: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what was given before `--`, and what after it, which is for the targets' files.
+    """Return the arguments before `--`, and those after it, which are for the targets' files.
 
     Args:
         given: All positional arguments; the parser has dropped the `--`.
-        command_line: Where it still stands.
+        command_line: The command line, which still has the `--`.
     """
     if "--" not in command_line:
         return tuple(given), ()

@@ -167,10 +167,10 @@ def dotted(path: tuple[str, ...]) -> str:
 
 
 def find_document(file: Path | None) -> Document | None:
-    """Return a file, or the nearest pyproject.toml that has the table; None where none has.
+    """Return a file, or the nearest pyproject.toml with the table; None if there is none.
 
     Args:
-        file: Searched from the working directory upward where it is None.
+        file: The file; None searches from the working directory upward.
 
     Raises:
         GradscopeError: A file on the way cannot be read, or the given one has no such table.

@@ -29,7 +29,7 @@ Overrides = Mapping[str, Value]
 
 
 class Parameter:
-    """What a parser reads about a parameter of a command, in an `Annotated` beside its type.
+    """Settings of a command's parameter for the parser, in an `Annotated` beside its type.
 
     Args:
         names: The names as typed on the command line; none for an argument.
@@ -109,7 +109,7 @@ class Declaration:
 
     @property
     def parameter(self) -> object:
-        """Annotated type of the command's parameter, which is None where it is not given."""
+        """Annotated type of the command's parameter; its value is None if it is not given."""
         kind = list[str] if get_origin(self.kind) is tuple else self.kind
         settings = {**self.option.settings}
         if self.option.shows_default:

@@ -63,20 +63,20 @@ class BottomPanel:
         self._write(text + _LOAD)
 
     def close(self) -> None:
-        """Give the rows back, empty; the cursor stays where it is."""
+        """Erase and release the rows; the cursor does not move."""
         if self._size is not None:
             self._write(self._undoing(self._size))
             self._size = None
         self._guard.release()
 
     def _set_aside(self, size: os.terminal_size, height: int) -> str:
-        """Return what makes room below the cursor, for so many lines."""
+        """Return the text that reserves a number of lines below the cursor."""
         if self._size is None:
             text = ""
         elif self._size == size:
             text = self._undoing(size)
         else:
-            # Nobody knows where a terminal has moved the old lines to, but below the cursor.
+            # After a resize, the old lines are somewhere below the cursor.
             text = f"{_SAVE}{_SCROLL_ALL}{_LOAD}{_SAVE}{_PLAIN}{_ERASE_BELOW}{_LOAD}"
         self._size, self._height = size, height
         self._guard.expect(self._undoing(size))
@@ -88,7 +88,7 @@ class BottomPanel:
         return f"{_SAVE}{_PLAIN}{_SCROLL_ALL}{below}{_LOAD}"
 
     def _write(self, text: str) -> None:
-        # In one piece, so that nothing which is written meanwhile gets into it.
+        # One write, so that other output cannot get between.
         rest = text.encode(self._encoding, "replace")
         while rest:
             rest = rest[os.write(self._terminal, rest) :]

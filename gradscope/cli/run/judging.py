@@ -96,13 +96,13 @@ def write_result(planned: PlannedRun, result: CheckResult) -> None:
 
 
 def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted: bool) -> None:
-    """Write the report to its file, or to a stream where it is wanted there.
+    """Write the report to its file, or to a stream.
 
     Args:
         planned: The run.
-        result: What was found in it.
+        result: Result of the run.
         closing: Outcome of the check in a sentence; empty without a check.
-        is_wanted: Whether a stream is to get it.
+        is_wanted: Whether to write to a stream; a file is always written.
     """
     stream = sys.stdout if planned.on_stdout else sys.stderr
     if planned.report is not None:

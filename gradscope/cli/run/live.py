@@ -1,4 +1,4 @@
-"""`gradscope run --live`: when what is shown of a run is drawn again, and when it is judged."""
+"""The display of `gradscope run --live`: when to draw it, and when to judge the run."""
 
 import errno
 import os
@@ -26,17 +26,17 @@ from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
-"""Seconds, at least."""
+"""Smallest number of seconds between two frames, and between two judgements."""
 _SHARE = 0.02
 """Largest share of the time for drawing, and for judging."""
 _PATIENCE = 5.0
-"""Seconds: a run that takes longer to judge is judged no more before its end."""
+"""Seconds: a run that takes longer to judge is judged again only at its end."""
 _HELPLESS = ("dumb", "unknown")
-"""Terminals that move no cursor."""
+"""Values of TERM of terminals that cannot move the cursor."""
 
 
 class Pace:
-    """Says when something is due again: not too often, and not for too large a share of the time.
+    """Says when something is due again, by a time between turns and a share of the time.
 
     Args:
         between: Smallest number of seconds from the end of one turn to the next.
@@ -114,11 +114,11 @@ class LiveDisplay:
         settings: Settings,
         planned: int | None = None,
     ) -> Self | None:
-        """Return a display on the terminal that a stream leads to; None where it leads to none."""
+        """Return a display on the terminal of a stream; None if the stream is no terminal."""
         if os.name != "posix" or os.environ.get("TERM") in _HELPLESS or not stream.isatty():
             show_note("--live needs a terminal on stderr: nothing is shown until the end")
             return None
-        # One of its own, whatever the script does to the stream.
+        # A descriptor of its own: the script may close or replace the stream.
         terminal = os.dup(stream.fileno())
         own = os.fdopen(terminal, "w", encoding=stream.encoding)
         console = make_console(own, color)
@@ -130,18 +130,18 @@ class LiveDisplay:
         self._attempt(self._draw)
 
     def update(self, *, is_last: bool = False) -> None:
-        """Show what is new, where it is time for it or nothing more will come; after a step."""
+        """Show new steps, if a frame is due or the last step is made."""
         if not self._is_on or not (self._frames.is_due or is_last) or os.getpid() != self._process:
             return
-        # Another thread's step does not wait for this one's.
+        # A step of another thread must not wait.
         if self._turn.acquire(blocking=False):
             try:
-                self._attempt(lambda: self._look(is_last=is_last))
+                self._attempt(lambda: self._refresh(is_last=is_last))
             finally:
                 self._turn.release()
 
     def close(self) -> None:
-        """Leave the terminal as it was, but for what was written meanwhile; once is enough."""
+        """Remove the panel from the terminal. Further calls do nothing."""
         if self._is_on and os.getpid() == self._process:
             self._is_on = False
             with suppress(OSError):
@@ -153,15 +153,15 @@ class LiveDisplay:
         try:
             with preserved_random_state():
                 act()
-        except Exception as error:  # noqa: BLE001 - the script is not to suffer from it
+        except Exception as error:  # noqa: BLE001 - it must not end the script
             self.close()
-            # Where the terminal is gone, there is nobody to tell.
+            # EIO: the terminal is gone, and a note would fail too.
             if not (isinstance(error, OSError) and error.errno == errno.EIO):
                 with suppress(OSError, ValueError):
                     show_note(f"the live display stopped: {type(error).__name__}: {error}")
 
-    def _look(self, *, is_last: bool) -> None:
-        """Take in what is new, judge it now and then, and draw it."""
+    def _refresh(self, *, is_last: bool) -> None:
+        """Read new steps, judge the run if it is due, and draw."""
         if self._path is None or self._recording is None:
             return
         if not self._run.steps:
@@ -190,7 +190,7 @@ class LiveDisplay:
         self._panel.show([self._spelled(line, room.columns) for line in lines])
 
     def _spelled(self, line: Text, width: int) -> str:
-        """Return a line as the terminal takes it."""
+        """Return a line with the terminal's escape sequences."""
         with self._console.capture() as capture:
             self._console.print(line, end="", width=width, no_wrap=True)
         return capture.get()

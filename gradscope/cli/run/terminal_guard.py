@@ -1,4 +1,4 @@
-"""Puts a terminal right when the process that drew on it dies, whatever it dies of."""
+"""Restores a terminal when the process that drew on it dies."""
 
 import os
 import subprocess
@@ -15,16 +15,16 @@ exec 3<&0
   printf "$last"
 ) <&3 &
 """
-"""Reads lines until there are no more. It is a grandchild: a script may wait for its children."""
+"""Reads lines to the end. It runs as a grandchild: a script may wait for its children."""
 
 
 class TerminalGuard:
-    """A process of its own that writes to the terminal when this one has ended without a word.
+    """A process of its own that writes to the terminal when this one ends abruptly.
 
     `os._exit`, a fault and `kill -9` leave a process no time to do it itself.
 
     Args:
-        terminal: What it writes to.
+        terminal: File descriptor of the terminal.
     """
 
     def __init__(self, terminal: int) -> None:
@@ -37,10 +37,10 @@ class TerminalGuard:
                 stdout=terminal,
                 stderr=subprocess.DEVNULL,
                 check=False,
-                # Out of reach of Ctrl-C, which it would die of first.
+                # Ctrl-C must not end it before this process.
                 start_new_session=True,
             )
-        except OSError:  # there is no shell: the process has to be killed gently
+        except OSError:  # without a shell, a killed process leaves the terminal as it is
             self._close()
         finally:
             os.close(reading)
@@ -48,12 +48,12 @@ class TerminalGuard:
         os.register_at_fork(after_in_child=self._close)
 
     def expect(self, text: str) -> None:
-        """Have a text written at an end of the process from now on."""
+        """Set the text that is written when the process ends."""
         # Octal escapes are what every printf knows.
         self._tell("".join(f"\\{byte:03o}" for byte in text.encode()))
 
     def release(self) -> None:
-        """Have nothing written: all has been done."""
+        """Write nothing at the end of the process."""
         self._tell("done")
         self._close()
 
