@@ -73,7 +73,7 @@ def entry_of(item: CheckedFinding, target: TargetResult) -> Entry:
 
 
 def target_key(target: TargetResult) -> str:
-    """Return the name of a target as it is in every folder of its repository.
+    """Return the name of a target from its repository's folder, equal in every folder.
 
     A path is taken from the repository's folder, and a recording is one of the target in it; names
     of the configuration and of modules stay as they are.
@@ -89,7 +89,7 @@ def target_key(target: TargetResult) -> str:
 
 
 def _within_repository(file: str, record: TargetRecord) -> str:
-    """Return a file's path from the repository's folder, as it is where it lies outside."""
+    """Return a file's path from the repository's folder; unchanged outside of one."""
     root, repository = pure_path(record.root), pure_path(record.repository)
     absolute = posixpath.normpath((root / file).as_posix())
     relative = posixpath.relpath(absolute, repository.as_posix())
@@ -117,7 +117,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
 
     Args:
         finding: The finding.
-        known: Its entry in the baseline.
+        known: Entry of the finding in the baseline.
         tolerance: Factor by which its measure may be worse, and its count larger.
     """
     reasons = []

@@ -91,7 +91,7 @@ class PlannedTarget:
     spec: str
     """`path/file.py[:EXPR]` or `package.module[:EXPR]`."""
     folder: Path
-    """The working directory in which it runs."""
+    """Working directory of the run."""
     options: TargetOptions = field(default_factory=TargetOptions)
     """Options of the run; its seed is the first one."""
     trial: Trial = field(default_factory=Trial)

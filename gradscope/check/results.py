@@ -49,7 +49,7 @@ class CheckedFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetResult:
-    """A target, its runs and what was found in them."""
+    """A target with its runs and their findings."""
 
     name: str
     runs: tuple[Run, ...] = ()

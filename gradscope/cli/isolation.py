@@ -37,7 +37,7 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
     The child's output goes to stderr, and so do its errors.
 
     Args:
-        job: What to run.
+        job: The run.
         folder: The working directory in which it runs.
         timeout: Seconds until the process is ended; None for no limit.
     """

@@ -33,7 +33,7 @@ class Parameter:
 
     Args:
         names: The names as typed on the command line; none for an argument.
-        settings: As `typer.Option` and `typer.Argument` take them.
+        settings: Keyword arguments of `typer.Option` or `typer.Argument`.
     """
 
     __slots__ = ("names", "settings")
@@ -53,7 +53,7 @@ class Option(Parameter):
         check: The check of the value in the configuration. None derives it from the type and `min`.
         python: The documentation of the Python parameter. None takes the help text.
         shows_default: Whether the help text ends with the default of the dataclass.
-        settings: As `typer.Option` takes them, such as `min` and `metavar`.
+        settings: Keyword arguments of `typer.Option`, such as `min` and `metavar`.
     """
 
     __slots__ = ("check", "python", "shows_default")

@@ -16,7 +16,7 @@ from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.target.target import Outcome
 
 MOST_TERMS = 8
-"""Maximum number of terms, each of which needs a backward."""
+"""Maximum number of terms; each term needs a backward."""
 
 
 class _Term(NamedTuple):

@@ -286,7 +286,7 @@ class Watch:
 
 
 def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
-    """End a watch that nobody references any more, or at Python's exit, and remove its folder."""
+    """End a watch without references, or at Python's exit, and remove its folder."""
     training.stop()
     if folder is not None and os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)

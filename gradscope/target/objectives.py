@@ -213,7 +213,7 @@ class OwnLoss:
 
 
 def _check_reconstruction(name: str, output: object, batch: object) -> None:
-    """Check that the output has the batch's shape, so that the batch can be its own target.
+    """Check that the output has the batch's shape: the batch is its own target then.
 
     Raises:
         GradscopeError: It has another shape.

@@ -34,7 +34,7 @@ def target_from_objects(
         optimizer: Optimizer with the trained parameters.
         grad_output: Replaces a loss: a tensor shaped as the output, `ones` or `randn`.
         name: Name of the target in the report.
-        seed: Set before each forward; None leaves the random state as it is.
+        seed: Random seed set before each forward; None leaves the random state as it is.
 
     Raises:
         GradscopeError: The objects do not fit.

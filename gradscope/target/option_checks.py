@@ -19,7 +19,7 @@ _DEVICE = re.compile(r"[a-z][a-z0-9_]*(:\d+)?")
 
 
 def device(value: object) -> str:
-    """Return what may be a device; whether this machine has it is seen when the target runs."""
+    """Return the name of a device; the machine need not have it."""
     name = text(value)
     meant = meant_device(name)
     if meant is not None or _DEVICE.fullmatch(name) is None:
@@ -41,9 +41,9 @@ def floating_type(value: object) -> str:
 
 
 def optimizer(value: object) -> str:
-    """Return what may be the name of a class in `torch.optim`, in any case.
+    """Return the name of a class in `torch.optim`, in any case.
 
-    One that is like none of those that are known passes: a newer torch may have it.
+    A name unlike all known ones passes: a newer torch may have it.
     """
     name = text(value)
     known = {one.lower(): one for one in OPTIMIZERS}
@@ -90,7 +90,7 @@ def inputs(value: object) -> tuple[str, ...]:
 
 
 def target(value: object) -> str:
-    """Return what may be a target; whether it exists is seen when it runs."""
+    """Return a target in valid notation; it need not exist."""
     spec = text(value)
     try:
         parse_target(spec)

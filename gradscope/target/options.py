@@ -78,7 +78,7 @@ class TargetOptions:
         "train"
     )
     seed: Annotated[int | None, Option(help="Random seed.", panel=_TARGET, shows_default=True)] = 0
-    """None leaves the random state as it is."""
+    """Random seed of the run; None leaves the random state as it is."""
     dtype: Annotated[
         str | None,
         Option(
@@ -125,7 +125,7 @@ class ClipOptions:
     """Number of batches to measure with the weights after the optimizer steps."""
 
     def with_own_norm(self, max_norm: float | None) -> Self:
-        """Return the options with the limit of the target, if it is to be used."""
+        """Return the options with the limit of the target, unless another limit is requested."""
         others = (self.max_norm, self.value, self.adaptive_ratio)
         if self.finds_norm or any(other is not None for other in others):
             return self

@@ -37,7 +37,7 @@ def judged_run(
 
     Args:
         planned: The run.
-        recording: Its recording.
+        recording: Recording of the run.
         path: File of the recording.
         has_failed: Whether the script ended with an exit code other than 0.
 

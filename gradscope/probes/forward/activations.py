@@ -132,8 +132,8 @@ def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int
 
     Args:
         operation: The activation.
-        plain: Its name without underscores.
-        output: Its result.
+        plain: Name of the operation without underscores.
+        output: Output of the operation.
         others: All dimensions except that of the units.
     """
     numbers = [value for value in operation.args[1:] if isinstance(value, int | float)]

@@ -115,7 +115,7 @@ def compare(
 
     Args:
         function: The custom function.
-        args: Its arguments; they are not changed.
+        args: Arguments of the function; they are not changed.
         differentiable: Indices of the arguments that require grad.
         precision: Precision of the computation.
 

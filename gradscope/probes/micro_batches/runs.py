@@ -128,7 +128,7 @@ def _counts(division: Division, totals: list[tuple[float, ...]]) -> list[Count]:
     counts = [Count("rows", tuple(float(size) for size in division.sizes))]
     if len({len(total) for total in totals}) == 1:
         counts += [Count(_unit(amounts), amounts) for amounts in zip(*totals, strict=True)]
-    # The same batch, so that names and order are the same in every part.
+    # The same batch gives the same names and order in every part.
     named = [list(named_tensors(part, "batch")) for part in division.parts]
     for tensors in zip(*named, strict=True):
         name = tensors[0][0]
