@@ -59,7 +59,7 @@ def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Pl
 
     Args:
         leaf: The leaf.
-        known: Its known location.
+        known: Known location of the leaf.
         again: Leaves of another forward (by `id`), None if there was none.
     """
     is_parameter = isinstance(leaf, nn.Parameter)
@@ -67,7 +67,7 @@ def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Pl
     if known is not None and known.origin in ("input", "computed"):
         return known
     if is_new_each_time:
-        if not is_parameter:  # noise, or a copy of the input that is to be differentiated
+        if not is_parameter:  # noise, or a copy of the input to differentiate
             return None
         return (known or _Place("", None, "", "Parameter", False, "forward"))._replace(
             origin="forward"

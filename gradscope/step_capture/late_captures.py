@@ -21,8 +21,8 @@ from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start
 from gradscope.errors import GradscopeError
-from gradscope.probes.forward_values import Values
-from gradscope.probes.operations import NodeNumber
+from gradscope.probes.forward.forward_values import Values
+from gradscope.probes.forward.operations import NodeNumber
 from gradscope.recording.evidence.failures import LateCapture, LineSource
 from gradscope.step_capture.gradient_frontier import Suspect, suspects
 from gradscope.step_capture.graph_trace import GraphTrace, lend, likeness, numbered, trace_of

@@ -10,12 +10,12 @@ from gradscope.capture.source.lines import created
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.comparisons import probe_comparisons
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.forward_values import note_forward
+from gradscope.probes.forward.forward_values import note_forward
+from gradscope.probes.forward.nonfinite_origins import note_origins
 from gradscope.probes.freezes import probe_freezes
 from gradscope.probes.influence import probe_dropped
 from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
-from gradscope.probes.nonfinite_origins import note_origins
 from gradscope.probes.optimizers import probe_optimizers
 from gradscope.probes.registry import PROBES
 from gradscope.probes.twins import probe_symmetry, probe_twins

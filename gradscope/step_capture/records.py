@@ -14,8 +14,8 @@ from gradscope.capture.step.measurements import BackwardWatch, Measurements
 from gradscope.capture.training.state import TrainingState
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext, is_made
-from gradscope.probes.nonfinite_origins import record_of
-from gradscope.probes.operations import Positions, reference
+from gradscope.probes.forward.nonfinite_origins import record_of
+from gradscope.probes.forward.operations import Positions, reference
 from gradscope.probes.registry import PROBES
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak

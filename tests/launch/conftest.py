@@ -38,7 +38,7 @@ def start(tmp_path):
 @pytest.fixture(scope="session")
 def forked():
     modules = (
-        "gradscope.cli.launching",
+        "gradscope.cli.run.launching",
         "gradscope.config",
         "gradscope.recording.store",
         "gradscope.report.text",

@@ -65,7 +65,7 @@ class _Clip:
     numbers: dict[str, object]
 
 
-Given = Tensor | Iterable[Tensor]
+Parameters = Tensor | Iterable[Tensor]
 """Argument of a clip function."""
 
 
@@ -103,7 +103,7 @@ class Clips:
         guard = self._training.guard
 
         def clip_grads_with_norm_(
-            parameters: Given,
+            parameters: Parameters,
             max_norm: float,
             total_norm: Tensor,
             *args: Any,  # noqa: ANN401
@@ -128,7 +128,7 @@ class Clips:
         guard = self._training.guard
 
         def clip_grad_value_(
-            parameters: Given,
+            parameters: Parameters,
             clip_value: float,
             *args: Any,  # noqa: ANN401
             **kwargs: Any,  # noqa: ANN401
@@ -157,7 +157,7 @@ class Clips:
 
     def _before_norm(
         self,
-        parameters: Given,
+        parameters: Parameters,
         max_norm: float,
         total_norm: Tensor,
         frame: FrameType,
@@ -169,7 +169,7 @@ class Clips:
         }
         return self._clip("clip-norm", _name(frame), parameters, numbers, frame)
 
-    def _before_value(self, parameters: Given, clip_value: float, frame: FrameType) -> _Clip:
+    def _before_value(self, parameters: Parameters, clip_value: float, frame: FrameType) -> _Clip:
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         numbers: dict[str, object] = {
             "clip_value": clip_value,
@@ -181,7 +181,7 @@ class Clips:
         self,
         kind: str,
         function: str,
-        parameters: Given,
+        parameters: Parameters,
         numbers: dict[str, object],
         frame: FrameType,
     ) -> _Clip:

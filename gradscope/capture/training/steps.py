@@ -31,6 +31,7 @@ from gradscope.capture.reading import (
 )
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import known
+from gradscope.capture.training.gradient_changes import GradientChanges
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
 from gradscope.capture.training.open_steps import Copy, OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
@@ -40,7 +41,6 @@ from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.stored_gradients import GradientStorage
-from gradscope.capture.training.troubles import Troubles
 from gradscope.phrasing import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
@@ -101,7 +101,7 @@ class Steps:
         self._within: list[OpenStep] | None = None
         """Steps made by hooks within the running backward; None if none runs."""
         self._handles: list[RemovableHandle] = []
-        self._troubles = Troubles()
+        self._gradient_changes = GradientChanges()
         self._made: dict[int, int] = {}
         """By optimizer: number of its steps."""
         self._measured: dict[int, int] = {}
@@ -349,12 +349,12 @@ class Steps:
 
     def _report_captures(self, step: OpenStep, concerned: set[int]) -> None:
         captures = self._training.captures
-        has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
-        if has_trouble:
+        is_changed = self._gradient_changes.has_new(step.known.index, step.numbers, step.measured)
+        if is_changed:
             self._training.pace.force()
         if captures is None:
             return
-        if has_trouble:
+        if is_changed:
             captures.trouble()
         for index in concerned - {step.known.index}:
             captures.steps_with(index)

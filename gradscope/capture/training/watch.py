@@ -18,7 +18,7 @@ from gradscope.capture.training.budget import Budget
 from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.compilations import Compilations
-from gradscope.capture.training.given import Given, compiled_models
+from gradscope.capture.training.given import GivenObjects, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.loop_calls import Loaders, Schedulers
 from gradscope.capture.training.pace import Pace
@@ -70,12 +70,12 @@ class TrainingWatch:
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
-        given: Given | None = None,
+        given: GivenObjects | None = None,
         make_captures: MakeCaptures | None = None,
     ) -> None:
         self._make_captures = make_captures
         self._path, self._command, self._name = recorder_path, command, name
-        self._given = given or Given()
+        self._given = given or GivenObjects()
         self._gradient_storage = gradient_storage or GradientStorage()
         self._every, self._budget = every, Budget(budget)
         self._max_steps, self._on_step = max_steps, on_step
@@ -194,7 +194,9 @@ class _Running:
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
-    def start(self, given: Given, make_captures: MakeCaptures | None, header: Header) -> None:
+    def start(
+        self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header
+    ) -> None:
         """Install everything, and record what existed before."""
         if make_captures is None:
             self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
@@ -345,7 +347,7 @@ class _Running:
                 "torch.compile is used, and compiled code cannot be captured"
             )
 
-    def _see_given(self, given: Given) -> None:
+    def _see_given(self, given: GivenObjects) -> None:
         """Record what existed before."""
         if given.model is not None:
             self._training.models.add(given.model, given.model_name)

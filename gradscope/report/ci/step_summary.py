@@ -56,10 +56,10 @@ def step_summary(result: CheckResult) -> str:
 
 
 def _blocks(result: CheckResult) -> Iterator[str]:
-    is_gate = result.policy is not None
-    yield f"## gradscope: {_OUTCOMES[exit_code(result)] if is_gate else 'report'}"
+    is_check = result.policy is not None
+    yield f"## gradscope: {_OUTCOMES[exit_code(result)] if is_check else 'report'}"
     found = found_text(item for target in result.targets for item in target.counted())
-    closing = closing_text(result) if is_gate else f"Found {found}."
+    closing = closing_text(result) if is_check else f"Found {found}."
     yield " ".join(map(escape, (closing, *_known_text(result))))
     if lines := [f"- {escape(text)}" for text in unmatched_text(result)]:
         yield "\n".join(lines)

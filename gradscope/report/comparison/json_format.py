@@ -76,8 +76,8 @@ def verdict_object(comparison: Comparison) -> Object:
     verdict = comparison.verdict
     return {
         "outcome": verdict.outcome,
-        "is_gate": comparison.is_gate,
-        "obstacles": list(verdict.obstacles),
+        "is_gate": comparison.is_check,
+        "obstacles": list(verdict.skip_reasons),
         "regressions": [_regression(one, comparison) for one in verdict.regressions],
     }
 

@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING
 from gradscope.comparison.comparison import Comparison
 from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
+from gradscope.report.comparison import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-DEFAULT_TOP = 10
-"""So many parameters are listed, the worst first."""
 
 
 def render_comparison(

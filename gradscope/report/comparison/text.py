@@ -326,9 +326,9 @@ def _verdict(comparison: Comparison, page: Page) -> Iterator[RenderableType]:
         text.stylize("bold", _GAP, _GAP + len(letter) + 1)
         yield text
     outcome = comparison.verdict.outcome
-    is_bad = outcome == "unjudged" or (outcome == "failed" and comparison.is_gate)
+    is_bad = outcome == "unjudged" or (outcome == "failed" and comparison.is_check)
     style = "bold red" if is_bad else "bold" if regressions else "bold green"
     text = Text(page.spell(verdict_text(comparison)), style=style, overflow="fold")
-    if outcome == "failed" and not comparison.is_gate:
+    if outcome == "failed" and not comparison.is_check:
         text.append(" Use --fail-on-regression to exit with code 1.", "not bold dim")
     yield text

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
+from gradscope.report.comparison import DEFAULT_TOP
 from gradscope.report.comparison.phrasing import (
     PRESENCE,
     TITLES,
@@ -17,7 +18,6 @@ from gradscope.report.comparison.phrasing import (
     ratio_text,
     spread_text,
 )
-from gradscope.report.comparison.render import DEFAULT_TOP
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page
 from gradscope.report.text_findings import hanging

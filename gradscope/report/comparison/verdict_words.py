@@ -54,10 +54,10 @@ def _most(subjects: Sequence[str]) -> str:
 def verdict_text(comparison: Comparison) -> str:
     """Return the last line: what a gate says, or how far apart the sides are."""
     verdict = comparison.verdict
-    if verdict.obstacles:
-        return f"Could not compare: {'; '.join(verdict.obstacles)}."
+    if verdict.skip_reasons:
+        return f"Could not compare: {'; '.join(verdict.skip_reasons)}."
     failed = len(verdict.regressions)
-    if comparison.is_gate:
+    if comparison.is_check:
         return f"Failed: {counted(failed, 'regression')}." if failed else "Passed: no regression."
     if failed:
         verb = "exceeds" if failed == 1 else "exceed"

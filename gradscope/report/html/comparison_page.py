@@ -106,7 +106,7 @@ def _pair_words(pair: Comparison) -> Words:
         verdict=verdict_text(pair),
         reasons=tuple(regression_text(one, pair, UNICODE) for one in pair.verdict.regressions),
         level=_level(pair),
-        warnings=tuple(pair.verdict.obstacles),
+        warnings=tuple(pair.verdict.skip_reasons),
         cards=tuple(_cards(pair)),
         summaries=tuple(_pair_summaries(pair)),
         notes=tuple(_notes(pair)),
@@ -118,7 +118,7 @@ def _level(comparison: Comparison) -> Severity | None:
         case "unjudged":
             return "error"
         case "failed":
-            return "error" if comparison.is_gate else "warning"
+            return "error" if comparison.is_check else "warning"
         case "passed":
             return None
 
@@ -200,7 +200,7 @@ def _overview(comparison: Comparison) -> Tab:
             verdict=verdict_text(comparison),
             reasons=tuple(_reasons(comparison)),
             level=_level(comparison),
-            warnings=tuple(comparison.verdict.obstacles),
+            warnings=tuple(comparison.verdict.skip_reasons),
             summaries=tuple(_overview_summaries(comparison)),
             notes=tuple(_notes(comparison)),
         ),
