@@ -8,6 +8,7 @@ from gradscope.analysis.clip_arithmetic import coefficient, norm_of, outcome, pr
 from gradscope.analysis.clips import Clip, Clips
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.events import ClipNormEvent, ClipValueEvent
 from gradscope.recording.evidence.clipping import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizers import OptimizerFamily, OptimizerRecord
 
@@ -125,7 +126,7 @@ def _of_run(indexed: RecordingIndex) -> Iterator[ClipSeries]:
     clips = indexed.shared(Clips)
     found: dict[tuple[int | None, str, int | None], list[Clip]] = {}
     for clip in clips.all:
-        if clip.event.count("fresh"):  # else there was nothing that it could cut
+        if clip.event.fresh:  # else there was nothing that it could cut
             owner = None if clip.step is None else clip.step.optimizer
             found.setdefault((clip.event.site, clip.event.kind, owner), []).append(clip)
     for (_, _, owner), calls in found.items():
@@ -140,7 +141,7 @@ def _line(clips: Clips, calls: Sequence[Clip], owner: int | None) -> ClipSeries:
     is_apart = any(_are_apart(ones) for ones in by_step.values())
     by_norm: ClipMethod = "per-tensor" if is_apart else "norm"
     return ClipSeries(
-        method="value" if last.event.kind == "clip-value" else by_norm,
+        method="value" if isinstance(last.event, ClipValueEvent) else by_norm,
         limit=None if last.only_measures else last.limit,
         norm_type=_norm_type(last),
         words=last.words,
@@ -161,7 +162,9 @@ def _are_apart(calls: Sequence[Clip]) -> bool:
 
 
 def _norm_type(clip: Clip) -> float:
-    return clip.event.numbers.get("norm_type", 2.0)
+    event = clip.event
+    recorded = event.norm_type if isinstance(event, ClipNormEvent) else None
+    return 2.0 if recorded is None else recorded
 
 
 def _point(calls: Sequence[Clip]) -> ClipPoint:
@@ -171,7 +174,7 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
     before = norm_of_norms((part.before for part in parts), kind)
     after = norm_of_norms((part.after for part in parts), kind)
     product = math.fsum(part.product for part in parts) if math.isfinite(before) else math.nan
-    is_whole = len(calls) == 1 and calls[0].event.kind == "clip-norm"
+    is_whole = len(calls) == 1 and isinstance(calls[0].event, ClipNormEvent)
     # With other types of norm nothing tells how far parts turn against each other.
     cosine = product_cosine(before, after, product) if kind == 2 else None
     if is_whole:
@@ -192,11 +195,15 @@ class _Part:
 
 def _part(clip: Clip) -> _Part:
     before = math.nan if clip.norm_before is None else clip.norm_before
-    if clip.event.kind == "clip-value":  # recordings may not know of the numbers
-        after = clip.event.numbers.get("norm_after", math.nan)
-        cosine = clip.event.numbers.get("cosine", math.nan) if after else 0.0
+    if isinstance(clip.event, ClipValueEvent):  # recordings may not know of the numbers
+        after = _or_nan(clip.event.norm_after)
+        cosine = _or_nan(clip.event.cosine) if after else 0.0
         return _Part(before, after, cosine * before * after, after / before if before else 1.0)
     factor = 1.0
     if clip.limit is not None and not clip.only_measures:
         factor = coefficient(clip.limit, before)
     return _Part(before, factor * before, factor * before * before, factor)
+
+
+def _or_nan(number: float | None) -> float:
+    return math.nan if number is None else number

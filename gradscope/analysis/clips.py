@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isinf
 
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.event_numbers import NumberName
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import ClipEvent, ClipValueEvent, Event, StepEvent, only
 from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.norm_table import NormTable, norms_of
 
-_FUNCTIONS: Mapping[str, tuple[str, NumberName]] = {
+_FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "clip-norm": ("clip_grad_norm_", "max_norm"),
     "clip-value": ("clip_grad_value_", "clip_value"),
 }
-"""By kind of event: torch's function, and its name of the limit."""
+"""By kind of event: torch's function, and its argument with the limit."""
 _NEVER_REACHED = 1e9
 """Limits from here on are there for the norm that the function returns, as infinity is."""
 
@@ -25,35 +25,35 @@ _NEVER_REACHED = 1e9
 class Clip:
     """A call of a clip function."""
 
-    event: RunEvent
+    event: ClipEvent
     parameters: frozenset[int] | None
     """Parameters that the call was given; None if unknown."""
-    step_before: RunEvent | None
+    step_before: StepEvent | None
     """The last step before, of an optimizer that holds one of them."""
-    steps: tuple[RunEvent, ...]
+    steps: tuple[StepEvent, ...]
     """The next step of each such optimizer."""
-    later: tuple[RunEvent, ...]
+    later: tuple[Event, ...]
     """What happened between the call and that step, or the next step of any optimizer."""
 
     @property
-    def step(self) -> RunEvent | None:
+    def step(self) -> StepEvent | None:
         """The first of them; None where none comes."""
         return _first(self.steps)
 
     @property
     def limit(self) -> float | None:
         """The largest norm or value that it leaves."""
-        return self.event.number(_FUNCTIONS[self.event.kind][1])
+        return self.event.limit
 
     @property
     def norm(self) -> float | None:
         """The norm that the function returns; None of a clip by value."""
-        return None if self.event.kind == "clip-value" else self.norm_before
+        return None if isinstance(self.event, ClipValueEvent) else self.norm_before
 
     @property
     def norm_before(self) -> float | None:
         """The norm of the gradients before the call; None where it was not measured."""
-        return self.event.number("norm")
+        return self.event.norm
 
     @property
     def only_measures(self) -> bool:
@@ -63,9 +63,10 @@ class Clip:
     @property
     def cuts(self) -> bool | None:
         """Whether there is something beyond the limit; None where that is not known."""
-        before, after = self.norm_before, self.event.number("norm_after")
-        if before is not None and after is not None:
-            return not before <= after  # so is NaN
+        if isinstance(self.event, ClipValueEvent):
+            before, after = self.norm_before, self.event.norm_after
+            if before is not None and after is not None:
+                return not before <= after  # so is NaN
         if self.limit is None or self.norm is None:
             return None
         return not self.norm <= self.limit  # so is NaN
@@ -92,7 +93,7 @@ class Clips:
     @cached_property
     def all(self) -> tuple[Clip, ...]:
         """The calls, in their order."""
-        return tuple(self._clip(event) for event in self.windows.events if event.kind in _FUNCTIONS)
+        return tuple(self._clip(event) for event in only(ClipEvent, self.windows.events))
 
     @cached_property
     def by_line(self) -> tuple[tuple[Clip, ...], ...]:
@@ -119,8 +120,8 @@ class Clips:
         first = self.windows.first_pass
         return first is None or calls[0].event.position < first
 
-    def _clip(self, event: RunEvent) -> Clip:
-        scope = event.number("scope")
+    def _clip(self, event: ClipEvent) -> Clip:
+        scope = event.scope
         parameters = None if scope is None else self._scopes[int(scope)]
         before, after = self._steps_around(event.position, self._owners(event, parameters))
         end = _first(after or self._steps_around(event.position, None)[1])
@@ -150,7 +151,9 @@ class Clips:
             for scope in self._scopes
         }
 
-    def _owners(self, event: RunEvent, parameters: frozenset[int] | None) -> tuple[int, ...] | None:
+    def _owners(
+        self, event: ClipEvent, parameters: frozenset[int] | None
+    ) -> tuple[int, ...] | None:
         """Return the optimizers whose gradients are clipped; None where it may be any."""
         if parameters:
             return self._owners_of_scopes[parameters]
@@ -158,10 +161,10 @@ class Clips:
 
     def _steps_around(
         self, position: int, owners: Iterable[int | None] | None
-    ) -> tuple[list[RunEvent], list[RunEvent]]:
+    ) -> tuple[list[StepEvent], list[StepEvent]]:
         """Return the last step before a place and the next one, of each of some optimizers."""
-        before: list[RunEvent] = []
-        after: list[RunEvent] = []
+        before: list[StepEvent] = []
+        after: list[StepEvent] = []
         for owner in self._steps if owners is None else owners:
             steps = self._steps.get(owner, ())
             at = bisect_right(self._positions.get(owner, ()), position)
@@ -175,16 +178,15 @@ class Clips:
         return {owner: [step.position for step in steps] for owner, steps in self._steps.items()}
 
     @cached_property
-    def _steps(self) -> Mapping[int | None, Sequence[RunEvent]]:
+    def _steps(self) -> Mapping[int | None, Sequence[StepEvent]]:
         """By optimizer: its steps."""
-        found: dict[int | None, list[RunEvent]] = {}
-        for event in self.windows.events:
-            if event.kind == "step":
-                found.setdefault(event.optimizer, []).append(event)
+        found: dict[int | None, list[StepEvent]] = {}
+        for event in only(StepEvent, self.windows.events):
+            found.setdefault(event.optimizer, []).append(event)
         return found
 
 
-def _first(steps: Iterable[RunEvent]) -> RunEvent | None:
+def _first(steps: Iterable[StepEvent]) -> StepEvent | None:
     return min(steps, key=lambda step: step.position, default=None)
 
 
@@ -192,7 +194,7 @@ def _first(steps: Iterable[RunEvent]) -> RunEvent | None:
 class ClippedStep:
     """A step before which some of its optimizer's gradients were clipped."""
 
-    event: RunEvent
+    event: StepEvent
     clips: tuple[Clip, ...]
     """Clips since the optimizer's last step that found new gradients."""
     inside: tuple[int, ...]
@@ -208,13 +210,13 @@ def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
     for clip in clips.all:
         for step in clip.steps:
             before.setdefault(step.position, []).append(clip)
-    events = clips.windows.events
-    found = (_clipped_step(clips, events[position], calls) for position, calls in before.items())
+    steps = {event.position: event for event in only(StepEvent, clips.windows.events)}
+    found = (_clipped_step(clips, steps[position], calls) for position, calls in before.items())
     return tuple(step for step in found if step is not None)
 
 
-def _clipped_step(clips: Clips, event: RunEvent, calls: Iterable[Clip]) -> ClippedStep | None:
-    cutting = [clip for clip in calls if not clip.only_measures and clip.event.count("fresh")]
+def _clipped_step(clips: Clips, event: StepEvent, calls: Iterable[Clip]) -> ClippedStep | None:
+    cutting = [clip for clip in calls if not clip.only_measures and clip.event.fresh]
     optimizers = clips.windows.optimizers
     held = () if event.optimizer is None else optimizers[event.optimizer].parameters
     taken = clips.norms.with_gradient(event.step).intersection(held)

@@ -8,9 +8,10 @@ from gradscope.analysis.clip_contributions import Contributions
 from gradscope.analysis.clip_sections import Check, Numbers, OptimizerFacts, Section
 from gradscope.analysis.clip_series import ClipPoint, ClipSeries, clip_series
 from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
-from gradscope.analysis.optimizer_steps import RunEvent, Series
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.windows import Series
 from gradscope.phrasing import counted
+from gradscope.recording.events import BackwardEvent, StepEvent, UnscaleEvent
 from gradscope.recording.records import Recording, Site
 
 _STEPS_READ = 400
@@ -110,7 +111,9 @@ def _of_own(clips: Clips, step: int, held: frozenset[int]) -> dict[int, float]:
 def _order(calls: Sequence[Clip]) -> Check:
     """Tell whether the clip comes between the backward and the step."""
     vain = [clip for clip in calls if clip.step is None]
-    inside = [clip for clip in calls if any(event.kind == "backward" for event in clip.later)]
+    inside = [
+        clip for clip in calls if any(isinstance(event, BackwardEvent) for event in clip.later)
+    ]
     count = f"{len(calls):,}"
     if inside:
         return Check(
@@ -126,14 +129,14 @@ def _order(calls: Sequence[Clip]) -> Check:
 
 def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
     """Tell whether gradients are unscaled first; None where nothing scales them."""
-    scaled = sum(bool(clip.event.count("scaled")) for clip in calls)
+    scaled = sum(clip.event.scaled for clip in calls)
     if scaled:
         return Check(
             is_right=False,
             words=f"gradients are still multiplied by the loss scale in {scaled:,} of "
             f"{counted(len(calls), 'call')}",
         )
-    if any(event.kind == "unscale" for event in clips.windows.events):
+    if any(isinstance(event, UnscaleEvent) for event in clips.windows.events):
         return Check(
             is_right=True, words="after unscale_, so the limit applies to unscaled gradients"
         )
@@ -165,13 +168,13 @@ def _nonfinite(calls: Sequence[Clip]) -> Check | None:
     broken = [clip for clip in calls if not math.isfinite(clip.norm_before or 0.0)]
     if not broken:
         return None
-    spread = [clip for clip in broken if clip.step is not None and clip.step.count("nonfinite")]
+    spread = [clip.step for clip in broken if clip.step is not None and clip.step.nonfinite]
     first = broken[0].event.step
     words = f"non-finite norm in {counted(len(broken), 'call')}, first in step {first:,}"
     if spread:
         return Check(
             is_right=False,
-            words=f"{words}: it makes {spread[0].step.count('nonfinite'):,} gradients non-finite",  # type: ignore[union-attr]
+            words=f"{words}: it makes {spread[0].nonfinite:,} gradients non-finite",
         )
     return Check(is_right=True, words=f"{words}: no step uses it")
 
@@ -182,7 +185,7 @@ def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
     points = tuple(
         ClipPoint(step=step.step, norm=norm, coefficient=1.0, cosine=None)
         for step in steps
-        if (norm := step.number("norm")) is not None
+        if (norm := step.norm) is not None
     )
     numbers = Numbers.of(points, given=None, by_norm=True, in_order=True)
     clips = indexed.shared(Clips)
@@ -215,10 +218,10 @@ def _site(indexed: RecordingIndex, series: Series) -> Site | None:
 
 
 def _facts(
-    indexed: RecordingIndex, optimizer: int | None, steps: Iterable[RunEvent]
+    indexed: RecordingIndex, optimizer: int | None, steps: Iterable[StepEvent]
 ) -> OptimizerFacts:
     events = list(steps)
-    rates = [rate for event in events if (rate := event.number("lr")) is not None]
+    rates = [rate for event in events if (rate := event.lr) is not None]
     titles = {step.index: step.optimizer for step in indexed.recording.steps}
     title = next((name for event in events if (name := titles.get(event.step))), "")
     records = indexed.shared(Clips).windows.optimizers

@@ -62,7 +62,7 @@ class ClipBeforeUnscale(Rule):
         """Yield a finding for every line that clips scaled gradients."""
         scales = context.shared(LossScale)
         for calls in context.shared(Clips).by_line:
-            found = [clip for clip in calls if clip.event.count("scaled")]
+            found = [clip for clip in calls if clip.event.scaled]
             if not found or len(found) < self.share * len(calls):
                 continue
             scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)

@@ -6,7 +6,8 @@ from functools import cached_property
 
 from gradscope.analysis.clip_series import ClipSeries, clip_series
 from gradscope.analysis.clips import Clip
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import BackwardEvent, Event, ScalerUpdateEvent, ZeroEvent
 from gradscope.recording.evidence.clipping import ClipTrial
 from gradscope.rules.context import RuleContext
 
@@ -18,20 +19,20 @@ class LossScale:
     context: RuleContext
 
     @cached_property
-    def _updates(self) -> tuple[RunEvent, ...]:
+    def _updates(self) -> tuple[ScalerUpdateEvent, ...]:
         """The scaler's updates, in their order."""
         return tuple(
             event
             for event in self.context.shared(Windows).events
-            if event.kind == "scaler-update" and event.number("scale_before") is not None
+            if isinstance(event, ScalerUpdateEvent) and event.scale_before is not None
         )
 
-    def at(self, event: RunEvent) -> float | None:
+    def at(self, event: Event) -> float | None:
         """Return the scale when something happened; None where nothing tells it."""
         position = bisect_right(self._updates, event.position, key=lambda one: one.position)
         if position < len(self._updates):
-            return self._updates[position].number("scale_before")
-        return self._updates[-1].number("scale_after") if self._updates else None
+            return self._updates[position].scale_before
+        return self._updates[-1].scale_after if self._updates else None
 
 
 def is_of_trial(context: RuleContext) -> bool:
@@ -59,6 +60,6 @@ def judged_series(context: RuleContext) -> tuple[ClipSeries, ...]:
 
 def _is_used(clip: Clip) -> bool:
     """Return whether a step uses what the clip leaves, as it leaves it."""
-    if clip.step is None or clip.event.count("scaled"):
+    if clip.step is None or clip.event.scaled:
         return False
-    return not any(event.kind in ("backward", "zero") for event in clip.later)
+    return not any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later)

@@ -7,6 +7,7 @@ from math import isfinite
 
 from gradscope.analysis.clip_arithmetic import coefficient
 from gradscope.analysis.clips import Clip, Clips
+from gradscope.recording.events import BackwardEvent, ClipValueEvent, ZeroEvent
 from gradscope.rules.context import RuleContext
 
 
@@ -47,12 +48,12 @@ class UnclippedNorms:
 def _factor(clip: Clip) -> float | None:
     """Return what the step that follows finds of a norm; None where all of it, or it is unknown."""
     before, limit = clip.norm_before, clip.limit
-    if before is None or limit is None or not isfinite(before) or not clip.event.count("fresh"):
+    if before is None or limit is None or not isfinite(before) or not clip.event.fresh:
         return None
-    if any(event.kind in ("backward", "zero") for event in clip.later):
+    if any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later):
         return None
-    if clip.event.kind == "clip-value":
-        after = clip.event.number("norm_after")
+    if isinstance(clip.event, ClipValueEvent):
+        after = clip.event.norm_after
         factor = after / before if after is not None and before else 1.0
     else:
         factor = 1.0 if clip.only_measures else coefficient(limit, before)
