@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext

@@ -6,7 +6,7 @@ from math import isfinite
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.judged_series import LossScale

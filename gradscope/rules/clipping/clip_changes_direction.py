@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.clip_series import ClipSeries
+from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.recording.evidence.clipping import ClipMethod
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -6,7 +6,7 @@ from itertools import islice
 from math import isfinite, isnan
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import BackwardEvent, ScalerStepEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import hypot
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
+from gradscope.analysis.clipping.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import positions

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import ClipValueEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

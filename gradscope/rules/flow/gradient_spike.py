@@ -6,7 +6,7 @@ from math import isfinite
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clips
+from gradscope.analysis.clipping.clips import Clips
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import ZeroEvent
 from gradscope.recording.finding import Finding, Severity

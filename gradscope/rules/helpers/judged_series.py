@@ -4,8 +4,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gradscope.analysis.clip_series import ClipSeries, clip_series
-from gradscope.analysis.clips import Clip
+from gradscope.analysis.clipping.clips import Clip
+from gradscope.analysis.clipping.series import ClipSeries, clip_series
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import BackwardEvent, Event, ScalerUpdateEvent, ZeroEvent
 from gradscope.recording.evidence.clipping import ClipTrial

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
-from gradscope.analysis.clip_arithmetic import coefficient
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.arithmetic import coefficient
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import BackwardEvent, ClipValueEvent, ZeroEvent
 from gradscope.rules.context import RuleContext
 

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.analysis.clip_contributions import Contributions
-from gradscope.analysis.clip_limits import (
+from gradscope.analysis.clipping.contributions import Contributions
+from gradscope.analysis.clipping.limits import (
     Advice,
     Bin,
     Distribution,
@@ -14,7 +14,7 @@ from gradscope.analysis.clip_limits import (
     histogram,
     sweep,
 )
-from gradscope.analysis.clip_series import ClipPoint
+from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.recording.evidence.clipping import ClipMethod
 from gradscope.recording.evidence.optimizers import OptimizerFamily
 from gradscope.recording.records import Site

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from gradscope.analysis.clip_arithmetic import Outcome, norm_of, outcome
-from gradscope.analysis.clip_contributions import Contributions
-from gradscope.analysis.clip_sections import MethodRow, Numbers, OptimizerFacts, Section
-from gradscope.analysis.clip_series import ClipPoint, call_words
+from gradscope.analysis.clipping.arithmetic import Outcome, norm_of, outcome
+from gradscope.analysis.clipping.contributions import Contributions
+from gradscope.analysis.clipping.sections import MethodRow, Numbers, OptimizerFacts, Section
+from gradscope.analysis.clipping.series import ClipPoint, call_words
 from gradscope.recording.evidence.clipping import ClipMethod, ClipPass, ClipTrial
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.records import Recording

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Literal, Self
 
-from gradscope.analysis.clip_arithmetic import EPSILON, coefficient
+from gradscope.analysis.clipping.arithmetic import EPSILON, coefficient
 
 _NEAR = 2.0
 """Norms that differ by no more are of one size."""

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.clip_arithmetic import coefficient, norm_of, outcome, product_cosine
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.arithmetic import coefficient, norm_of, outcome, product_cosine
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.events import ClipNormEvent, ClipValueEvent

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Self
 
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.run_clipping import run_sections
-from gradscope.analysis.trial_clipping import trial_section
+from gradscope.analysis.clipping.run import run_sections
+from gradscope.analysis.clipping.sections import Section
+from gradscope.analysis.clipping.trial import trial_section
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clipping import ClipTrial
 from gradscope.recording.records import Recording
