@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.norms import norm_of_norms
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
@@ -130,8 +131,7 @@ class _Measured:
 
     @property
     def norm(self) -> float:
-        known = tuple(self.norms.values())
-        return math.nan if any(map(math.isnan, known)) else math.hypot(*known)
+        return norm_of_norms(self.norms.values())
 
 
 def _norms(context: RuleContext) -> dict[int, dict[int, float]]:
