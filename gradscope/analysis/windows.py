@@ -77,7 +77,7 @@ class Window:
 
     step: StepEvent
     events: tuple[Event, ...]
-    """All since the optimizer's own step before, steps of others included."""
+    """Events since the optimizer's own step before, steps of others included."""
     passes: tuple[BackwardEvent, ...]
     """The backward passes among them whose gradients feed the step."""
 
@@ -105,21 +105,21 @@ class Series:
     """All steps of an optimizer, and of those that took its place at the same line."""
 
     optimizers: tuple[int, ...]
-    """Their places among the optimizers of the run; none where the script itself moves weights."""
+    """Indices among the optimizers of the run; none where the script itself moves weights."""
     record: TrainedOptimizer | None
-    """The first of them."""
+    """Record of the first of the optimizers; None without any."""
     windows: tuple[Window, ...]
     generations: int = 1
     """Number of optimizers that replaced each other."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the optimizer, or of the update."""
         return "the update" if self.record is None else self.record.name
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """Those that it holds."""
+        """Parameters that the optimizers hold."""
         return () if self.record is None else self.record.parameters
 
     def may_lose(self, event: Event) -> bool:
@@ -129,7 +129,7 @@ class Series:
 
     @property
     def family(self) -> OptimizerFamily:
-        """What kind of optimizer it is; a script that moves weights itself does as SGD."""
+        """Family of the optimizer; a script that moves weights itself does as SGD."""
         return "sgd" if self.record is None else self.record.family
 
 
@@ -173,7 +173,7 @@ class Windows:
 
     @cached_property
     def first_pass(self) -> int | None:
-        """The place of the first backward pass."""
+        """Position of the first backward pass; None without any."""
         return next((event.position for event in only(BackwardEvent, self.events)), None)
 
     def requires_grad(self, series: Series) -> bool:
@@ -183,9 +183,9 @@ class Windows:
 
     @cached_property
     def _lineages(self) -> tuple[int, ...]:
-        """By optimizer: the first of those of the same line which it followed one by one.
+        """The lineage of each optimizer: the first of those of its line that replaced each other.
 
-        Of one whose steps are part of another's: the other's.
+        An optimizer whose steps are part of another's has the lineage of the other.
         """
         return tuple(map(self._lineage, range(len(self.optimizers))))
 

@@ -7,7 +7,7 @@ from math import isnan, nan
 
 from gradscope.recording.records import EventRecord, StepRecord
 
-_MEASURED: Mapping[str, frozenset[str]] = {
+MEASURED: Mapping[str, frozenset[str]] = {
     "backward": frozenset({"loss", "nodes", "older", "root", "rows", "tokens"}),
     "clip-norm": frozenset({"norm"}),
     "clip-value": frozenset({"norm", "norm_after", "cosine"}),
@@ -24,7 +24,7 @@ _OBSERVED = frozenset({"carried", "mode"})
 
 def is_shared(kind: str, number: str) -> bool:
     """Return whether a repeated step has the same number in an event of a kind."""
-    return number not in _MEASURED.get(kind, frozenset())
+    return number not in MEASURED.get(kind, frozenset())
 
 
 def is_repeated(kind: str) -> bool:

@@ -15,6 +15,7 @@ from gradscope.recording.events import (
     only,
 )
 from gradscope.recording.records import EventRecord
+from gradscope.recording.repeated_steps import MEASURED
 
 
 def record(kind, **numbers):
@@ -27,6 +28,11 @@ def test_every_kind_has_one_class_and_says_what_its_numbers_mean():
     kinds = [kind for one in EVENT_CLASSES for kind in one.kinds]
     assert len(kinds) == len(set(kinds)) == len(EVENT_CLASSES)
     assert all(meaning for kind in kinds for meaning in meanings(kind).values())
+
+
+def test_numbers_that_repeated_steps_need_not_share_are_declared():
+    names = {(kind, name) for kind, own in MEASURED.items() for name in own}
+    assert names <= {(kind, name) for kind in MEASURED for name in meanings(kind)}
 
 
 def test_an_event_has_the_numbers_of_its_record():

@@ -209,7 +209,7 @@ class SweepRow:
 
     limit: float
     share: float
-    """Of the steps, that are cut."""
+    """Share of the steps that are cut."""
     mean: float
     """Coefficient over all steps."""
     mean_cut: float | None
@@ -224,7 +224,7 @@ class Advice:
     limit: float
     level: Level
     share: float
-    """Of the steps after the first ones, that it cuts."""
+    """Share of the steps after the first ones that the limit cuts."""
     quantiles: tuple[tuple[float, float], ...]
     """Quantiles of the norms."""
     is_sure: bool
@@ -297,7 +297,7 @@ class LimitCurve:
     limits: tuple[float, ...]
     """Ascending."""
     shares: tuple[float, ...]
-    """Of the steps, that are cut."""
+    """Share of the steps that are cut."""
     means: tuple[float, ...]
     """Coefficient over all steps."""
 

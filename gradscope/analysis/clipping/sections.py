@@ -29,7 +29,7 @@ class MethodRow:
     limit: float
     is_asked: bool
     share: float
-    """Of the steps, that it cuts."""
+    """Share of the steps that the method cuts."""
     after: float
     """Median norm afterwards."""
     coefficient: float

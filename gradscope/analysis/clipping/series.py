@@ -53,7 +53,7 @@ class ClipSeries:
 
     @property
     def cut(self) -> tuple[ClipPoint, ...]:
-        """Those of them that were cut."""
+        """Points with a finite norm that were cut."""
         return tuple(point for point in self.finite if point.coefficient < 1)
 
 

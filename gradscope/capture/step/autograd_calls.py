@@ -81,6 +81,9 @@ class SwitchObserver:
 
 def _frame_of_checkpoint() -> FrameType | None:
     """Return the frame of a reentrant checkpoint, if it switches gradients on or off."""
+    # A reentrant checkpoint runs its function under `no_grad` in the forward, and once more with
+    # gradients in backward. What it disables is therefore no cut, unless none of its inputs
+    # requires grad: then autograd never calls its backward.
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != torch.utils.checkpoint.__file__:
         if is_users(frame.f_code):
@@ -133,6 +136,7 @@ class BackwardObserver:
         self.count += 1
         kwargs = kwargs or {}
         retain, create = kwargs.get("retain_graph"), kwargs.get("create_graph")
+        # `retain_graph` defaults to `create_graph`.
         if create if retain is None else retain:
             return
         with DisableTorchFunction():

@@ -107,6 +107,7 @@ class WriteObserver:
         with DisableTorchFunction():
             for tensor in written if isinstance(written, list | tuple) else (written,):
                 if isinstance(tensor, Tensor) and has_versions(tensor):
+                    # A view shares the version counter of its base.
                     storage = StorageWeakRef(tensor.untyped_storage())
                     shape, version = tuple(tensor.shape), tensor._version
                     self.writes.append(

@@ -123,6 +123,7 @@ class ByHand:
             for entry in self._training.gradient_state.entries
             if entry.state == UNSPENT and (parameter := entry.parameter()) is not None
         ]
+        # Gradients are paired with parameters by position: one that is gone would shift the others.
         gradients = [p.grad for _, p in found if p.grad is not None]
         if len(gradients) != len(found):
             found, gradients = [], []
@@ -145,6 +146,7 @@ class ByHand:
         parameters = [p for one in self._measured if (p := one.entry.parameter()) is not None]
         if len(parameters) != len(self._measured):
             return []
+        # Norms instead of versions, which changes through `.data` leave alone.
         with DisableTorchFunction(), torch.no_grad():
             now = norms(parameters)
         pairs = zip(self._measured, now, strict=True)
@@ -189,7 +191,7 @@ class ByHand:
         name = self._note_by_hand(numbers, frame) if one is None else self._note_of(one, numbers)
         first = measured[0].entry.parameter()
         if first is not None:
-            self._training.pace.watch_weight(first)
+            self._training.pace.sentinels.watch_weight(first)
         is_due = self._training.pace.measures
         self._has_written = True
         if self._is_to_keep:

@@ -3,29 +3,21 @@
 import math
 import time
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
-from weakref import ref
 
-import torch
-from torch import Tensor
-from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
-
-from gradscope.capture.reading import few_numbers, is_plain
 from gradscope.capture.training.budget import FIRST, Budget, WindowKind
 from gradscope.capture.training.event_log import Event, EventLog, Number
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.locations import Locations
+from gradscope.capture.training.sentinels import Sentinels, loss_of
 from gradscope.capture.training.step_patterns import Position, StepPatterns
-from gradscope.capture.training.step_writer import Measured
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.repeated_steps import RepeatedSteps
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
+    pass
 
 _FORCED = 5
 """Number of steps whose norms are measured after a problem."""
@@ -34,12 +26,6 @@ _TOGETHER = 0.1
 """Seconds for which repeated steps are held before they are written."""
 
 _MOST_SOURCES = 65_536
-
-_FIRST_LAYERS = 4
-
-_SMALL, _LARGEST = 64, 4_096
-"""Number of elements of the gradient checked in each step. It has at most the first number if one
-of the first layers' gradients has, otherwise at most the second."""
 
 
 class Pace:
@@ -80,9 +66,7 @@ class Pace:
         self._sources: dict[int, int] = {}
         """By repeated step: index in the block that is held."""
         self._choices, self._losses, self._rates = array("H"), array("d"), array("d")
-        self._sentinels: dict[int, ref[Tensor]] = {}
-        """By optimizer: a parameter whose gradient shows whether all are finite."""
-        self._moving: _Moving | None = None
+        self.sentinels = Sentinels()
         self._free: float = 0
         """Number of coming steps without decisions, if they repeat others."""
         self._passed: list[int | None] = []
@@ -182,7 +166,7 @@ class Pace:
         position = self.patterns.repeats("backward", detail, frame)
         if position is None or not position.has_loss:
             return position is not None
-        loss = _loss(outputs)
+        loss = loss_of(outputs)
         if loss is None:
             self.patterns.position, self.measures = here, True
             return False
@@ -211,68 +195,12 @@ class Pace:
         position = self.patterns.repeats("step", index, frame)
         if position is None and is_joined(index):
             position = self.patterns.end_by(index)
-        if position is not None and position.step is not None and self._is_finite(index):
+        if position is not None and position.step is not None and self.sentinels.is_finite(index):
             return position
         self.patterns.position = here
         # If a gradient is not finite, all are measured.
         self.measures |= position is not None
         return None
-
-    def watch_gradient(self, index: int, measured: Iterable[Measured]) -> None:
-        """Choose the gradient to check in each repeated step of an optimizer.
-
-        Non-finite values in a backward propagate to the first layers, so these are preferred.
-        """
-        if not self.repeats_steps:
-            return
-        read = (
-            (one.numel > _SMALL, order, one.entry.parameter)
-            for order, one in enumerate(measured)
-            if one.gradient
-            and one.numel <= _LARGEST
-            and (parameter := one.entry.parameter()) is not None
-            and _is_readable(parameter.grad)
-        )
-        first = list(islice(read, _FIRST_LAYERS))
-        _, _, found = min(first, default=(True, 0, None))
-        if found is None:
-            self._sentinels.pop(index, None)
-        else:
-            self._sentinels[index] = found
-
-    def watch_weight(self, parameter: Tensor) -> None:
-        """Check a parameter in order to detect manual changes of the weights."""
-        before, now = self._moving, _Moving(ref(parameter), parameter._version, _total(parameter))
-        same = before is not None and before.parameter() is parameter
-        now.is_silent = same and before is not None and before.version == now.version
-        self._moving = now
-
-    def has_moved(self) -> bool:
-        """Return whether the script has changed its weights since the last call."""
-        moving = self._moving
-        parameter = None if moving is None else moving.parameter()
-        if moving is None or parameter is None:
-            return False
-        if not moving.is_silent:
-            before, moving.version = moving.version, parameter._version
-            return before != moving.version
-        total, moving.total = moving.total, _total(parameter)
-        return total != moving.total
-
-    def _is_finite(self, index: int) -> bool:
-        reference = self._sentinels.get(index)
-        if reference is None:
-            return True
-        parameter = reference()
-        gradient = None if parameter is None else parameter.grad
-        if _len_torch_dispatch_stack():  # the script would see it
-            return True
-        with DisableTorchFunction():
-            if gradient is not None and not gradient.requires_grad:
-                few = few_numbers(gradient, _SMALL)
-                if few is not None:
-                    return math.isfinite(sum(few))
-            return _is_readable(gradient) and math.isfinite(gradient.sum().item())
 
     def goes_on(self, end: Position, optimizer: int | None, rate: object) -> bool:
         """Accept that the running step repeated another to its end, and start the next.
@@ -364,57 +292,7 @@ class Pace:
         )
 
 
-@dataclass(slots=True)
-class _Moving:
-    """A parameter that the script itself changes in each step."""
-
-    parameter: ref[Tensor]
-    version: int
-    total: float
-    """Sum of its elements."""
-    is_silent: bool = False
-    """Whether its version does not change, as with `p.data -= …`."""
-
-
-def _total(parameter: Tensor) -> float:
-    """Return the sum of a parameter's elements, 0 if they are unreadable."""
-    with DisableTorchFunction(), torch.no_grad():
-        return float(parameter.sum()) if is_plain(parameter) else 0.0
-
-
-def _is_readable(gradient: object) -> "TypeIs[Tensor]":
-    """Return whether a gradient in main memory can be summed without side effects."""
-    if type(gradient) is not Tensor or not gradient.is_cpu or gradient.requires_grad:
-        return False
-    return is_plain(gradient)
-
-
 def _kind(is_captured: bool, measures: bool) -> WindowKind:
     if is_captured:
         return "captured"
     return "measured" if measures else "events"
-
-
-def is_broken(number: object) -> bool:
-    """Return whether a number in main memory is not finite."""
-    value = number if isinstance(number, float) else _read(number)
-    return value is not None and not math.isfinite(value)
-
-
-def _loss(outputs: object) -> float | None:
-    """Return a loss in main memory, NaN if it lies elsewhere; None if it is not finite."""
-    loss = outputs[0] if isinstance(outputs, tuple | list) and len(outputs) == 1 else None
-    value = _read(loss)
-    if value is None:
-        is_far = type(loss) is Tensor and loss.device.type not in ("cpu", "meta")
-        return math.nan if is_far else None
-    return value if math.isfinite(value) else None
-
-
-def _read(number: object) -> float | None:
-    """Return the only number of a tensor in main memory; None if the script would notice."""
-    if type(number) is not Tensor or _len_torch_dispatch_stack():
-        return None
-    with DisableTorchFunction():
-        found = few_numbers(number, 1)
-    return None if found is None else found[0]

@@ -36,6 +36,7 @@ def samples_of(entries: Iterable[Entry]) -> list[Sample]:
     """Return samples of the half-precision parameters."""
     with DisableTorchFunction(), torch.no_grad():
         return [
+            # A copy, because the optimizer writes into the same memory.
             Sample(entry, elements.clone())
             for entry in entries
             if (parameter := entry.parameter()) is not None
@@ -49,6 +50,7 @@ def rounded(samples: Sequence[Sample]) -> list[Rounded]:
     counted = [(one, counts) for one in samples if (counts := _counts(one)) is not None]
     if not counted:
         return []
+    # One transfer for all: every read from an accelerator waits for all work before it.
     device = counted[0][1].device
     values = torch.stack([counts.to(device) for _, counts in counted]).tolist()
     return [

@@ -90,7 +90,8 @@ class TrainingState:
     def end_step_by_hand(self) -> None:
         """Record, before a call, that the script has changed its weights since the last call."""
         position = self.pace.patterns.position
-        if position is not None and position.by_hand is not None and self.pace.has_moved():
+        sentinels = self.pace.sentinels
+        if position is not None and position.by_hand is not None and sentinels.has_moved():
             self.step_repeated(position.by_hand, None, None)
 
     def record_in_full(self) -> None:

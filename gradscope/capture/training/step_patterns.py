@@ -101,7 +101,7 @@ class StepPatterns:
         self._snapshots: list[States] = []
         """States after each event of the step that is recorded in full."""
         self._by_hooks: set[int] = set()
-        """Its events that happened during a backward."""
+        """Events of the step that happened during a backward."""
         self._is_odd = False
         """Whether the recorded step did something that must not be repeated unrecorded."""
         self._is_synced = True

@@ -21,9 +21,9 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
-from gradscope.recording.tables import norm_cells
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Cells
+from gradscope.recording.tables import norm_cells
 
 
 @dataclass(slots=True)

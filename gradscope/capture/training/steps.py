@@ -11,8 +11,6 @@ from typing import Any
 from weakref import ref
 
 import torch
-from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch.optim import Optimizer
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
@@ -22,21 +20,22 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.reading import (
-    CALCULABLE,
-    NotReadable,
-    is_plain,
-    stored,
-    whole,
     why_unreadable,
 )
-from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import known
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
-from gradscope.capture.training.open_steps import Copy, OpenStep, calls, is_left, joined, parts_of
+from gradscope.capture.training.open_steps import OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.rounding import rounded, samples_of
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
+from gradscope.capture.training.step_measurements import (
+    copies,
+    gradient_of,
+    measure,
+    measure_updates,
+    own_scale,
+)
 from gradscope.capture.training.step_patterns import Position
 from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
 from gradscope.capture.training.stored_gradients import GradientStorage
@@ -46,12 +45,6 @@ from gradscope.phrasing import counted
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in this many measured steps of an optimizer at first, and later
 in every Nth."""
-
-_COPIED = 50_000_000
-"""Number of elements above which an optimizer is too large to copy for measuring updates."""
-
-
-_SUBTRACTED = CALCULABLE | {torch.complex64, torch.complex128}
 
 
 @dataclass(slots=True)
@@ -120,6 +113,8 @@ class Steps:
     def start(self) -> None:
         """Start observing steps."""
         self._handles = [
+            # `Optimizer.__init__` puts a wrapper around `step` that calls the global hooks. They
+            # observe every optimizer, also those made before recording started.
             register_optimizer_step_pre_hook(self._enter),
             register_optimizer_step_post_hook(self._leave),
         ]
@@ -205,7 +200,7 @@ class Steps:
                 training.captures.step_begins()
         if self._is_due(one) and training.pace.measures:
             self._own.open[-1].samples = samples_of(one.entries)
-            self._own.open[-1].before = _copies(one)
+            self._own.open[-1].before = copies(one)
 
     def _forget_left(self, frame: FrameType) -> None:
         """Discard the steps ended by exceptions, but not their finished nested steps."""
@@ -219,7 +214,7 @@ class Steps:
     def _record_gradients(self, step: OpenStep, fresh: set[int]) -> None:
         """Record the gradients that the optimizer uses."""
         entries = step.known.entries
-        gradients = [(e, _gradient(e)) for e in entries]
+        gradients = [(e, gradient_of(e)) for e in entries]
         present = [e for e, gradient in gradients if gradient is not None]
         of_fresh = [e for e in present if id(e) in fresh]
         step.numbers = {
@@ -234,11 +229,11 @@ class Steps:
             "manual": 0.0,
         }
         if self._gradient_storage.is_due(self._made.get(step.known.index, 0)):
-            step.kept = self._gradient_storage.kept(entries, _own_scale(step.known))
+            step.kept = self._gradient_storage.kept(entries, own_scale(step.known))
         if self._training.pace.measures:
-            step.measured = _measure(
+            step.measured = measure(
                 step.known,
-                scale=_own_scale(step.known),
+                scale=own_scale(step.known),
                 with_weights=self._is_due(step.known) or not step.known.weights,
             )
             self._skip_unread(present, step.measured)
@@ -246,7 +241,8 @@ class Steps:
             if found or not present:  # otherwise none of them can be read
                 step.numbers["norm"] = math.hypot(*found)
             step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
-            self._training.pace.watch_gradient(step.known.index, step.measured)
+            if self._training.pace.repeats_steps:
+                self._training.pace.sentinels.watch_gradient(step.known.index, step.measured)
             if step.numbers["nonfinite"] and self._training.captures is not None:
                 self._tell_broken(self._training.captures, step.measured)
 
@@ -267,7 +263,7 @@ class Steps:
     def _skip_unread(self, present: list[Entry], measured: list[Measured]) -> None:
         """Record why gradients have no norm."""
         read = {id(one.entry) for one in measured}
-        left = [g for e in present if id(e) not in read and (g := _gradient(e)) is not None]
+        left = [g for e in present if id(e) not in read and (g := gradient_of(e)) is not None]
         for reason, count in Counter(map(why_unreadable, left)).items():
             if reason is not None:
                 self._writer.skip(f"the gradients of {counted(count, 'parameter')}", reason)
@@ -341,7 +337,7 @@ class Steps:
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1
         if step.measured is not None:
             self._measured[step.known.index] = self._measured.get(step.known.index, 0) + 1
-            _measure_updates(step.before, step.measured)
+            measure_updates(step.before, step.measured)
         step.rounded, step.before = list(rounded(step.samples)), []
         step.description = describe(optimizer)
         step.numbers |= known(lr=learning_rate(optimizer))
@@ -380,79 +376,3 @@ class Steps:
         """Return whether weights and updates are measured in an optimizer's next step."""
         measured = self._measured.get(one.index, 0)
         return measured < _UPDATES_FIRST or measured % _UPDATES_EVERY == 0
-
-
-def _gradient(entry: Entry) -> Tensor | None:
-    parameter = entry.parameter()
-    return None if parameter is None else parameter.grad
-
-
-def _own_scale(one: Known) -> float:
-    """Return the divisor of an optimizer that unscales itself, as fused ones do."""
-    scale = getattr(one.optimizer(), "grad_scale", None)
-    known = whole(scale) if isinstance(scale, Tensor) else None
-    return 1.0 if known is None else float(known)
-
-
-def _measure(one: Known, *, scale: float, with_weights: bool) -> list[Measured]:
-    """Measure the readable gradients and weights of an optimizer's parameters."""
-    entries = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
-    gradients = [
-        (position, p.grad) for position, (_, p) in enumerate(entries) if p.grad is not None
-    ]
-    with DisableTorchFunction(), torch.no_grad():
-        weights = [p for _, p in entries] if with_weights else []
-        values = norms(weights + [gradient for _, gradient in gradients])
-    if with_weights:
-        one.weights = {id(e): norm for (e, _), norm in zip(entries, values, strict=False)}
-        del values[: len(entries)]
-    found = {
-        position: None if norm is None else norm / scale
-        for (position, _), norm in zip(gradients, values, strict=True)
-    }
-    return [
-        Measured(
-            entry,
-            one.weights.get(id(entry)),
-            found.get(position),
-            p.numel(),
-            p.requires_grad,
-        )
-        for position, (entry, p) in enumerate(entries)
-        if position not in found
-        or found[position] is not None  # otherwise it exists and is unreadable
-    ]
-
-
-def _copies(one: Known) -> list[Copy]:
-    """Return copies of an optimizer's parameters that are readable on the CPU."""
-    parameters = [(e, p) for e in one.entries if (p := e.parameter()) is not None]
-    if sum(p.numel() for _, p in parameters) > _COPIED:
-        return []
-    with torch.no_grad():
-        found = ((entry, _on_cpu(p)) for entry, p in parameters)
-        return [(entry, part.clone()) for entry, part in found if part is not None]
-
-
-def _on_cpu(parameter: Tensor) -> Tensor | None:
-    try:
-        part = stored(parameter)
-    except NotReadable:
-        return None
-    return part if part.is_cpu and part.dtype in _SUBTRACTED and is_plain(part) else None
-
-
-def _measure_updates(before: list[Copy], measured: list[Measured]) -> None:
-    records = {id(record.entry): record for record in measured}
-    changes: list[tuple[Measured, Tensor]] = []
-    with torch.no_grad():
-        for entry, old in before:
-            record, parameter = records.get(id(entry)), entry.parameter()
-            new = None if parameter is None else _on_cpu(parameter)
-            if record is None or new is None:
-                continue
-            if (new.shape, new.dtype) == (old.shape, old.dtype):
-                changes.append((record, torch.sub(new, old, out=old)))
-        values = norms([change for _, change in changes])
-    for (record, _), norm in zip(changes, values, strict=True):
-        record.update = norm
