@@ -9,7 +9,7 @@ from typing import ClassVar
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.judged_series import LossScale
+from gradscope.rules.helpers.clips import LossScale
 from gradscope.rules.rule import Rule
 
 

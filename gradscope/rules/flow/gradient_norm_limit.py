@@ -10,7 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.unclipped import UnclippedNorms
+from gradscope.rules.helpers.clips import UnclippedNorms
 from gradscope.rules.measure import Measure
 from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule

@@ -8,7 +8,7 @@ from gradscope.analysis.windows import Windows
 from gradscope.recording.events import ScalerStepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.judged_series import LossScale
+from gradscope.rules.helpers.clips import LossScale
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
