@@ -15,8 +15,8 @@ from gradscope.capture.reading import is_plain_float
 from gradscope.capture.training.event_log import known
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.locations import Location
+from gradscope.capture.training.pacing.sentinels import is_broken
 from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.sentinels import is_broken
 from gradscope.capture.training.state import TrainingState
 
 

@@ -21,7 +21,7 @@ from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.history_references import name_of
+from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations, receiver, stem
 from gradscope.capture.training.model_records import ModelRecords, models_of
 from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode

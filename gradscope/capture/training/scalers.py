@@ -15,7 +15,7 @@ from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.event_log import Number, known, number
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.steps import Steps
+from gradscope.capture.training.steps.steps import Steps
 
 
 class Scalers:

@@ -16,11 +16,11 @@ from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.scopes import Scopes
 
 if TYPE_CHECKING:
-    from gradscope.capture.training.by_hand import ByHand
-    from gradscope.capture.training.pace import Pace
+    from gradscope.capture.training.pacing.pace import Pace
+    from gradscope.capture.training.pacing.step_patterns import Position
     from gradscope.capture.training.step_captures import StepCaptures
-    from gradscope.capture.training.step_patterns import Position
-    from gradscope.capture.training.steps import Steps
+    from gradscope.capture.training.steps.by_hand import ByHand
+    from gradscope.capture.training.steps.steps import Steps
 
 OUTSIDE = "outside"
 """Subject of gradients that were zeroed outside of observed calls."""

@@ -14,22 +14,22 @@ from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
 from gradscope.capture.training.backwards import Backwards
-from gradscope.capture.training.budget import Budget
-from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.compilations import Compilations
 from gradscope.capture.training.given import Given, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.loop_calls import Loaders, Schedulers
-from gradscope.capture.training.pace import Pace
+from gradscope.capture.training.pacing.budget import Budget
+from gradscope.capture.training.pacing.pace import Pace
+from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
-from gradscope.capture.training.step_patterns import Position
-from gradscope.capture.training.step_writer import StepWriter
-from gradscope.capture.training.steps import Steps
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.by_hand import ByHand
+from gradscope.capture.training.steps.steps import Steps
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.writer import StepWriter
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header

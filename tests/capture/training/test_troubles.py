@@ -5,8 +5,8 @@ import math
 import torch
 
 from gradscope.capture.training.gradient_state import GradientState
-from gradscope.capture.training.step_writer import Measured
-from gradscope.capture.training.troubles import Troubles
+from gradscope.capture.training.steps.troubles import Troubles
+from gradscope.capture.training.steps.writer import Measured
 
 STATE = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]

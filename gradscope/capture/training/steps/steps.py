@@ -24,22 +24,22 @@ from gradscope.capture.reading import (
 )
 from gradscope.capture.training.event_log import known
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
-from gradscope.capture.training.open_steps import OpenStep, calls, is_left, joined, parts_of
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
-from gradscope.capture.training.rounding import rounded, samples_of
+from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
-from gradscope.capture.training.step_measurements import (
+from gradscope.capture.training.steps.measurements import (
     copies,
     gradient_of,
     measure,
     measure_updates,
     own_scale,
 )
-from gradscope.capture.training.step_patterns import Position
-from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
-from gradscope.capture.training.stored_gradients import GradientStorage
-from gradscope.capture.training.troubles import Troubles
+from gradscope.capture.training.steps.open_steps import OpenStep, calls, is_left, joined, parts_of
+from gradscope.capture.training.steps.rounding import rounded, samples_of
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.troubles import Troubles
+from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
 from gradscope.phrasing import counted
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10

@@ -13,7 +13,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.edges import tensors
-from gradscope.capture.training.detach_analysis import DetachAnalysis
+from gradscope.capture.training.history.detach_analysis import DetachAnalysis
 from gradscope.recording.evidence.failures import Carried
 
 _INSTALLED = ("site-packages", "dist-packages")

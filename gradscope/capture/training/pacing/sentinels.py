@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction, _len_torch_dispatch_stack
 
 from gradscope.capture.reading import few_numbers, is_plain
-from gradscope.capture.training.step_writer import Measured
+from gradscope.capture.training.steps.writer import Measured
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs

@@ -15,9 +15,9 @@ from gradscope.capture.training.event_log import Number
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.optimizers import Known
-from gradscope.capture.training.rounding import Rounded, Sample
-from gradscope.capture.training.step_writer import Measured
-from gradscope.capture.training.stored_gradients import StoredEntry
+from gradscope.capture.training.steps.rounding import Rounded, Sample
+from gradscope.capture.training.steps.stored_gradients import StoredEntry
+from gradscope.capture.training.steps.writer import Measured
 
 Copy = tuple[Entry, Tensor]
 """A parameter and its elements before a step."""

@@ -15,12 +15,12 @@ from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import Number, known
 from gradscope.capture.training.gradient_state import UNSPENT, Entry
 from gradscope.capture.training.graph_facts import leaves
-from gradscope.capture.training.history_references import name_of
+from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.step_writer import Finished, Measured, StepWriter
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
 """Names shown in place of an optimizer's."""

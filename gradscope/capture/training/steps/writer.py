@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from gradscope.capture.source.statements import sources_around, statements_around
 from gradscope.capture.step.stored_gradients import UNREADABLE
 from gradscope.capture.training.gradient_state import Entry
-from gradscope.capture.training.rounding import Rounded
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.stored_gradients import StoredEntry
+from gradscope.capture.training.steps.rounding import Rounded
+from gradscope.capture.training.steps.stored_gradients import StoredEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer

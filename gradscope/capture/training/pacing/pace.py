@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from gradscope.capture.training.budget import FIRST, Budget, WindowKind
 from gradscope.capture.training.event_log import Event, EventLog, Number
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.locations import Locations
-from gradscope.capture.training.sentinels import Sentinels, loss_of
-from gradscope.capture.training.step_patterns import Position, StepPatterns
+from gradscope.capture.training.pacing.budget import FIRST, Budget, WindowKind
+from gradscope.capture.training.pacing.sentinels import Sentinels, loss_of
+from gradscope.capture.training.pacing.step_patterns import Position, StepPatterns
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.repeated_steps import RepeatedSteps
 

@@ -7,9 +7,9 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.reading import CALCULABLE, NotReadable, is_plain, stored, whole
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.gradient_state import Entry
-from gradscope.capture.training.open_steps import Copy
 from gradscope.capture.training.optimizers import Known
-from gradscope.capture.training.step_writer import Measured
+from gradscope.capture.training.steps.open_steps import Copy
+from gradscope.capture.training.steps.writer import Measured
 
 _COPIED = 50_000_000
 """Number of elements above which an optimizer is too large to copy for measuring updates."""

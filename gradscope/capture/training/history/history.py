@@ -8,12 +8,12 @@ from torch import nn
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.event_log import EventLog
-from gradscope.capture.training.history_assignments import (
+from gradscope.capture.training.history.assignments import (
     Store,
     store_of_attribute,
     store_of_variable,
 )
-from gradscope.capture.training.history_references import HistoryReference, references
+from gradscope.capture.training.history.references import HistoryReference, references
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
 
 _MOST_SEARCHES = 6
