@@ -217,7 +217,7 @@ class LayerNorms:
         self._rows: tuple[ModuleRow, ...] = ()
         self._held: list[list[int]] = []
         self._outlines: dict[int, list[tuple[FoldedModule, int]]] = {}
-        """By how many rows there may be."""
+        """Outlines by the number of rows that there may be."""
         self._cells: deque[dict[int, float | None]] = deque(maxlen=_KEPT)
         """By look: norms by module."""
 

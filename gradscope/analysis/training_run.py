@@ -107,20 +107,20 @@ class TrainingRun:
     patterns: tuple[Pattern, ...]
     """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
     seconds: float
-    """Until the last event."""
+    """Seconds until the last event."""
     is_complete: bool
     """Whether the recording goes on to the end of the run."""
     loss_divided: float | None = None
-    """By what every loss was divided before its backward; None where by nothing, or not alike."""
+    """Number that every loss was divided by before its backward; None if by none, or by several."""
     has_cut: bool = False
     """Whether a clip has made gradients smaller."""
     ending: EndingText | None = None
     """Ending of the run; None if it ended normally, or if unknown."""
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
-    """What watching it has cost; None where that is not known."""
+    """Cost of recording; None if unknown."""
     captured_steps: tuple[CapturedStepRow, ...] = ()
-    """The backward passes of which every tensor was seen."""
+    """Backward passes of which every tensor was captured."""
 
 
 def training_run(recording: Recording) -> TrainingRun | None:

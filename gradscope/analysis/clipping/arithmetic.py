@@ -13,7 +13,7 @@ from gradscope.recording.evidence.clipping import (
 )
 
 EPSILON = 1e-6
-"""That torch adds to a norm before it divides by it."""
+"""Number that torch adds to a norm before it divides by it."""
 
 
 def coefficient(limit: float, norm: float) -> float:
@@ -51,13 +51,13 @@ class Outcome:
     """What clipping leaves of the gradients of one backward."""
 
     norm: float
-    """Euclidean, of all gradients, afterwards."""
+    """Euclidean norm of all gradients afterwards."""
     coefficient: float
-    """That norm over the one before; of clipping by the global norm its factor. At most 1."""
+    """Norm afterwards over the norm before, at most 1; the factor of a clip by the global norm."""
     cosine: float | None
-    """Between all gradients before and after; None where either is zero or not finite."""
+    """Cosine between all gradients before and after; None where either is zero or not finite."""
     norms: tuple[float | None, ...]
-    """By parameter, afterwards."""
+    """Norm of each parameter's gradient afterwards; None if it has none."""
     is_cut: bool
     """Whether anything was cut."""
 

@@ -37,7 +37,7 @@ class Clip:
 
     @property
     def step(self) -> StepEvent | None:
-        """The first of them; None where none comes."""
+        """The first of the next steps; None where none comes."""
         return _first(self.steps)
 
     @property

@@ -1,4 +1,4 @@
-"""Who makes the global norm: parameters and modules by their share of it."""
+"""Shares of parameters and modules in the global norm."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Contribution:
     share: float
     """Mean share of the squared norm, or of the power that the norm type uses, over the steps."""
     largest: float
-    """That share in the step in which it is largest."""
+    """Share in the step in which it is largest."""
     before: float
     """Median of its own norm before clipping."""
     after: float | None
@@ -32,7 +32,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contributions:
-    """Who makes the global norm, the largest share first."""
+    """Shares in the global norm, the largest first."""
 
     parameters: tuple[Contribution, ...]
     modules: tuple[Contribution, ...]

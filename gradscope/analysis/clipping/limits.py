@@ -30,11 +30,11 @@ class Level:
     settled: int
     """Number of first norms that are not typical."""
     first: float
-    """Their median; that of all where there are none."""
+    """Median of the first norms; that of all where there are none."""
     median: float
     """Median of the norms after the first ones."""
     deviation: float
-    """Their median absolute deviation."""
+    """Median absolute deviation of these norms."""
     count: int
     """Number of these norms."""
     still_moves: bool
@@ -211,9 +211,9 @@ class SweepRow:
     share: float
     """Share of the steps that are cut."""
     mean: float
-    """Coefficient over all steps."""
+    """Mean coefficient of all steps."""
     mean_cut: float | None
-    """Over those that are cut; None without any."""
+    """Mean coefficient of the steps that are cut; None without any."""
     mark: Mark
 
 
@@ -228,7 +228,7 @@ class Advice:
     quantiles: tuple[tuple[float, float], ...]
     """Quantiles of the norms."""
     is_sure: bool
-    """Whether there were enough of them."""
+    """Whether there were enough norms."""
 
 
 def advise(norms: Sequence[float], *, in_order: bool) -> Advice | None:
@@ -299,7 +299,7 @@ class LimitCurve:
     shares: tuple[float, ...]
     """Share of the steps that are cut."""
     means: tuple[float, ...]
-    """Coefficient over all steps."""
+    """Mean coefficient of all steps."""
 
     @classmethod
     def of(cls, norms: Sequence[float], limits: Iterable[float]) -> Self:

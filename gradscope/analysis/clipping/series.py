@@ -23,7 +23,7 @@ class ClipPoint:
     coefficient: float
     """Norm afterwards over norm before: what is left of the step; at most 1."""
     cosine: float | None
-    """Between the two; None where it is not known."""
+    """Cosine between the gradients before and after; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class ClipSeries:
 
     method: ClipMethod
     limit: float | None
-    """The last one; None where it only measures."""
+    """Limit of the last call; None where the line only measures."""
     norm_type: float
     words: str
     """The call, as `clip_grad_norm_(max_norm=1)`."""

@@ -135,6 +135,8 @@ class BackwardObserver:
         """Count a call, and record it unless it keeps the graph."""
         self.count += 1
         kwargs = kwargs or {}
+        # Backward frees the saved tensors of every node that it visits, also of those that belong
+        # to a graph which another loss shares.
         retain, create = kwargs.get("retain_graph"), kwargs.get("create_graph")
         # `retain_graph` defaults to `create_graph`.
         if create if retain is None else retain:

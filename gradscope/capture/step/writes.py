@@ -30,6 +30,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     ) -> nn.Parameter:
         parameter = original(kind, data, requires_grad)
         if not is_traced() and isinstance(data, Tensor):
+            # `nn.Parameter(data)` shares the memory of a tensor, but is a leaf without its history.
             cuts.see_wrapped(data, parameter, sys._getframe(1))
         return parameter
 
