@@ -149,7 +149,7 @@ class Stop:
 
     @property
     def bypassed(self) -> frozenset[int]:
-        """Those nodes past which something else hands the gradient on."""
+        """Nodes past which something else hands the gradient on."""
         return frozenset(node for cut in self.cuts if cut.straight_through for node in cut.joins)
 
     @property

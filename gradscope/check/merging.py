@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from gradscope.analysis.step_view import ended_by, first_step
 from gradscope.check.results import CheckedFinding, Failure, Run, TargetResult
+from gradscope.recording.events import BackwardEvent, Event, GradEvent, event_of
 from gradscope.recording.finding import Finding
-from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.records import Recording
 from gradscope.rules.engine import rank_of
 from gradscope.rules.merging import by_cause
 
@@ -78,16 +79,16 @@ def has_gradient(recording: Recording) -> bool:
     A run may also have asked for gradients by `autograd.grad`, which leaves them in none.
     """
     if any(step.kind == "run" for step in recording.steps):
-        return any(event.kind == "grad" or _reaches(event) for event in recording.events)
+        return any(map(_reaches, map(event_of, recording.events)))
     return any(
         stat.reach in ("gradient", "zero")
         for stat in first_step(recording).parameter_stats.values()
     )
 
 
-def _reaches(event: EventRecord) -> bool:
-    """Return whether an event of a run is a backward that reached parameters, or may have."""
-    return event.kind == "backward" and dict(event.numbers).get("reached", 1.0) > 0
+def _reaches(event: Event) -> bool:
+    """Return whether an event of a run computed gradients, or may have."""
+    return isinstance(event, GradEvent) or (isinstance(event, BackwardEvent) and event.may_reach)
 
 
 def _why_none(recording: Recording) -> str:

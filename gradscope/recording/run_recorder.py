@@ -10,7 +10,6 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer, WatchCost
-from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     CapturedStep,
@@ -21,12 +20,22 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
-from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
+from gradscope.recording.repeated_steps import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.stored_gradient import StoredGradient
-from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
+from gradscope.recording.tables import (
+    EVENTS,
+    MODULES,
+    NORM_COLUMNS,
+    PARAMETER_STATS,
+    PARAMETERS,
+    REPEATED_STEPS,
+    SITES,
+    SKIPPED,
+    STEPS,
+    evidence_tables,
+)
 from gradscope.recording.writer import RecordingWriter
 
 

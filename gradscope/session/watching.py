@@ -15,9 +15,9 @@ from typing import Self
 from torch import nn
 from torch.optim import Optimizer
 
-from gradscope.capture.training.budget import DEFAULT, check_share
 from gradscope.capture.training.given import GivenObjects, given_by
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.pacing.budget import DEFAULT, check_share
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by

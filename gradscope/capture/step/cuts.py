@@ -113,12 +113,14 @@ class CutTracker:
         """Observe a call that made no node."""
         returned = _returned(result)
         name = getattr(func, "__name__", "")
+        # Attributes such as `data` are torch functions too: getters of a descriptor.
         if name == "__get__":  # an attribute
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         if name in _SEPARATE_TENSORS or name in _SHAPES or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
         origins = self._origins(given)
+        # Reading `requires_grad` is a torch function as well, which would be observed again.
         with DisableTorchFunction():
             without = [tensor for tensor in returned if not tensor.requires_grad]
         # Written in place, or returned unchanged as by broadcast_tensors: nothing was cut off.

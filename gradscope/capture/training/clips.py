@@ -15,7 +15,7 @@ from gradscope.capture.reading import is_plain_float
 from gradscope.capture.training.event_log import known
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.locations import Location
-from gradscope.capture.training.pace import is_broken
+from gradscope.capture.training.pacing.sentinels import is_broken
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 
@@ -85,6 +85,7 @@ class Clips:
         """Start observing."""
         utils = torch.nn.utils
         patches.wrap(clip_grad, "_get_total_norm", self._wrap_norm)
+        # `torch.nn.utils` imports these names: both must refer to the same replacement.
         patches.put(utils, "get_total_norm", clip_grad._get_total_norm)
         patches.wrap(clip_grad, "_clip_grads_with_norm_", self._wrap_clip_by_norm)
         patches.put(utils, "clip_grads_with_norm_", clip_grad._clip_grads_with_norm_)
@@ -139,6 +140,7 @@ class Clips:
                 parameters = list(parameters)
             if self._training.repeats("clip-value", None, sys._getframe(1)):
                 return original(parameters, clip_value, *args, **kwargs)
+            # torch computes no norm here, and the elements beyond the limit are lost in the call.
             clip = guard.run(self._before_value, parameters, clip_value, sys._getframe(1))
             result = original(parameters, clip_value, *args, **kwargs)
             if clip is not None:

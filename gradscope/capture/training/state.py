@@ -16,11 +16,11 @@ from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.scopes import Scopes
 
 if TYPE_CHECKING:
-    from gradscope.capture.training.by_hand import ByHand
-    from gradscope.capture.training.pace import Pace
+    from gradscope.capture.training.pacing.pace import Pace
+    from gradscope.capture.training.pacing.step_patterns import Position
     from gradscope.capture.training.step_captures import StepCaptures
-    from gradscope.capture.training.step_patterns import Position
-    from gradscope.capture.training.steps import Steps
+    from gradscope.capture.training.steps.by_hand import ByHand
+    from gradscope.capture.training.steps.steps import Steps
 
 OUTSIDE = "outside"
 """Subject of gradients that were zeroed outside of observed calls."""
@@ -90,7 +90,8 @@ class TrainingState:
     def end_step_by_hand(self) -> None:
         """Record, before a call, that the script has changed its weights since the last call."""
         position = self.pace.patterns.position
-        if position is not None and position.by_hand is not None and self.pace.has_moved():
+        sentinels = self.pace.sentinels
+        if position is not None and position.by_hand is not None and sentinels.has_moved():
             self.step_repeated(position.by_hand, None, None)
 
     def record_in_full(self) -> None:

@@ -14,22 +14,22 @@ from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
 from gradscope.capture.training.backwards import Backwards
-from gradscope.capture.training.budget import Budget
-from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.compilations import Compilations
 from gradscope.capture.training.given import GivenObjects, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.loop_calls import Loaders, Schedulers
-from gradscope.capture.training.pace import Pace
+from gradscope.capture.training.pacing.budget import Budget
+from gradscope.capture.training.pacing.pace import Pace
+from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
-from gradscope.capture.training.step_patterns import Position
-from gradscope.capture.training.step_writer import StepWriter
-from gradscope.capture.training.steps import Steps
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.by_hand import ByHand
+from gradscope.capture.training.steps.steps import Steps
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.writer import StepWriter
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
@@ -105,6 +105,8 @@ class TrainingWatch:
         Args:
             ending: The end of the training, if it is known.
         """
+        # A forked process, as of a data loader, inherits the watch and the connection to its
+        # file. SQLite allows no use of a connection after a fork.
         running, self._running = self._running, None
         if running is not None and os.getpid() == self._process:
             TrainingWatch._current = None
@@ -211,16 +213,21 @@ class _Running:
     def _install(self) -> None:
         unfollow_package()
         patches = self._patches
+        # `Tensor.backward`, `autograd.backward` and `autograd.grad` all end in this function. Hooks
+        # would see a backward only from inside, after it has started, and not how it was called.
         patches.wrap(torch.autograd.graph, "_engine_run_backward", self._backwards.wrap)
+        # `torch.autograd` has imported the function by name.
         patches.put(
             torch.autograd, "_engine_run_backward", torch.autograd.graph._engine_run_backward
         )
+        # Also called by optimizers of other packages, which derive from this class.
         patches.wrap(Optimizer, "__init__", self._wrap_making)
         Zeroing(self._training).install(patches)
         Clips(self._training).install(patches)
         Scalers(self._training, self._backwards, self._steps).install(patches)
         Schedulers(self._training).install(patches)
         Loaders(self._training).install(patches)
+        # Non-reentrant checkpoints, `save_on_cpu` and hooks of the script pack tensors this way.
         patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
         patches.wrap(torch, "compile", self._wrap_compile)
         self._training.models.eval_modes.install(patches)

@@ -47,7 +47,7 @@ class WatchedRun:
 
     def make_watch(self) -> Watch:
         """Return the recorder of the training: torch has been imported."""
-        from gradscope.capture.training.stored_gradients import GradientStorage
+        from gradscope.capture.training.steps.stored_gradients import GradientStorage
         from gradscope.capture.training.watch import TrainingWatch
         from gradscope.step_capture.schedule import Schedule
         from gradscope.step_capture.script_captures import script_captures_by

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.contributions import Contribution
+from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted

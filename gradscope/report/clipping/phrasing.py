@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
-from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clipping.contributions import Contribution
+from gradscope.analysis.clipping.limits import SHARES, Advice, Distribution
+from gradscope.analysis.clipping.sections import Section
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.clipping import ClipMethod, ClipTrial
 from gradscope.report.number_format import figure

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.config.formats import OutputFormat

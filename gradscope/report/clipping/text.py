@@ -6,9 +6,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.contributions import Contribution
+from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions, shown_site

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.clip_sections import MethodRow, Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.sections import MethodRow, Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.report.clipping.phrasing import (

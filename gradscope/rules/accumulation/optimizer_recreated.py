@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Series, Windows
+from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Group, Series, Sighting, Window, Windows, by_line
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.rule import Rule
 
 _STEP_LAST = "the order is zero_grad(), backward(), step()"
@@ -140,8 +142,8 @@ class StepWithoutGradient(Rule):
                 "steps_concerned": len(group.windows),
                 "steps": group.judged,
                 "share_limit": self.share,
-                "parameters": step.count("parameters"),
-                "parameters_without_gradient": step.count("none"),
+                "parameters": step.parameters,
+                "parameters_without_gradient": step.none,
             },
             count=len(group.windows),
             step=step.step,
@@ -161,8 +163,8 @@ def _by_step_line(windows: Windows, series: Series) -> Iterator[Series]:
 def _repeats(window: Window) -> bool:
     """Return whether a step has nothing but what an earlier one has used."""
     step = window.step
-    is_used = step.count("stale") and step.count("stale") == step.count("with_gradient")
-    return bool(is_used) and not any(event.kind == "backward" for event in window.events)
+    is_used = step.stale and step.stale == step.with_gradient
+    return bool(is_used) and not any(isinstance(event, BackwardEvent) for event in window.events)
 
 
 def _pass_of(window: Window) -> int | None:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Sighting, Window, by_line
+from gradscope.analysis.windows import Window
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -95,8 +96,8 @@ class UnscaledAccumulation(Rule):
 
 
 def _is_sum_of_means(window: Window) -> bool:
-    is_divided = any((one.number("divided") or 1) != 1 for one in window.passes)
-    is_written = window.step.count("written") > 0  # the script may have divided the gradients
+    is_divided = any((one.divided or 1) != 1 for one in window.passes)
+    is_written = window.step.written > 0  # the script may have divided the gradients
     return is_mean(window.passes) and not is_divided and not is_written
 
 

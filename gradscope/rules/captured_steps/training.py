@@ -8,8 +8,17 @@ from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.analysis.recording_index import StepBefore, Surroundings
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import (
+    BackwardEvent,
+    BackwardStart,
+    Event,
+    ScalerStepEvent,
+    StepEvent,
+    ZeroEvent,
+    only,
+)
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.evidence.parameters import LeafRecord
@@ -18,8 +27,6 @@ from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
-_PASSES = ("backward", "backward-error")
-_STEPS = ("step", "scaler-step")
 _SOUGHT = 20
 """So many steps on end a scaler may leave out until it finds its scale: it halves it each time."""
 _RECENT = 400
@@ -60,7 +67,7 @@ class _Fate:
 class _Uses:
     """The steps that use the gradients of a backward."""
 
-    steps: tuple[RunEvent, ...]
+    steps: tuple[StepEvent, ...]
     is_skipped: bool
     """Whether a scaler left one out."""
 
@@ -85,7 +92,7 @@ class Training:
     @cached_property
     def is_untrained(self) -> bool:
         """Whether the script computes gradients and makes no step with them, from start to end."""
-        return not any(event.kind in _STEPS for event in self._events)
+        return not any(isinstance(event, StepEvent | ScalerStepEvent) for event in self._events)
 
     def surroundings(self, captured: CapturedStep) -> Surroundings:
         """Return what the rest of the run tells of a backward that was watched closely."""
@@ -127,14 +134,14 @@ class Training:
         end = bisect_left(self._keys, (captured.step, captured.order))
         known: set[int] = set()
         # Each optimizer in use has made one not long ago.
-        for event in reversed(self._events[max(0, end - _RECENT) : end]):
+        for event in only(StepEvent, reversed(self._events[max(0, end - _RECENT) : end])):
             if event.kind != "step" or event.optimizer is None or event.optimizer in known:
                 continue
             known.add(event.optimizer)
             yield StepBefore(
                 step=event.step,
                 site=self.context.site(event.site),
-                rate=event.number("lr"),
+                rate=event.lr,
                 parameters=frozenset(
                     self.recording.parameters[position].name
                     for position in self.optimizers[event.optimizer].parameters
@@ -159,8 +166,8 @@ class Training:
         if not self._uses(captured).is_skipped or not self.was_scaled(captured):
             return False
         start = bisect_left(self._keys, (captured.step, captured.order))
-        after = [event for event in self._events[start:] if event.kind == "scaler-step"]
-        return len(after) <= _SOUGHT and all(event.count("skipped") for event in after)
+        after = list(only(ScalerStepEvent, self._events[start:]))
+        return len(after) <= _SOUGHT and all(event.skipped for event in after)
 
     def _stepped(self, captured: CapturedStep) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
@@ -176,7 +183,7 @@ class Training:
 
         Something made for another pass may cut it off, as the samples of a generator.
         """
-        steps = Counter(event.optimizer for event in self._events if event.kind == "step")
+        steps = Counter(event.optimizer for event in self._events if isinstance(event, StepEvent))
         held = (
             one.parameters for position, one in enumerate(self.optimizers) if steps[position] > 1
         )
@@ -213,21 +220,21 @@ class Training:
     def optimizer_text(self, captured: CapturedStep) -> str | None:
         """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
         texts = {step.index: step.optimizer for step in self.recording.steps}
-        steps = (event.step for event in self._uses(captured).steps if event.kind == "step")
+        steps = (event.step for event in self._uses(captured).steps)
         return next((texts.get(step) for step in steps), None)
 
     def line(self, captured: CapturedStep) -> Site | None:
         """Return the line that called the backward."""
-        position = self._position(captured)
-        return None if position is None else self.context.site(self._events[position].site)
+        backward = self._backward(captured)
+        return None if backward is None else self.context.site(backward.site)
 
     def was_scaled(self, captured: CapturedStep) -> bool:
         """Return whether a gradient scaler had multiplied the loss."""
-        position = self._position(captured)
-        return position is not None and bool(self._events[position].count("scaled"))
+        backward = self._backward(captured)
+        return backward is not None and backward.scaled
 
     @property
-    def _events(self) -> tuple[RunEvent, ...]:
+    def _events(self) -> tuple[Event, ...]:
         return self.context.shared(Windows).events
 
     @cached_property
@@ -235,14 +242,15 @@ class Training:
         """The step and the order of every event, ascending."""
         return sorted((record.step, record.order) for record in self.recording.events)
 
-    def _position(self, captured: CapturedStep) -> int | None:
-        """Return the place of a backward among all events, None where it is not there."""
+    def _backward(self, captured: CapturedStep) -> BackwardStart | None:
+        """Return the event of a captured backward; None where it is not there."""
         position = bisect_left(self._keys, (captured.step, captured.order))
         is_there = position < len(self._keys) and self._keys[position] == (
             captured.step,
             captured.order,
         )
-        return position if is_there and self._events[position].kind in _PASSES else None
+        event = self._events[position] if is_there else None
+        return event if isinstance(event, BackwardStart) else None
 
     @cached_property
     def _known_uses(self) -> dict[tuple[int, int], _Uses]:
@@ -255,40 +263,39 @@ class Training:
         return self._known_uses[key]
 
     def _find_uses(self, captured: CapturedStep) -> _Uses:
-        position = self._position(captured)
+        backward = self._backward(captured)
         start = (
             bisect_left(self._keys, (captured.step, captured.order))
-            if position is None
-            else position + 1
+            if backward is None
+            else backward.position + 1
         )
-        reached = 0 if position is None else self._events[position].count("reached")
-        found: list[RunEvent] = []
+        reached = backward.reached if isinstance(backward, BackwardEvent) else 0
+        found: list[StepEvent] = []
         is_skipped = False
         for event in islice(self._events, start, None):
-            if event.kind == "backward" and (found or is_skipped):
+            if isinstance(event, BackwardEvent) and (found or is_skipped):
                 break
-            if event.kind == "zero" and not found and 0 < reached <= event.count("unspent"):
+            if isinstance(event, ZeroEvent) and not found and 0 < reached <= event.unspent:
                 break
-            if event.kind == "step":
+            if isinstance(event, StepEvent):
                 found.append(event)
-            is_skipped |= event.kind == "scaler-step" and bool(event.count("skipped"))
+            is_skipped |= isinstance(event, ScalerStepEvent) and event.skipped
         return _Uses(tuple(found), is_skipped)
 
     def _names(self, parameters: Iterable[int]) -> Iterator[str]:
         return (self.recording.parameters[index].name for index in parameters)
 
     def _losses(self, captured: CapturedStep) -> Iterator[float]:
-        start = self._position(captured)
-        if start is None:
+        backward = self._backward(captured)
+        if backward is None:
             step = captured.recording.steps[0] if captured.recording.steps else None
             yield from [] if step is None or step.loss is None else [step.loss]
             return
-        line = self._events[start].site
         same = (
             loss
-            for event in islice(self._events, start, None)
-            if event.kind == "backward" and event.site == line
-            if (loss := event.number("loss")) is not None
+            for event in only(BackwardEvent, islice(self._events, backward.position, None))
+            if event.site == backward.site
+            if (loss := event.loss) is not None
         )
         yield from islice(same, _LOSSES + 1)
 
@@ -296,10 +303,9 @@ class Training:
     def _rates(self) -> dict[int, float]:
         """By optimizer: the largest learning rate of its steps."""
         found: dict[int, float] = {}
-        for event in self._events:
-            rate = event.number("lr")
-            if event.kind == "step" and event.optimizer is not None and rate is not None:
-                found[event.optimizer] = max(found.get(event.optimizer, 0.0), rate)
+        for event in only(StepEvent, self._events):
+            if event.optimizer is not None and event.lr is not None:
+                found[event.optimizer] = max(found.get(event.optimizer, 0.0), event.lr)
         return found
 
     @cached_property
@@ -308,9 +314,7 @@ class Training:
         sound = (
             event.step
             for event in self._events
-            if event.kind == "step"
-            and not event.count("nonfinite")
-            and isfinite(event.number("norm") or 0.0)
+            if isinstance(event, StepEvent) and not event.nonfinite and isfinite(event.norm or 0.0)
         )
         return max(sound, default=-1)
 

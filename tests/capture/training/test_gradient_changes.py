@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from gradscope.capture.training.gradient_changes import GradientChanges
 from gradscope.capture.training.gradient_state import GradientState
-from gradscope.capture.training.step_writer import Measured
+from gradscope.capture.training.steps.gradient_changes import GradientChanges
+from gradscope.capture.training.steps.writer import Measured
 
 STATE = GradientState()
 TENSORS = [torch.ones(2, requires_grad=True) for _ in range(3)]

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from gradscope.analysis.clip_arithmetic import EPSILON
-from gradscope.analysis.clip_limits import Bin, LimitCurve, SweepRow, spaced
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clip_series import ClipPoint
+from gradscope.analysis.clipping.arithmetic import EPSILON
+from gradscope.analysis.clipping.limits import Bin, LimitCurve, SweepRow, spaced
+from gradscope.analysis.clipping.sections import Section
+from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_name
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.clip_contributions import Contribution, Contributions
-from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clipping.contributions import Contribution, Contributions
+from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.clipping.phrasing import headline, percent
