@@ -98,6 +98,14 @@ def watch_definitions() -> Iterator[Definitions]:
         register_module_parameter_registration_hook(watch.note_parameter),
     )
     original = torch.optim.Optimizer.__init__
+    copied = nn.Module.__setstate__
+
+    @functools.wraps(copied)
+    @uncounted
+    def note_copy(module: nn.Module, state: Any) -> None:  # noqa: ANN401
+        copied(module, state)
+        if not is_traced():
+            watch.note_copy(module)
 
     @functools.wraps(original)
     @uncounted
@@ -107,12 +115,15 @@ def watch_definitions() -> Iterator[Definitions]:
         original(optimizer, *args, **kwargs)
 
     torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
+    nn.Module.__setstate__ = note_copy  # type: ignore[method-assign]
     try:
         with watch_initialisations() as watch.found.initialisations:
             yield watch.found
     finally:
         if torch.optim.Optimizer.__init__ is noted:  # else other code has replaced it since
             torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
+        if nn.Module.__setstate__ is note_copy:
+            nn.Module.__setstate__ = copied  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
 
@@ -149,6 +160,18 @@ class _Watch:
         replaced = module._parameters.get(name)
         if replaced is not None and replaced is not parameter:
             self.found.replaced[replaced] = Replacement(ref(module), name, self._line())
+
+    @untraced
+    def note_copy(self, module: nn.Module) -> None:
+        """Record a module that `copy.deepcopy` or `torch.load` made: no hook tells of it."""
+        line = self._caller.line(sys._getframe(2))
+        if line is None:
+            return
+        self.found.modules.setdefault(module, line)
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter not in self.found.parameters:
+                made = Registration(ref(module), name, line, self._next())
+                self.found.parameters[parameter] = made
 
     @unfollowed
     def note_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
