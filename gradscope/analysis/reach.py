@@ -211,10 +211,24 @@ class Reach:
         return frozenset((trainable & seen) - self.learning)
 
     @cached_property
+    def _cut_late(self) -> frozenset[int]:
+        """The parameters that learned earlier in the run, and that a cut keeps from the loss.
+
+        Without a cut, it may be that they are not needed any more.
+        """
+        run = self.indexed.run
+        if run is None or not run.ceased:
+            return frozenset()
+        records = self.recording.parameters
+        joining = (cut.parameters for cut in self.recording.cuts if cut.joins)
+        behind = {index for parameters in joining for index in parameters}
+        return frozenset(p for p in run.ceased & run.stepped & behind if records[p].requires_grad)
+
+    @cached_property
     def stops(self) -> tuple[Stop, ...]:
         """The lines that keep gradients from the lost parameters, each explained once."""
         found: dict[object, list[tuple[int, CutRecord]]] = {}
-        for parameter in sorted(self.lost):
+        for parameter in sorted(self.lost | self._cut_late):
             behind = self._leading(parameter)
             if behind:
                 best = max(behind, key=_likeliness)
@@ -352,6 +366,11 @@ class Reach:
         owners = {self.recording.parameters[index].module for index in stop.parameters}
         modes = [self.recording.modules[owner].training for owner in owners]
         return self.recording.target.mode == "train" and not any(modes)
+
+    def has_ceased(self, stop: Stop) -> bool:
+        """Return whether what was cut off learned earlier in the run."""
+        run = self.indexed.run
+        return run is not None and not run.ceased.isdisjoint(stop.parameters)
 
     def draws(self, stop: Stop) -> bool:
         """Return whether the gradient ends at a draw from a distribution."""

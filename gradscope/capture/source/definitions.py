@@ -2,12 +2,12 @@
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,8 @@ class Definitions:
         default_factory=WeakKeyDictionary
     )
     """Every optimizer, in order of construction."""
+    loaded: WeakSet[nn.Module] = field(default_factory=WeakSet)
+    """Modules whose `load_state_dict` was called."""
     initialisations: Initialisations = field(default_factory=Initialisations)
 
     def replacement(self, parameter: Tensor) -> Replacement | None:
@@ -98,14 +100,6 @@ def watch_definitions() -> Iterator[Definitions]:
         register_module_parameter_registration_hook(watch.note_parameter),
     )
     original = torch.optim.Optimizer.__init__
-    copied = nn.Module.__setstate__
-
-    @functools.wraps(copied)
-    @uncounted
-    def note_copy(module: nn.Module, state: Any) -> None:  # noqa: ANN401
-        copied(module, state)
-        if not is_traced():
-            watch.note_copy(module)
 
     @functools.wraps(original)
     @uncounted
@@ -115,17 +109,54 @@ def watch_definitions() -> Iterator[Definitions]:
         original(optimizer, *args, **kwargs)
 
     torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
-    nn.Module.__setstate__ = note_copy  # type: ignore[method-assign]
     try:
-        with watch_initialisations() as watch.found.initialisations:
+        with _watch_weights(watch), watch_initialisations() as watch.found.initialisations:
             yield watch.found
     finally:
         if torch.optim.Optimizer.__init__ is noted:  # else other code has replaced it since
             torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
-        if nn.Module.__setstate__ is note_copy:
-            nn.Module.__setstate__ = copied  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def _watch_weights(watch: "_Watch") -> Iterator[None]:
+    """Record copies of modules, and loaded ones, while the block runs: torch has no hook for it."""
+    copied, loaded = nn.Module.__setstate__, nn.Module.load_state_dict
+
+    @functools.wraps(copied)
+    @uncounted
+    def note_copy(module: nn.Module, state: Any) -> None:  # noqa: ANN401
+        copied(module, state)
+        if not is_traced():
+            watch.note_copy(module)
+
+    note_load = _NotedLoading(loaded, watch.found.loaded)
+    nn.Module.__setstate__ = note_copy  # type: ignore[method-assign]
+    nn.Module.load_state_dict = note_load  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        if nn.Module.__setstate__ is note_copy:  # else other code has replaced it since
+            nn.Module.__setstate__ = copied  # type: ignore[method-assign]
+        if vars(nn.Module)["load_state_dict"] is note_load:
+            nn.Module.load_state_dict = loaded  # type: ignore[method-assign]
+
+
+class _NotedLoading:
+    """Records whose `load_state_dict` is looked up to be called.
+
+    A function in its place would be a frame between the script and what the call registers.
+    """
+
+    def __init__(self, original: Callable[..., Any], loaded: WeakSet[nn.Module]) -> None:
+        self._original, self._loaded = original, loaded
+
+    def __get__(self, module: nn.Module | None, kind: type | None = None) -> Callable[..., Any]:
+        if module is None:
+            return self._original
+        self._loaded.add(module)
+        return MethodType(self._original, module)
 
 
 class _Watch:

@@ -101,7 +101,7 @@ class Steps:
         self._within: list[OpenStep] | None = None
         """Steps made by hooks within the running backward; None if none runs."""
         self._handles: list[RemovableHandle] = []
-        self._troubles = Troubles()
+        self.troubles = Troubles()
         self._made: dict[int, int] = {}
         """By optimizer: number of its steps."""
         self._measured: dict[int, int] = {}
@@ -349,7 +349,7 @@ class Steps:
 
     def _report_captures(self, step: OpenStep, concerned: set[int]) -> None:
         captures = self._training.captures
-        has_trouble = self._troubles.has_new(step.known.index, step.numbers, step.measured)
+        has_trouble = self.troubles.has_new(step.known.index, step.numbers, step.measured)
         if has_trouble:
             self._training.pace.force()
         if captures is None:
