@@ -22,6 +22,8 @@ from gradscope.capture.frames import uncounted
 from gradscope.capture.source.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.source.lines import Caller, Line
 
+_CALL = nn.Module._call_impl.__code__
+
 
 class Registration(NamedTuple):
     """A parameter was registered on a module."""
@@ -31,6 +33,8 @@ class Registration(NamedTuple):
     line: Line | None
     order: int
     """Position among all recorded definitions, ascending."""
+    in_forward: bool = False
+    """Whether a module's forward was running."""
 
 
 class Replacement(NamedTuple):
@@ -186,8 +190,9 @@ class _Watch:
         if parameter is None:
             return
         if parameter not in self.found.parameters:
-            line, order = self._line(), self._next()
-            self.found.parameters[parameter] = Registration(ref(module), name, line, order)
+            line, order, is_late = self._line(), self._next(), _is_in_forward(sys._getframe(1))
+            made = Registration(ref(module), name, line, order, is_late)
+            self.found.parameters[parameter] = made
         replaced = module._parameters.get(name)
         if replaced is not None and replaced is not parameter:
             self.found.replaced[replaced] = Replacement(ref(module), name, self._line())
@@ -218,6 +223,15 @@ class _Watch:
 
     def _line(self) -> Line | None:
         return self._caller.line(sys._getframe(2))
+
+
+def _is_in_forward(frame: FrameType | None) -> bool:
+    """Return whether a module's call is among the callers of a frame."""
+    while frame is not None:
+        if frame.f_code is _CALL:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_self(frame: FrameType, optimizer: torch.optim.Optimizer) -> bool:
