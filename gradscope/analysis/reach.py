@@ -211,13 +211,27 @@ class Reach:
         return frozenset((trainable & seen) - self.learning)
 
     @cached_property
+    def _cut_late(self) -> frozenset[int]:
+        """The parameters that learned earlier in the run, and that a cut keeps from the loss.
+
+        Without a cut, it may be that they are not needed any more.
+        """
+        run = self.indexed.run
+        if run is None or not run.ceased:
+            return frozenset()
+        records = self.recording.parameters
+        joining = (cut.parameters for cut in self.recording.cuts if cut.joins)
+        behind = {index for parameters in joining for index in parameters}
+        return frozenset(p for p in run.ceased & run.stepped & behind if records[p].requires_grad)
+
+    @cached_property
     def stops(self) -> tuple[Stop, ...]:
         """The lines that keep gradients from the lost parameters, each explained once."""
         found: dict[object, list[tuple[int, CutRecord]]] = {}
-        for parameter in sorted(self.lost):
+        for parameter in sorted(self.lost | self._cut_late):
             behind = self._leading(parameter)
             if behind:
-                best = max(behind, key=lambda cut: (bool(cut.joins), cut.kind != "read"))
+                best = max(behind, key=_likeliness)
                 found.setdefault(best.site, []).append((parameter, best))
         stops = [self._stop([p for p, _ in group], group[0][1]) for group in found.values()]
         return tuple(self._without_parts_of_one(stops))
@@ -353,6 +367,11 @@ class Reach:
         modes = [self.recording.modules[owner].training for owner in owners]
         return self.recording.target.mode == "train" and not any(modes)
 
+    def has_ceased(self, stop: Stop) -> bool:
+        """Return whether what was cut off learned earlier in the run."""
+        run = self.indexed.run
+        return run is not None and not run.ceased.isdisjoint(stop.parameters)
+
     def draws(self, stop: Stop) -> bool:
         """Return whether the gradient ends at a draw from a distribution."""
         here = (cut for cut in stop.cuts if cut.site == stop.cut.site)
@@ -361,6 +380,15 @@ class Reach:
     def is_twin(self, stop: Stop) -> bool:
         """Return whether modules built alike learn in its place."""
         return all(self.subtrees.has_twin(part, self.learning) for part in stop.parts)
+
+
+def _likeliness(cut: CutRecord) -> tuple[bool, ...]:
+    """Return how likely a cut is the one that keeps a gradient, of several in front of it.
+
+    What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
+    """
+    is_of_parameter = cut.kind != "no-grad" and cut.last is None and cut.call is None
+    return bool(cut.joins), cut.kind != "read", not is_of_parameter
 
 
 def is_sampling(cut: CutRecord, site: Site | None) -> bool:

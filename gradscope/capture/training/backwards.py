@@ -265,6 +265,7 @@ class Backwards:
             arrival = training.gradient_state.arrived()
             for entry in arrival.reached:
                 entry.is_scaled = bool(note.numbers.get("scaled"))
+            self._compare(note.location.inner, len(arrival.reached))
             note.numbers["reached"] = float(len(arrival.reached))
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
@@ -276,6 +277,15 @@ class Backwards:
         if training.captures is not None:
             training.captures.after_backward(order)
         self._end_steps()
+
+    def _compare(self, line: Line | None, reached: int) -> None:
+        """Request a capture if a backward reaches another number of parameters than before."""
+        training = self._training
+        if (
+            training.steps.gradient_changes.reaches_others(line, reached)
+            and training.captures is not None
+        ):
+            training.captures.trouble()
 
     def _end_steps(self) -> None:
         self._training.steps.backward_ended()

@@ -3,16 +3,12 @@
 import ast
 import functools
 import linecache
-import sysconfig
 from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from gradscope.capture.source.lines import Line, is_users_file
+from gradscope.capture.source.lines import INSTALLED, Line, is_users_file
 from gradscope.capture.source.statements import parsed
-
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-_INSTALLED = ("site-packages", "dist-packages")
 
 _LONGEST_SUBJECT = 60
 """Number of characters of the text of a backward's root."""
@@ -112,11 +108,9 @@ def is_installed(file: str) -> bool:
 
 
 def _kind_of(file: str) -> int:
-    if not is_users_file(file) or file.startswith("<frozen"):
+    if not is_users_file(file):
         return _PASSED_OVER
-    if any(part in file for part in _INSTALLED):
-        return _LIBRARYS
-    return _PASSED_OVER if file.startswith(_STANDARD_LIBRARY) else _USERS
+    return _LIBRARYS if any(part in file for part in INSTALLED) else _USERS
 
 
 _expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}

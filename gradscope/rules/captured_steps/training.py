@@ -31,6 +31,8 @@ _SOUGHT = 20
 """So many steps on end a scaler may leave out until it finds its scale: it halves it each time."""
 _RECENT = 400
 """Events before a backward among which the last steps are."""
+_MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
+"""So many last steps without a gradient, and this share of all steps, are no chance."""
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
@@ -113,6 +115,12 @@ class Training:
             learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
             alive=indices(alive),
             moved=indices(name for name, one in self._fates.items() if one.moved),
+            followed=indices(
+                name for name, one in self._fates.items() if one.moved and one.last_alive < 0
+            ),
+            ceased=indices(self._ceased(captured)),
+            unfrozen=indices(self._frozen_before(captured)),
+            uncleared=self._uncleared(captured),
             losses=tuple(self._losses(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
@@ -124,6 +132,32 @@ class Training:
             # What a scaler leaves out belongs to the step that it lets through in the end.
             goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
+
+    def _frozen_before(self, captured: CapturedStep) -> Iterator[str]:
+        """Yield what was frozen before a backward that was watched closely."""
+        yield from (one.name for one in self.recording.parameters if not one.requires_grad)
+        for other in self.recording.captured_steps:
+            if other.step >= captured.step:
+                break
+            yield from (one.name for one in other.recording.parameters if not one.requires_grad)
+
+    def _ceased(self, captured: CapturedStep) -> Iterator[str]:
+        """Yield what had gradients before a backward, and has none any more to the end."""
+        last = max((step.index for step in self.recording.steps), default=0)
+        least = max(_MOST_WITHOUT, _SHARE_WITHOUT * last)
+        for name, one in self._fates.items():
+            if 0 <= one.last_alive < captured.step and last - one.last_alive >= least:
+                yield name
+
+    def _uncleared(self, captured: CapturedStep) -> int:
+        """Return how many gradients each backward finds that no step uses and nothing clears."""
+        backward = self._backward(captured)
+        if backward is None:
+            return 0
+        same = [one for one in only(BackwardEvent, self._events) if one.site == backward.site]
+        first = min([backward.step, *(one.step for one in same[:1])])
+        found = [one.added for one in same if one.step > first]
+        return min(found, default=0) if len(found) > 1 else 0
 
     def _steps_before(self, captured: CapturedStep) -> Iterator[StepBefore]:
         """Yield the last step of each optimizer before a backward whose weights are broken."""
@@ -329,7 +363,8 @@ class Training:
         first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
         for record in self.recording.parameters:
             fate = found[record.name]
-            fate.last_alive = alive.get(record.index, -1)
+            # Models that follow each other in a variable share their names.
+            fate.last_alive = max(fate.last_alive, alive.get(record.index, -1))
             for norm in (first.get(record.index), last.get(record.index)):
                 if norm is not None and norm != NOT_MEASURED:
                     fate.weigh(norm)

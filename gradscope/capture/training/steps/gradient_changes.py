@@ -21,6 +21,8 @@ class GradientChanges:
         """By optimizer: number of its steps that were compared."""
         self._broken: set[int] = set()
         """Optimizers with non-finite gradients in their last step."""
+        self._reached: dict[object, tuple[int, int]] = {}
+        """By line of a backward: number of parameters it last reached, and how often in a row."""
 
     def has_new(
         self, optimizer: int, numbers: Mapping[str, Number], measured: Sequence[Measured] | None
@@ -42,6 +44,19 @@ class GradientChanges:
         made = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         changed = [self._is_changed(one, is_late=made > _SETTLED) for one in measured]
         return (is_broken and not was_broken) or any(changed)
+
+    def reaches_others(self, line: object, reached: int) -> bool:
+        """Return whether a backward reaches another number of parameters than it used to.
+
+        This covers parts that are unfrozen, or put in place of others, and are in no optimizer.
+
+        Args:
+            line: Line that called the backward.
+            reached: Number of parameters that got a gradient.
+        """
+        before, times = self._reached.get(line, (reached, 0))
+        self._reached[line] = (reached, times + 1 if reached == before else 1)
+        return reached != before and times >= _SETTLED
 
     def _is_changed(self, one: Measured, *, is_late: bool) -> bool:
         has, known = bool(one.gradient), self._had.get(id(one.entry))

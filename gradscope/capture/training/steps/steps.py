@@ -94,7 +94,7 @@ class Steps:
         self._within: list[OpenStep] | None = None
         """Steps made by hooks within the running backward; None if none runs."""
         self._handles: list[RemovableHandle] = []
-        self._gradient_changes = GradientChanges()
+        self.gradient_changes = GradientChanges()
         self._made: dict[int, int] = {}
         """By optimizer: number of its steps."""
         self._measured: dict[int, int] = {}
@@ -345,7 +345,7 @@ class Steps:
 
     def _report_captures(self, step: OpenStep, concerned: set[int]) -> None:
         captures = self._training.captures
-        is_changed = self._gradient_changes.has_new(step.known.index, step.numbers, step.measured)
+        is_changed = self.gradient_changes.has_new(step.known.index, step.numbers, step.measured)
         if is_changed:
             self._training.pace.force()
         if captures is None:
