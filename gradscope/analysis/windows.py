@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from gradscope.recording.records import EventRecord, Recording, StepRecord
 
-_UNSEEN = frozenset({"carried", "mode", "epoch"})
+_UNSEEN = frozenset({"carried", "epoch", "kept", "mode"})
 """Kinds of events that are no part of a step."""
 
 _BETWEEN = frozenset({"zero", "scheduler", "scaler-step", "scaler-update"})

@@ -34,6 +34,7 @@ NumberName = Literal[
     "manual",
     "max_norm",
     "nodes",
+    "nodes_before",
     "none",
     "nonfinite",
     "norm",
@@ -56,6 +57,7 @@ NumberName = Literal[
     "skipped",
     "spent",
     "stale",
+    "steps",
     "sum",
     "tokens",
     "unspent",
@@ -125,6 +127,14 @@ EVENT_NUMBERS: Mapping[str, Mapping[NumberName, str]] = {
     "grad-error": {
         "freed": "whether the graph had been freed",
         "in_place": "whether a saved tensor had been modified in place",
+    },
+    "kept": {
+        "collected": "whether tensors are collected in a container",
+        "nodes": "operations of earlier steps that are kept",
+        "nodes_before": "the same when they were counted for the first time",
+        "repeated": "whether it happens in every step",
+        "steps": "steps since that first count",
+        "sum": "whether a sum is carried on",
     },
     "mode": {
         "batchnorm": "batch-norm layers in eval mode",

@@ -7,6 +7,7 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
+from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
@@ -112,6 +113,7 @@ RULES: tuple[type[Rule], ...] = (
     TrainingInEvalMode,
     ScaledWithoutAccumulation,
     OptimizerRecreated,
+    LossHistoryKept,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -108,6 +108,19 @@ def repeated():
     return accumulating(SICK, sick=[ZERO, BACKWARD, again], others=[ZERO, BACKWARD])
 
 
+def keeping(rises, steps):
+    """A total that kept more in each of so many searches, the last so many steps on."""
+    run, weights, optimizer = trained()
+    for position in range(rises):
+        run.zero(optimizer)
+        run.backward(weights, nodes=12, older=0)
+        if position >= 2:
+            at = steps if position == rises - 1 else position
+            run.event("kept", 13, subject="total", nodes=6 * position, nodes_before=6, steps=at)
+        run.step(optimizer)
+    return run
+
+
 def growing(passes):
     run, weights, optimizer = trained()
     for position in range(passes):
