@@ -7,9 +7,11 @@ from torch import Tensor
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.cut_records import within
 from gradscope.capture.step.cuts import Cut
+from gradscope.capture.step.gradients import Slot
 from gradscope.capture.step.graph import Graph
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.records import TensorRef
 
 _MOST_NODES = 20_000
 """Maximum number of nodes visited behind all cuts together."""
@@ -49,25 +51,25 @@ class _Behind:
 
     def __init__(self, cut: Cut, graph: Graph, trainable: dict[int, int], limit: int) -> None:
         self.parameters: set[int] = set()
-        self.origins: list[int] = []
-        """Nodes of the graph, the nearest on each way."""
+        self.origins: list[Slot] = []
+        """Tensors of the graph, the nearest on each way."""
         edges = list(cut.sources.values())
-        seen = {edge.node for edge in edges if edge.node is not None}
-        waiting = [(node, False) for node in seen]
+        waiting = [(edge.node, edge.slot, False) for edge in edges if edge.node is not None]
+        seen = {node for node, _, _ in waiting}
         leaves = [edge.leaf for edge in edges if edge.leaf is not None]
         while waiting and len(seen) < limit:
-            node, is_inside = waiting.pop(0) if len(waiting) < 64 else waiting.pop()
+            node, slot, is_inside = waiting.pop()
             position = graph.index.get(node)
             if position is not None and not is_inside:
-                self.origins.append(position)
+                self.origins.append((position, slot))
                 is_inside = True
             leaf = getattr(node, "variable", None)
             if isinstance(leaf, Tensor):
                 leaves.append(leaf)
-            for following, _ in node.next_functions:
+            for following, number in node.next_functions:
                 if following is not None and following not in seen:
                     seen.add(following)
-                    waiting.append((following, is_inside))
+                    waiting.append((following, number, is_inside))
         self.parameters = {trainable[id(leaf)] for leaf in leaves if id(leaf) in trainable}
         self.visited = len(seen)
 
@@ -87,7 +89,10 @@ def _record(
         parameters=tuple(sorted(behind.parameters)),
         joins=tuple(position.first_node + node for node in joins),
         read_into=tuple(position.first_node + node for node in read_into),
-        origins=tuple(position.first_node + node for node in behind.origins),
+        origins=tuple(
+            TensorRef(node=position.first_node + node, slot=slot) for node, slot in behind.origins
+        ),
+        sources=len(cut.sources),
         is_sample=cut.operation in _SAMPLES,
     )
 

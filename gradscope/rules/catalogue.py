@@ -63,6 +63,7 @@ from gradscope.rules.reach.input_requires_grad import InputRequiresGrad
 from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGrad
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
+from gradscope.rules.reach.path_cut import PathCut
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
 from gradscope.rules.reach.tied_weights_apart import TiedWeightsApart
@@ -100,6 +101,7 @@ RULES: tuple[type[Rule], ...] = (
     TiedWeightsApart,
     FrozenHead,
     DuplicateInOptimizer,
+    PathCut,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,

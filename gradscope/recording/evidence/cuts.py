@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.records import CutKind
+from gradscope.recording.records import CutKind, TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,9 @@ class PathCutRecord:
     """Nodes of the graph with an input from behind the cut."""
     read_into: tuple[int, ...]
     """Nodes that add or subtract a plain number which was read behind the cut."""
-    origins: tuple[int, ...]
-    """Nodes of the graph from which what was cut off had been made, nearest first."""
+    origins: tuple[TensorRef, ...]
+    """Tensors of the graph from which what was cut off had been made, the nearest on each way."""
+    sources: int
+    """Number of different tensors that were cut off there, 64 at most beside leaves."""
     is_sample: bool
     """Whether it draws from a distribution."""

@@ -73,7 +73,7 @@ class LossTermWithoutGradient(Rule):
     @staticmethod
     def _corrects(context: RuleContext, cut: PathCutRecord, node: int) -> bool:
         """Return whether a constant contains the term that it is added to."""
-        others = {ref.node for ref in context.successors.get(node, ())}
+        others = set(context.successors.get(node, ()))
         return not others.isdisjoint(cut.origins)
 
     def _finding(
