@@ -115,7 +115,9 @@ class CutTracker:
         self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
         self._numbers: dict[float, frozenset[int]] = {}
-        """The last numbers read behind cuts."""
+        """The last numbers read behind cuts, and their sums."""
+        self._totals: dict[frozenset[int], float] = {}
+        """Sums of all numbers read behind the same cuts."""
 
     def see(
         self,
@@ -169,18 +171,21 @@ class CutTracker:
 
     def _note_number(self, number: object, origins: frozenset[int]) -> None:
         """Record a number that was read, unless it is a round one, as others are too."""
-        if type(number) is not float or number == float(f"{number:.7e}"):
+        if type(number) is not float:
             return
-        self._numbers.pop(number, None)
-        self._numbers[number] = origins
-        if len(self._numbers) > _MOST_NUMBERS:
+        total = self._totals[origins] = self._totals.get(origins, 0.0) + number
+        for one in {number, total}:
+            if math.isfinite(one) and one != float(f"{one:.7e}"):
+                self._numbers.pop(one, None)
+                self._numbers[one] = origins
+        while len(self._numbers) > _MOST_NUMBERS:
             del self._numbers[next(iter(self._numbers))]
 
     def _read(self, number: float) -> frozenset[int]:
         """Return the cuts behind which a number was read, also if it was given a plain weight."""
         found = frozenset[int]()
         for known, origins in self._numbers.items():
-            weight = number / known if math.isfinite(known) else 0.0
+            weight = number / known
             # A weight as 0.1 has few digits; the ratio of unrelated numbers has many.
             if weight and math.isclose(weight, float(f"{weight:.2e}"), rel_tol=1e-12):
                 found |= origins
@@ -216,6 +221,7 @@ class CutTracker:
         self.cuts.clear()
         self._behind.clear()
         self._numbers.clear()
+        self._totals.clear()
 
     def _note(
         self, name: str, kind: CutKind, sources: list[Edge], frame: FrameType | None = None

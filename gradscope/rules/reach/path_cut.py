@@ -34,7 +34,7 @@ class PathCut(Rule):
         reconstruction.
 
     How it is measured:
-        A cut is followed to the operations that use its value. It is a warning where a recurrent
+        A cut is followed to the operations that use its value. It is an error where a recurrent
         module uses what it made itself in an earlier call, in `calls` calls or more of one forward,
         and no other path leads from one of these calls to the next. It is a note where the value is
         added to, or multiplies, a tensor with a gradient within the model's forward, and the tensor
@@ -51,13 +51,13 @@ class PathCut(Rule):
     Source:
         torch documentation, `Tensor.detach`; Kingma and Welling 2013, "Auto-Encoding Variational
         Bayes" (arXiv 1312.6114), on the path through the sample.
-        Measured: the warning in 3 of 3 recurrent loops that detach in every time step, and in none
+        Measured: the error in 3 of 3 recurrent loops that detach in every time step, and in none
         of 7 that detach every few steps, once, or one part of what they refine.
     """
 
     code: ClassVar[str] = "GS216"
     name: ClassVar[str] = "path-cut"
-    level: ClassVar[Severity] = "warning"
+    level: ClassVar[Severity] = "error"
     lasts: ClassVar[Lasting] = "on"
     judges_learning: ClassVar[bool] = True
 

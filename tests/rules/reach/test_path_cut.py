@@ -63,8 +63,8 @@ def at_the_middle(state, position):
     [Loop(always), Loop(by_data, nn.RNNCell), Loop(always, reads_all=True)],
     ids=["detach", "data", "all outputs"],
 )
-def test_a_state_detached_in_every_time_step_is_a_warning(findings_of, model):
-    assert told(findings_of(model, (X, Y), functional.mse_loss)) == ["warning"]
+def test_a_state_detached_in_every_time_step_is_an_error(findings_of, model):
+    assert told(findings_of(model, (X, Y), functional.mse_loss)) == ["error"]
 
 
 @pytest.mark.parametrize("hand_on", [every_fourth, never, at_the_middle])
@@ -162,4 +162,4 @@ def test_gradients_stopped_on_purpose_are_fine(findings_of, combine):
 
 def test_a_whole_sampler_and_a_refinement_are_fine(findings_of):
     assert not told(findings_of(Sampler(lambda one: one), (X, Y), evidence_bound))
-    assert "warning" not in told(findings_of(Refined(), (X, Y), squared))
+    assert "error" not in told(findings_of(Refined(), (X, Y), squared))
