@@ -18,10 +18,6 @@ _MOST_NODES = 20_000
 
 _MOST_CUTS = 64
 
-_SAMPLES = frozenset(
-    {"_sample_dirichlet", "_standard_gamma", "bernoulli", "binomial", "multinomial", "poisson"}
-)
-
 
 def probe_path_cuts(context: ProbeContext) -> str | None:
     """Record the cuts behind trainable parameters, and where their values enter the graph."""
@@ -42,7 +38,8 @@ def probe_path_cuts(context: ProbeContext) -> str | None:
         left -= min(left, behind.visited)
         if behind.parameters:
             found += 1
-            context.assembler.note(_record(context, cut, behind, joins, read_into))
+            layers = within(cut.layer_joins, nodes)
+            context.assembler.note(_record(context, cut, behind, (joins, layers, read_into)))
     return None
 
 
@@ -75,9 +72,12 @@ class _Behind:
 
 
 def _record(
-    context: ProbeContext, cut: Cut, behind: _Behind, joins: list[int], read_into: list[int]
+    context: ProbeContext, cut: Cut, behind: _Behind, joins: tuple[list[int], ...]
 ) -> PathCutRecord:
     position = context.position
+    plain, layers, read_into = (
+        tuple(position.first_node + node for node in nodes) for nodes in joins
+    )
     site_of = context.assembler.site_of
     return PathCutRecord(
         operation=cut.operation,
@@ -87,13 +87,13 @@ def _record(
         call=None if cut.call is None else position.first_call + cut.call,
         count=cut.count,
         parameters=tuple(sorted(behind.parameters)),
-        joins=tuple(position.first_node + node for node in joins),
-        read_into=tuple(position.first_node + node for node in read_into),
+        joins=plain,
+        layer_joins=layers,
+        read_into=read_into,
         origins=tuple(
             TensorRef(node=position.first_node + node, slot=slot) for node, slot in behind.origins
         ),
         sources=len(cut.sources),
-        is_sample=cut.operation in _SAMPLES,
     )
 
 

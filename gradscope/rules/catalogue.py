@@ -65,6 +65,7 @@ from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGra
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
 from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
 from gradscope.rules.reach.tied_weights_apart import TiedWeightsApart
@@ -103,6 +104,7 @@ RULES: tuple[type[Rule], ...] = (
     FrozenHead,
     DuplicateInOptimizer,
     PathCut,
+    SampledWithoutGradient,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,

@@ -60,6 +60,8 @@ _SUMS = frozenset(
     {"__iadd__", "__isub__", "__radd__", "__rsub__", "__sub__", "add", "add_", "sub", "sub_"}
 )
 
+_LAYERS = frozenset({"baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "matmul", "mm"})
+
 _MOST_NUMBERS = 64
 
 MOST_SOURCES = 64
@@ -87,6 +89,8 @@ class Cut:
     joins: list[tuple[int, int]] = field(default_factory=list)
     """First sequence number, and the one after the last, of each operation with an input from
     behind the cut."""
+    layer_joins: list[tuple[int, int]] = field(default_factory=list)
+    """Those of them whose input from there has passed a layer without a gradient."""
     read_into: list[tuple[int, int]] = field(default_factory=list)
     """The same of each sum with a plain number that was read behind the cut."""
 
@@ -114,6 +118,7 @@ class CutTracker:
         """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
+        """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
         self._numbers: dict[float, frozenset[int]] = {}
         """The last numbers read behind cuts, and their sums."""
         self._totals: dict[frozenset[int], float] = {}
@@ -140,10 +145,12 @@ class CutTracker:
         returned = without
         if name in _READS:
             for origin in origins:
-                self.cuts[origin].taken_out = True
+                self.cuts[max(origin, ~origin)].taken_out = True
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
         if origins:
+            if name in _LAYERS:
+                origins |= {~origin for origin in origins if origin >= 0}
             for tensor in returned:
                 self._follow(tensor, origins)
             self._note_number(result, origins)
@@ -163,11 +170,16 @@ class CutTracker:
             self.see(func, args, kwargs, result)  # for example, argsort calls sort
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
-                self.cuts[origin].joins.append(numbers)
+                cut = self.cuts[max(origin, ~origin)]
+                (cut.joins if origin >= 0 else cut.layer_joins).append(numbers)
         if self._numbers and getattr(func, "__name__", "") in _SUMS:
-            for number in (item for item in args if type(item) is float):
-                for origin in self._read(number):
-                    self.cuts[origin].read_into.append(numbers)
+            self._note_sum(args, numbers)
+
+    def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
+        """Record that a sum uses numbers that were read."""
+        for number in (item for item in args if type(item) is float):
+            for origin in self._read(number):
+                self.cuts[max(origin, ~origin)].read_into.append(numbers)
 
     def _note_number(self, number: object, origins: frozenset[int]) -> None:
         """Record a number that was read, unless it is a round one, as others are too."""
@@ -214,7 +226,7 @@ class CutTracker:
 
     def before(self, tensor: Tensor) -> list[int]:
         """Return the indices of the cuts behind which a tensor was made."""
-        return sorted(self._origins(tensor))
+        return sorted(origin for origin in self._origins(tensor) if origin >= 0)
 
     def close(self) -> None:
         """Release every tensor."""

@@ -25,11 +25,11 @@ class PathCutRecord:
     """Trainable parameters whose gradient it stops."""
     joins: tuple[int, ...]
     """Nodes of the graph with an input from behind the cut."""
+    layer_joins: tuple[int, ...]
+    """Those of them whose input from there has passed a layer without a gradient."""
     read_into: tuple[int, ...]
     """Nodes that add or subtract a plain number which was read behind the cut."""
     origins: tuple[TensorRef, ...]
     """Tensors of the graph from which what was cut off had been made, the nearest on each way."""
     sources: int
     """Number of different tensors that were cut off there, 64 at most beside leaves."""
-    is_sample: bool
-    """Whether it draws from a distribution."""

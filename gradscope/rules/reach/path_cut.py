@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.path_cuts import call_of, path_cuts
+from gradscope.rules.helpers.path_cuts import call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.rule import Lasting, Rule
 
 _ARITHMETIC = frozenset({"AddBackward0", "AddcmulBackward0", "MulBackward0"})
@@ -71,7 +70,7 @@ class PathCut(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every cut of one of several paths."""
         for cut, parameters in path_cuts(context):
-            if cut.operation not in _CUTS or cut.is_sample or cut.call is None:
+            if cut.operation not in _CUTS or is_sample(context, cut) or cut.call is None:
                 continue
             module = self._recurrent_module(context, cut)
             if module is not None:
@@ -160,19 +159,6 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
         operands = context.successors.get(node, ())
         if nodes[node].operation not in _ARITHMETIC or len(operands) != 1:
             return None
-        if _is_made_of(context, operands[0], cut.origins):
+        if is_made_of(context, operands[0], cut.origins):
             return None
     return cut.joins[0] if cut.joins else None
-
-
-def _is_made_of(context: RuleContext, tensor: TensorRef, origins: tuple[TensorRef, ...]) -> bool:
-    """Return whether a tensor is one of several, or was made from one."""
-    seen, waiting = {tensor}, [tensor]
-    while waiting:
-        one = waiting.pop()
-        if one in origins:
-            return True
-        fresh = [ref for ref in context.successors.get(one.node, ()) if ref not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return False
