@@ -5,6 +5,7 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
+from gradscope.rules.accumulation.gradient_leak import GradientLeak
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
@@ -120,6 +121,7 @@ RULES: tuple[type[Rule], ...] = (
     ScaledWithoutAccumulation,
     OptimizerRecreated,
     LossHistoryKept,
+    GradientLeak,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -1,11 +1,15 @@
 """Trainings near the thresholds of rules over runs, made without torch."""
 
 import math
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 from gradscope.recording.evidence.optimizers import RoundedUpdate
+from tests.rules.accumulation.two_players import players
 from tests.rules.clipping.clipped_run import BACKWARD as LINE
 from tests.rules.clipping.clipped_run import ClippedRun, trained
+from tests.rules.watching import recording_of
 
 SICK = [position % 4 > 0 for position in range(20)]
 """Three quarters of the steps of a run, the last among them."""
@@ -119,6 +123,14 @@ def keeping(rises, steps):
             run.event("kept", 13, subject="total", nodes=6 * position, nodes_before=6, steps=at)
         run.step(optimizer)
     return run
+
+
+class Leaking:
+    """A generator and a discriminator in five steps, each of which uses the other's gradients."""
+
+    def recording(self):
+        with tempfile.TemporaryDirectory() as folder:
+            return recording_of(lambda: players("leaking", 5), Path(folder))
 
 
 def growing(passes):

@@ -66,7 +66,9 @@ class SampledWithoutGradient(Rule):
         """Yield a finding for every line that draws such a sample."""
         told = set[int | None]()
         for cut, parameters in path_cuts(context):
-            is_reached = any(one in context.parameter_nodes for one in parameters)
+            # What was computed under no_grad from the parameters on is not to learn here.
+            nodes = (context.recording.nodes[ref.node] for ref in cut.origins)
+            is_reached = any(node.kind != "parameter" for node in nodes)
             if cut.site in told or not is_reached or not is_sample(context, cut):
                 continue
             use = _use(context, cut)

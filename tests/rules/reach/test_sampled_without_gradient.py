@@ -137,6 +137,7 @@ HEALTHY = [
     likelihood_of_data,
     discrete_choice,
     own_outputs_as_next_inputs,
+    critic_on_actions_of_now,
 ]
 
 
