@@ -310,7 +310,7 @@ class Reach:
     def is_behind_parameters(self, node: NodeRecord) -> bool:
         """Return whether no operation from this one on to the loss takes a parameter."""
         return not any(
-            self._is_parameter(ref.node)
+            self.is_parameter(ref.node)
             for user in self._towards_loss(node)
             for ref in self.indexed.successors.get(user.index, ())
         )
@@ -325,7 +325,7 @@ class Reach:
             seen.update(fresh)
             waiting += fresh
 
-    def _is_parameter(self, position: int) -> bool:
+    def is_parameter(self, position: int) -> bool:
         """Return whether a node is a parameter or a view of one."""
         node = self.recording.nodes[position]
         while node.kind == "view" and self.indexed.successors.get(node.index):

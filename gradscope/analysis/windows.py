@@ -19,6 +19,7 @@ from gradscope.recording.events import (
     EpochEvent,
     Event,
     GradEvent,
+    KeptEvent,
     ModeEvent,
     ScalerStepEvent,
     ScalerUpdateEvent,
@@ -31,7 +32,7 @@ from gradscope.recording.events import (
 from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
 from gradscope.recording.records import Recording, StepRecord
 
-_UNSEEN = (CarriedEvent, ModeEvent, EpochEvent)
+_UNSEEN = (CarriedEvent, ModeEvent, EpochEvent, KeptEvent)
 """Events that are no part of a step of the loop."""
 
 _BETWEEN = (ZeroEvent, SchedulerEvent, ScalerStepEvent, ScalerUpdateEvent)

@@ -18,6 +18,7 @@ from gradscope.probes.loss_terms import probe_loss_terms
 from gradscope.probes.micro_batches.agreement import probe_micro_batches
 from gradscope.probes.micro_batches.batch_division import probe_batch
 from gradscope.probes.optimizers import probe_optimizers
+from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.redraws import probe_redraws
 from gradscope.probes.scaled_backward import probe_half_precision
 from gradscope.probes.twins import probe_symmetry, probe_twins
@@ -43,6 +44,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("micro-batches", probe_micro_batches),
     ("non-finite", probe_nonfinite),
     ("optimizers", probe_optimizers),
+    ("path cuts", probe_path_cuts),
     ("redraws", probe_redraws),
     ("symmetry", probe_symmetry),
     ("twins", probe_twins),

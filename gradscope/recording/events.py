@@ -135,6 +135,19 @@ class CarriedEvent(Event):
     sum = Flag("whether a sum is carried on")
 
 
+class KeptEvent(Event):
+    """Gradient history that a variable keeps, of which no backward makes use."""
+
+    __slots__ = ()
+    kinds = ("kept",)
+    collected = Flag("whether tensors are collected in a container")
+    nodes = Count("operations of earlier steps that are kept")
+    nodes_before = Count("the same when they were counted for the first time")
+    repeated = Flag("whether it happens in every step")
+    steps = Count("steps since that first count")
+    sum = Flag("whether a sum is carried on")
+
+
 class ClipEvent(Event):
     """A call of a function that clips gradients."""
 
@@ -292,6 +305,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     BackwardEvent,
     BackwardErrorEvent,
     CarriedEvent,
+    KeptEvent,
     ClipNormEvent,
     ClipValueEvent,
     EpochEvent,

@@ -18,7 +18,7 @@ MEASURED: Mapping[str, frozenset[str]] = {
 }
 """Measured numbers of events, by kind, which repeated steps need not share."""
 
-_OBSERVED = frozenset({"carried", "mode"})
+_OBSERVED = frozenset({"carried", "kept", "mode"})
 """Kinds of events that are observed only in steps recorded in full."""
 
 

@@ -5,8 +5,10 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
+from gradscope.rules.accumulation.gradient_leak import GradientLeak
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
+from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
@@ -45,8 +47,10 @@ from gradscope.rules.flow.symmetric_units import SymmetricUnits
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
+from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -61,6 +65,8 @@ from gradscope.rules.reach.input_requires_grad import InputRequiresGrad
 from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGrad
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
+from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
 from gradscope.rules.reach.tied_weights_apart import TiedWeightsApart
@@ -98,6 +104,8 @@ RULES: tuple[type[Rule], ...] = (
     TiedWeightsApart,
     FrozenHead,
     DuplicateInOptimizer,
+    PathCut,
+    SampledWithoutGradient,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -112,6 +120,8 @@ RULES: tuple[type[Rule], ...] = (
     TrainingInEvalMode,
     ScaledWithoutAccumulation,
     OptimizerRecreated,
+    LossHistoryKept,
+    GradientLeak,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -135,4 +145,6 @@ RULES: tuple[type[Rule], ...] = (
     NormalisedTwice,
     LossBroadcast,
     LossTermConflict,
+    LossTermWithoutGradient,
+    CriticInPolicyLoss,
 )

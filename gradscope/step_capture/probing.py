@@ -17,6 +17,7 @@ from gradscope.probes.influence import probe_dropped
 from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
 from gradscope.probes.optimizers import probe_optimizers
+from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.registry import PROBES
 from gradscope.probes.twins import probe_symmetry, probe_twins
 from gradscope.recording.evidence.batches import ProbeRecord
@@ -34,6 +35,7 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "initialisations": probe_initialisations,
     "leaves": probe_leaves,
     "optimizers": probe_optimizers,
+    "path cuts": probe_path_cuts,
     "symmetry": probe_symmetry,
     "twins": probe_twins,
 }

@@ -347,20 +347,23 @@ class Backwards:
             self._training.by_hand.find_loose(node, frame)
         line = location.user or location.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
+        step, models = self._training.pace.steps, self._training.models
+        is_kept_due = not models.in_threads and self._history.kept.is_due(step)
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
-        if node is None or not (is_due or self._history.is_waiting):
+        if node is None or not (is_due or self._history.is_waiting or is_kept_due):
             return {}
         # A node belongs to an earlier step if it is older than both a step and this line's last
         # backward.
         moments = [one for one in (before, self._last_step) if one is not None]
         found = extent(node, min(moments) if len(moments) > 1 else None)
         facts: dict[str, Number] = {"nodes": float(found.nodes)}
-        models = self._training.models
         # Each thread has a sequence counter of its own, so numbers of different threads do not
         # compare.
         if not models.in_threads:
             facts["older"] = float(bool(found.crossed))
-            self._history.search(line, frame, found.crossed, models.modules)
+            self._history.search(line, frame, found.crossed, models.modules, step)
+            if is_kept_due:
+                self._history.kept.remember(self._training.gradient_state.entries)
         return facts
 
 

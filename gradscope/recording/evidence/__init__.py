@@ -15,6 +15,7 @@ from gradscope.recording.evidence.batches import (
 )
 from gradscope.recording.evidence.clipping import ClipPass, ClipScope, ClipTrial
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     CustomFunctionRecord,
@@ -77,6 +78,7 @@ EVIDENCE: tuple[type, ...] = (
     MicroBatchRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    PathCutRecord,
     ProbeRecord,
     RedrawRecord,
     ReplacementRecord,

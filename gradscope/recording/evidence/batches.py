@@ -159,6 +159,7 @@ ProbeName = Literal[
     "micro-batches",
     "non-finite",
     "optimizers",
+    "path cuts",
     "redraws",
     "symmetry",
     "twins",

@@ -8,12 +8,9 @@ from torch import nn
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.event_log import EventLog
-from gradscope.capture.training.history.assignments import (
-    Store,
-    store_of_attribute,
-    store_of_variable,
-)
-from gradscope.capture.training.history.references import HistoryReference, references
+from gradscope.capture.training.history.assignments import Store
+from gradscope.capture.training.history.kept import KeptHistory
+from gradscope.capture.training.history.references import HistoryReference, references, store_of
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
 
 _MOST_SEARCHES = 6
@@ -44,6 +41,7 @@ class History:
         self._found: set[Line | None] = set()
         self.is_waiting = False
         """Whether this graph requires a search at the next one."""
+        self.kept = KeptHistory(event_log)
 
     def search(
         self,
@@ -51,6 +49,7 @@ class History:
         frame: FrameType,
         crossed: frozenset[int],
         modules: list[nn.Module],
+        step: int,
     ) -> None:
         """Search for references to operations of earlier steps, and record them.
 
@@ -59,19 +58,36 @@ class History:
             frame: Frame of its call.
             crossed: Sequence numbers of the operations of earlier steps that this step uses.
             modules: Modules of the script's models.
+            step: Number of steps so far.
         """
         self.is_waiting = False
-        if line in self._found or self._looks[line] == _MOST_SEARCHES:
+        seeks_carriers, seeks_kept = self._seeks_carriers(line, crossed), self.kept.is_due(step)
+        if not (seeks_carriers or seeks_kept):
             return
-        if not crossed:
-            self._advance_searches[line] += 1
-            if self._advance_searches[line] > _ADVANCE_SEARCHES:
-                return
         frames = self._locations.users(frame)
         try:
             now = list(references(frames, modules))
         except Exception:  # noqa: BLE001 - objects of a script's may do anything
             return
+        if seeks_kept:
+            self.kept.search(step, now, crossed, frames)
+        if seeks_carriers:
+            self._search_carriers(line, now, crossed, frames)
+
+    def _seeks_carriers(self, line: Line | None, crossed: frozenset[int]) -> bool:
+        if line in self._found or self._looks[line] == _MOST_SEARCHES:
+            return False
+        if not crossed:
+            self._advance_searches[line] += 1
+        return bool(crossed) or self._advance_searches[line] <= _ADVANCE_SEARCHES
+
+    def _search_carriers(
+        self,
+        line: Line | None,
+        now: list[HistoryReference],
+        crossed: frozenset[int],
+        frames: list[FrameType],
+    ) -> None:
         if crossed:
             self._looks[line] += 1
             found = list(self._carriers(line, now, crossed, frames))
@@ -92,7 +108,7 @@ class History:
         for one in now:
             before = held.get(one.key, frozenset())
             if not crossed.isdisjoint(one.numbers | before):
-                yield one, _store_of(one, frames)
+                yield one, store_of(one, frames)
 
     def _note(self, reference: HistoryReference, store: Store | None) -> None:
         if store is None:
@@ -108,13 +124,3 @@ class History:
             },
             subject=store.target,
         )
-
-
-def _store_of(reference: HistoryReference, frames: list[FrameType]) -> Store | None:
-    if reference.frame is not None:
-        return store_of_variable(reference.name, reference.frame)
-    return (
-        None
-        if reference.kind is None
-        else store_of_attribute(reference.name, reference.kind, frames)
-    )

@@ -11,9 +11,15 @@ from types import FrameType, SimpleNamespace
 from typing import cast
 
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.edges import edges
+from gradscope.capture.training.history.assignments import (
+    Store,
+    store_of_attribute,
+    store_of_variable,
+)
 from gradscope.capture.training.locations import is_installed
 
 _MOST_ITEMS = 2_000
@@ -40,6 +46,8 @@ class HistoryReference:
     """`id` of the variable's code or namespace, or of the attribute's owner."""
     numbers: frozenset[int]
     """Sequence numbers of the operations."""
+    nodes: tuple[Node, ...] = ()
+    """The operations. They must not be kept."""
     frame: FrameType | None = None
     """Frame of a variable. It must not be kept."""
     kind: type | None = None
@@ -195,17 +203,26 @@ def _holder(
     frame: FrameType | None = None,
     kind: type | None = None,
 ) -> Iterator[HistoryReference]:
-    numbers = frozenset(_numbers(value))
+    nodes = tuple(_nodes(value))
+    numbers = frozenset(number for node in nodes if (number := created(node)) is not None)
     if numbers:
-        yield HistoryReference(name=name, scope=scope, numbers=numbers, frame=frame, kind=kind)
+        yield HistoryReference(
+            name=name, scope=scope, numbers=numbers, nodes=nodes, frame=frame, kind=kind
+        )
 
 
-def _numbers(value: object) -> Iterator[int]:
+def _nodes(value: object) -> Iterator[Node]:
     for tensor in _tensors(value):
-        for edge in edges(tensor):
-            number = None if edge.node is None else created(edge.node)
-            if number is not None:
-                yield number
+        yield from (edge.node for edge in edges(tensor) if edge.node is not None)
+
+
+def store_of(reference: HistoryReference, frames: list[FrameType]) -> Store | None:
+    """Return the statement by which a step assigned a reference, None if it is not found."""
+    if reference.frame is not None:
+        return store_of_variable(reference.name, reference.frame)
+    if reference.kind is None:
+        return None
+    return store_of_attribute(reference.name, reference.kind, frames)
 
 
 def _tensors(value: object) -> list[Tensor]:
