@@ -1,0 +1,182 @@
+"""Finds lines of the script's source that can set ranks apart, such as seeds and early exits."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import code_at, tree_of
+
+_WORLD = re.compile(
+    r"^(world|world_?size|n_?gpus?|num_?gpus|num_?processes|n_?ranks|num_?ranks|nprocs)$"
+    r"|get_world_size",
+    re.IGNORECASE,
+)
+_SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "default_rng"})
+_WRAPPERS = frozenset({"fully_shard", "parallelize_module", "FSDP", "FullyShardedDataParallel"})
+_MOST_LINES = 64
+"""Maximum number of lines of one kind in a file."""
+
+
+def written_lines(file: str) -> Iterator[tuple[str, Line]]:
+    """Yield lines of a file by kind.
+
+    Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
+    `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
+    a condition), `divide` (by the number of ranks), `wrap` and `unfreeze`.
+    """
+    counts: dict[str, int] = {}
+    seen = set[tuple[str, int]]()
+    for kind, number in _found(tree_of(file)):
+        if (kind, number) in seen or counts.get(kind, 0) >= _MOST_LINES:
+            continue
+        seen.add((kind, number))
+        counts[kind] = counts.get(kind, 0) + 1
+        code = code_at(file, number)
+        if code is not None:
+            yield kind, Line(code, number)
+
+
+def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for scope in _scopes(tree):
+        tainted = _gradients(scope)
+        for node in _within(scope):
+            match node:
+                case ast.Call():
+                    yield from _of_call(node, tainted)
+                case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+                    yield from _of_assignment(node, target, tainted)
+                case ast.If(body=body, orelse=orelse):
+                    for one in (*body, *orelse):
+                        if isinstance(one, ast.Continue | ast.Break | ast.Return):
+                            yield "leave", one.lineno
+                            yield "leave", node.lineno
+                case ast.With(items=items):
+                    for item in items:
+                        if "no_sync" in ast.unparse(item.context_expr):
+                            yield "no-sync", node.lineno
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+                if _is_world(node.right):
+                    yield "divide", node.right.lineno
+
+
+def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
+    yield tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _within(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope, without those of functions inside."""
+    waiting = list(ast.iter_child_nodes(scope))[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += list(ast.iter_child_nodes(node))[::-1]
+
+
+def _of_call(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    name = node.func.id if isinstance(node.func, ast.Name) else name
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if name in _SEEDS:
+        yield "seed", node.lineno
+    if name in _WRAPPERS:
+        yield "wrap", node.lineno
+    if name == "div_" and any(map(_is_world, node.args)):
+        yield "divide", node.lineno
+    if name == "requires_grad_" and not _is_false(node.args):
+        yield "unfreeze", node.lineno
+    is_write = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
+    if is_write and owner is not None:
+        if _is_gradient(owner, tainted):
+            yield "gradient", node.lineno
+        elif not isinstance(owner, ast.Name) or owner.id not in ("dist", "init"):
+            yield "weight", node.lineno
+    if name.startswith("_foreach_") and is_write and any(_is_gradient(a, tainted) for a in node.args):
+        yield "gradient", node.lineno
+
+
+def _of_assignment(
+    node: ast.Assign | ast.AugAssign, target: ast.expr, tainted: set[str]
+) -> Iterator[tuple[str, int]]:
+    match target:
+        case ast.Subscript(slice=ast.Constant(value="lr")):
+            yield "rate", node.lineno
+        case ast.Attribute(attr="requires_grad"):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                yield "unfreeze", node.lineno
+        case ast.Attribute(attr="grad"):
+            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                yield "gradient", node.lineno
+        case ast.Attribute(attr="data"):
+            yield "weight", node.lineno
+        case ast.Name(id=name) if isinstance(node, ast.AugAssign) and name in tainted:
+            yield "gradient", node.lineno
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _is_world(node.value):
+        yield "divide", node.lineno
+    if isinstance(node, ast.AugAssign) and _is_gradient(target, tainted):
+        yield "gradient", node.lineno
+
+
+def _gradients(scope: ast.AST) -> set[str]:
+    """Return the variables of a scope that hold gradients, or lists of them."""
+    tainted: set[str] = set()
+    for _ in range(3):
+        for node in _within(scope):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    pairs = [(name, value)]
+                case ast.For(target=ast.Name(id=name), iter=value):
+                    pairs = [(name, value)]
+                case ast.For(target=ast.Tuple(elts=elements), iter=value):
+                    pairs = [(e.id, value) for e in elements if isinstance(e, ast.Name)]
+                case _:
+                    continue
+            tainted |= {name for name, value in pairs if _holds_gradient(value, tainted)}
+    return tainted
+
+
+def _holds_gradient(value: ast.expr, tainted: set[str]) -> bool:
+    """Return whether a value is a gradient or a list of gradients, and not computed from them."""
+    match value:
+        case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner):
+            return _holds_gradient(inner, tainted)
+        case ast.Call(func=ast.Attribute(value=owner, attr="to_local" | "view" | "flatten")):
+            return _holds_gradient(owner, tainted)
+        case ast.Call(func=ast.Name(id="list" | "zip" | "enumerate"), args=args):
+            return any(_holds_gradient(one, tainted) for one in args)
+    return _is_gradient(value, tainted)
+
+
+def _is_gradient(value: ast.expr, tainted: set[str]) -> bool:
+    match value:
+        case ast.Attribute(attr="grad"):
+            return True
+        case ast.Attribute(value=owner, attr="data" | "_local_tensor"):
+            return _is_gradient(owner, tainted)
+        case ast.Call(func=ast.Attribute(value=owner, attr="to_local")):
+            return _is_gradient(owner, tainted)
+        case ast.Subscript(value=owner):
+            return _is_gradient(owner, tainted)
+        case ast.Name(id=name):
+            return name in tainted
+    return False
+
+
+def _is_world(value: ast.expr) -> bool:
+    name = ""
+    match value:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            pass
+        case ast.Call(func=function):
+            name = ast.unparse(function)
+            if name in ("float", "int") and value.args:
+                return _is_world(value.args[0])
+    return bool(_WORLD.search(name.rpartition(".")[2]))
+
+
+def _is_false(args: list[ast.expr]) -> bool:
+    return bool(args) and isinstance(args[0], ast.Constant) and args[0].value is False
