@@ -95,7 +95,9 @@ class _Flow:
                 called = (stem(function) or "").rpartition(".")[2]
                 if called in _INERT:
                     return False
-                if called in self._functions or ("forward" in self._functions and _may_be_module(function)):
+                if called in self._functions or (
+                    "forward" in self._functions and _may_be_module(function)
+                ):
                     return True
             case ast.Name() | ast.Attribute() if stem(value) in names:
                 return True

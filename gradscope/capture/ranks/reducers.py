@@ -199,5 +199,3 @@ def _states(sentinels: Iterable[ref[Any]]) -> Iterator[object]:
         parameter = reference()
         gradient = None if parameter is None else parameter.grad
         yield None if gradient is None else (id(gradient), gradient._version)
-
-

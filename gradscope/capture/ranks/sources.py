@@ -117,5 +117,9 @@ class Sources:
         if passes[sampler.epoch] > 1:
             numbers = {"epochs": float(sum(passes.values())), "alike": float(passes[sampler.epoch])}
             self._ledger.note(
-                "same-order", self._made.get(sampler), type(sampler).__name__, numbers, (self._line,)
+                "same-order",
+                self._made.get(sampler),
+                type(sampler).__name__,
+                numbers,
+                (self._line,),
             )

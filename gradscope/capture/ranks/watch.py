@@ -342,9 +342,7 @@ class RankWatch:
                 self._wrapped.add(kind)
                 name = type(getattr(module, "module", module)).__name__
                 self.ledger.add(
-                    WrappedModel(
-                        kind=kind, name=name, site=None, step=self.ledger.step, options=()
-                    )
+                    WrappedModel(kind=kind, name=name, site=None, step=self.ledger.step, options=())
                 )
 
 

@@ -95,7 +95,11 @@ def _of_call(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
             yield "gradient", node.lineno
         elif not isinstance(owner, ast.Name) or owner.id not in ("dist", "init"):
             yield "weight", node.lineno
-    if name.startswith("_foreach_") and is_write and any(_is_gradient(a, tainted) for a in node.args):
+    if (
+        name.startswith("_foreach_")
+        and is_write
+        and any(_is_gradient(a, tainted) for a in node.args)
+    ):
         yield "gradient", node.lineno
 
 
