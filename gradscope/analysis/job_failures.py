@@ -12,8 +12,8 @@ RankState = Literal["finished", "failed", "consequence", "lost"]
 answer. `lost`: without an ending, killed or still waiting."""
 
 _COMMUNICATION = re.compile(
-    r"connection (closed|reset|refused)|broken pipe|timed? ?out|gloo|nccl|"
-    r"tcpstore|recvvalue|process ?group|socket|store->|watchdog|peer",
+    r"connection (closed|reset|refused)|broken pipe|gloo/|\bnccl|tcpstore|recvvalue"
+    r"|timed? ?out (waiting|after) |watchdog|application timeout",
     re.IGNORECASE,
 )
 _COMMUNICATION_KINDS = re.compile(r"Dist(Backend|Network|Store)?Error$|BrokenPipe|ConnectionReset")

@@ -17,6 +17,7 @@ from gradscope.cli.further_reports import (
     check_further_reports,
     write_further_reports,
 )
+from gradscope.cli.jobs import recording_paths
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     Destination,
@@ -144,9 +145,10 @@ def _write(
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:
-    """Yield what was given, and in place of a folder of recordings what is in it."""
+    """Yield what was given, in place of a folder what is in it, of a base name its ranks."""
     for name in given:
-        found = sorted(Path(name).glob(f"*{_RECORDING}")) if name and Path(name).is_dir() else []
+        is_recorded = name.endswith(_RECORDING) or (name and Path(name).is_dir())
+        found = list(recording_paths([Path(name)])) if is_recorded else []
         yield from map(str, found) if found else (name,)
 
 

@@ -15,12 +15,14 @@ from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
+from gradscope.cli.jobs import grouped
 from gradscope.cli.output import check_destinations
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from gradscope.rules.job_judging import judge_job
 from gradscope.rules.settings import Settings
 
 
@@ -44,11 +46,13 @@ def checked(
     is_told = len(subjects) > 1 or any(
         isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
     )
+    recorded = _checked_recordings([one for one in subjects if isinstance(one, Path)], settings)
     targets = tuple(
         _checked(subject, settings, command, is_told=is_told)
         if isinstance(subject, PlannedTarget)
-        else _checked_recording(subject, settings)
+        else recorded[subject]
         for subject in subjects
+        if isinstance(subject, PlannedTarget) or subject in recorded
     )
     return CheckResult(
         version=__version__,
@@ -59,15 +63,31 @@ def checked(
     )
 
 
-def _checked_recording(path: Path, settings: Settings) -> TargetResult:
-    """Return what is found in a recording; one that cannot be read is not judged."""
-    try:
-        recording = load_recording(path)
-    except GradscopeError as error:
-        show_error(error)
-        failure = Failure(what=error.what, cause=error.cause, help=error.help)
-        return TargetResult(name=str(path), failures=(failure,))
-    return _told(target_result(str(path), [_judged(recording, settings)]))
+def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path, TargetResult]:
+    """Return what is found in recordings, by path; in the ranks of a job by its first one.
+
+    Raises:
+        GradscopeError: There are ranks of several jobs, or a rank twice.
+    """
+    loaded: dict[Path, Recording] = {}
+    results: dict[Path, TargetResult] = {}
+    for path in paths:
+        try:
+            loaded[path] = load_recording(path)
+        except GradscopeError as error:
+            show_error(error)
+            failure = Failure(what=error.what, cause=error.cause, help=error.help)
+            results[path] = TargetResult(name=str(path), failures=(failure,))
+    for job in grouped(list(loaded), list(loaded.values())):
+        run = _judged_job(job.recordings, settings)
+        results[job.paths[0]] = _told(target_result(job.name, [run]))
+    return results
+
+
+def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
+    if len(recordings) == 1:
+        return _judged(recordings[0], settings)
+    return Run(recording=recordings[0], verdict=judge_job(recordings, settings))
 
 
 def _checked(

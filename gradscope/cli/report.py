@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradscope.cli import options
+from gradscope.cli.jobs import grouped, recording_paths
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     check_destinations,
@@ -16,7 +17,7 @@ from gradscope.cli.output import (
     write_report,
     write_text,
 )
-from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.rules import judged_job, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 RecordingArguments = Annotated[
     list[Path],
-    typer.Argument(metavar="RECORDING", help="Recordings written by --save.", show_default=False),
+    typer.Argument(
+        metavar="RECORDING",
+        help="Recordings written by --save, or a folder of them. The ranks of a job make one report.",
+        show_default=False,
+    ),
 ]
 
 
@@ -62,19 +67,25 @@ def report(  # noqa: PLR0913 - the signature is the list of options
         output_format, output_file, is_opened=open_page, subject=str(recordings[0])
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
-    check_count(len(recordings), "recordings", wanted)
     # sqlite3 is loaded for those who read a recording, not for --help.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
-    loaded = [load_recording(path) for path in recordings]
+    paths = list(recording_paths(recordings))
+    jobs = grouped(paths, [load_recording(path) for path in paths])
+    check_count(len(jobs), "recordings", wanted)
     # What was loaded stays to the end; a long run is a million records for the collector to visit.
     gc.freeze()
     if step is None:
-        reports = [judged(recording, settings) for recording in loaded]
+        reports = [judged_job(job.recordings, settings) for job in jobs]
     else:
-        reports = [one for run in loaded for one in step_reports(run, step, settings)]
+        reports = [
+            one
+            for job in jobs
+            for run in job.recordings
+            for one in step_reports(run, step, settings)
+        ]
         check_count(len(reports), "backward passes", wanted)
     if is_of_ci(wanted.form):
         write_text(render_ci(together(reports), wanted.form), destination, sys.stdout)

@@ -1,5 +1,6 @@
 """The rules that a command runs, as its options say."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gradscope.rules.settings import Settings
@@ -54,3 +55,13 @@ def judged(recording: "Recording", settings: Settings) -> "Report":
     from gradscope.rules.engine import judge
 
     return Report.from_recording(recording, judge(recording, settings))
+
+
+def judged_job(recordings: "Sequence[Recording]", settings: Settings) -> "Report":
+    """Return the report of a job, judged by the rules; of a single recording its own."""
+    if len(recordings) == 1:
+        return judged(recordings[0], settings)
+    from gradscope.analysis.report import Report
+    from gradscope.rules.job_judging import judge_job
+
+    return Report.from_recording(recordings[0], judge_job(recordings, settings), recordings)

@@ -32,11 +32,16 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
     """
     check_settings(settings)
     context = RuleContext(recording, norm_limits=settings.norm_limits)
+    return judge_by(RULES, context, settings)
+
+
+def judge_by(kinds: Iterable[type[Rule]], context: RuleContext, settings: Settings) -> Verdict:
+    """Run some rules. The settings have been checked."""
     captured_steps = CapturedSteps(context)
     findings: list[Finding] = []
     ran: list[str] = []
     skipped: list[SkippedRule] = []
-    for kind in RULES:
+    for kind in kinds:
         rule = kind(**settings.thresholds.get(kind.name, {}))
         if not _is_mentioned(rule, context, settings):
             continue
