@@ -30,7 +30,7 @@ def _object(report: Report) -> Object:
         "clipping": clipping_object(report),
         "accumulation": accumulation_object(report),
         **run_objects(report),
-        "ranks": ranks_object(report),
+        **({} if report.job is None else {"ranks": ranks_object(report)}),
         "training": [objects.other_step_object(step, report) for step in report.training],
         "probes": [objects.other_step_object(step, report) for step in report.probes],
         "skipped": [{"what": item.what, "reason": item.reason} for item in report.skipped],
