@@ -87,7 +87,8 @@ def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path,
 def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
     if len(recordings) == 1:
         return _judged(recordings[0], settings)
-    return Run(recording=recordings[0], verdict=judge_job(recordings, settings))
+    ranks = tuple(recordings)
+    return Run(recording=ranks[0], verdict=judge_job(ranks, settings), ranks=ranks)
 
 
 def _checked(

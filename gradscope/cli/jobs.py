@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,7 @@ def grouped(paths: Sequence[Path], recordings: "Sequence[Recording]") -> list[Lo
             starts.append((identity.job, identity.world_size, identity.started, path))
     _check_job(starts)
     ranks.sort(key=lambda one: one[0])
-    for (number, path, _), (other, second, _) in zip(ranks, ranks[1:], strict=False):
+    for (number, path, _), (other, second, _) in pairwise(ranks):
         if number == other:
             raise GradscopeError(
                 f"{str(path)!r} and {str(second)!r} are both of rank {number}",

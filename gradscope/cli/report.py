@@ -31,7 +31,7 @@ RecordingArguments = Annotated[
     list[Path],
     typer.Argument(
         metavar="RECORDING",
-        help="Recordings written by --save, or a folder of them. The ranks of a job make one report.",
+        help="Recordings written by --save, or a folder of them. Ranks of a job are one report.",
         show_default=False,
     ),
 ]

@@ -19,6 +19,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
+from gradscope.cli.run_job import job_to_report
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted
@@ -28,6 +29,7 @@ from gradscope.report.check.phrasing import closing_text, found_text
 from gradscope.report.check.render import render_check
 from gradscope.report.render import render
 from gradscope.rules.engine import judge
+from gradscope.rules.job_judging import judge_job
 
 
 def judged_run(
@@ -44,15 +46,16 @@ def judged_run(
     Raises:
         GradscopeError: The report cannot be written.
     """
-    result = _checked(planned, recording, _lost(planned, recording))
+    job = job_to_report(recording, path)
+    reports = job is not None
+    ranks = (recording,) if job is None else job.recordings
+    result = _checked(planned, ranks, _lost(planned, recording))
     code = ExitCode.OK if planned.policy is None else exit_code(result)
     closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
-    if planned.rank in (None, 0):
+    if reports:
         is_wanted = not planned.is_quiet or code is not ExitCode.OK
         _write(planned, result, closing, is_wanted=is_wanted)
-    elif code is not ExitCode.OK:
-        show_error(GradscopeError(f"rank {planned.rank}: {closing}"))
-    if planned.policy is not None:
+    if reports and planned.policy is not None:
         for failure in result.targets[0].failures:
             show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     # By its name where it is in the folder that the command was started in.
@@ -64,14 +67,18 @@ def failing(planned: PlannedRun, path: Path) -> bool:
     """Return whether a recording, of which there is more to come, fails its gate already."""
     recording = load_recording(path)
     level = (planned.policy or Policy()).fail_level
-    (target,) = _checked(planned, recording).targets
+    (target,) = _checked(planned, (recording,)).targets
     return any(fails(item, level) for item in target.findings)
 
 
 def _checked(
-    planned: PlannedRun, recording: Recording, failures: Sequence[Failure] = ()
+    planned: PlannedRun, ranks: Sequence[Recording], failures: Sequence[Failure] = ()
 ) -> CheckResult:
-    run = Run(recording=recording, verdict=judge(recording, planned.settings))
+    if len(ranks) == 1:
+        run = Run(recording=ranks[0], verdict=judge(ranks[0], planned.settings))
+    else:
+        verdict = judge_job(ranks, planned.settings)
+        run = Run(recording=ranks[0], verdict=verdict, ranks=tuple(ranks))
     return CheckResult(
         version=__version__,
         command=planned.command,
@@ -123,7 +130,7 @@ def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: C
     if is_of_ci(form) or (planned.policy is not None and form != "full"):
         return render_check(result, form, console, is_brief=planned.is_quiet)
     (run,) = result.targets[0].runs
-    report = Report.from_recording(run.recording, run.verdict)
+    report = Report.from_recording(run.recording, run.verdict, run.ranks)
     text = render(report, form, ViewOptions(), console)
     if not closing:
         return text

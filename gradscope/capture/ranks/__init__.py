@@ -1,1 +1,1 @@
-"""Observes what a process of a distributed job does with the other ranks. It starts no collective."""
+"""Observes what a rank of a distributed job does with others, and starts no collective."""

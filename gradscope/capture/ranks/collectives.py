@@ -113,37 +113,37 @@ class Collectives:
         self._ledger.note("gathered", self._ledger.site(location), name, numbers)
 
     def _changed(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
+        """Note a collective that changes a tensor in place."""
         node = tensor.grad_fn
         if node is not None and (number := created(node)) is not None:
-            site = self._ledger.site(self._training.locations.of(frame))
-            self._waiting[number] = (site, tensor.numel() == 1, name)
+            self._waiting[number] = (self._site(frame), tensor.numel() == 1, name)
+        elif not tensor.is_floating_point() or tensor.numel() == 1:
             return
-        if not tensor.is_floating_point() or tensor.numel() == 1:
-            return
-        if self._is_weight(tensor):
-            site = self._ledger.site(self._training.locations.of(frame))
-            self._ledger.note("weight-reduced", site, name)
-            return
-        if not self.window.has_backward or name == "broadcast":
-            return
+        elif self._is_weight(tensor):
+            self._ledger.note("weight-reduced", self._site(frame), name)
+        elif self.window.has_backward and name != "broadcast":
+            self._reduced(name, tensor, operation, frame)
+
+    def _reduced(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
+        """Note a reduction of a gradient, or of a tensor that may hold several."""
+        site = self._site(frame)
         if self._gradients is None:
             found = list(_addresses(self._training))
             self._gradients = {address: key for address, key, _ in found}
             self._positions = {key: position for _, key, position in found}
         owner = self._gradients.get(_address(tensor))
-        if owner is not None:
-            site = self._ledger.site(self._training.locations.of(frame))
-            if owner in self.window.gradients:
-                self._ledger.note("gradient-reduced-again", site, name)
-            if self._training.gradient_state.entries[self._positions[owner]].clipped:
-                self._ledger.note("clipped-before", site, name)
-            self.window.gradients.add(owner)
-            self._ledger.note("gradient-reduced", site, f"{name} {operation}")
-            self.window.last = (site, owner, None, operation)
-        else:
+        if owner is None:
             self.window.is_flat = True
-            site = self._ledger.site(self._training.locations.of(frame))
             self._ledger.note("flat-reduced", site, f"{name} {operation}")
+            return
+        if self._training.gradient_state.entries[self._positions[owner]].clipped:
+            self._ledger.note("clipped-before", site, name)
+        self.window.gradients.add(owner)
+        self._ledger.note("gradient-reduced", site, f"{name} {operation}")
+        self.window.last = (site, owner, None, operation)
+
+    def _site(self, frame: FrameType) -> int | None:
+        return self._ledger.site(self._training.locations.of(frame))
 
     def _is_weight(self, tensor: Tensor) -> bool:
         entries = self._training.gradient_state.entries

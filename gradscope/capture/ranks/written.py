@@ -41,23 +41,31 @@ def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for scope in _scopes(tree):
         tainted = _gradients(scope)
         for node in _within(scope):
-            match node:
-                case ast.Call():
-                    yield from _of_call(node, tainted)
-                case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
-                    yield from _of_assignment(node, target, tainted)
-                case ast.If(body=body, orelse=orelse):
-                    for one in (*body, *orelse):
-                        if isinstance(one, ast.Continue | ast.Break | ast.Return):
-                            yield "leave", one.lineno
-                            yield "leave", node.lineno
-                case ast.With(items=items):
-                    for item in items:
-                        if "no_sync" in ast.unparse(item.context_expr):
-                            yield "no-sync", node.lineno
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-                if _is_world(node.right):
-                    yield "divide", node.right.lineno
+            yield from _of_node(node, tainted)
+
+
+def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    match node:
+        case ast.Call():
+            yield from _of_call(node)
+            yield from _of_write(node, tainted)
+        case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+            yield from _of_assignment(node, target)
+            yield from _of_gradient(node, target, tainted)
+        case ast.If():
+            yield from _of_branch(node)
+        case ast.With(items=items):
+            if any("no_sync" in ast.unparse(item.context_expr) for item in items):
+                yield "no-sync", node.lineno
+        case ast.BinOp(op=ast.Div(), right=right) if _is_world(right):
+            yield "divide", right.lineno
+
+
+def _of_branch(node: ast.If) -> Iterator[tuple[str, int]]:
+    for one in (*node.body, *node.orelse):
+        if isinstance(one, ast.Continue | ast.Break | ast.Return):
+            yield "leave", one.lineno
+            yield "leave", node.lineno
 
 
 def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
@@ -77,10 +85,15 @@ def _within(scope: ast.AST) -> Iterator[ast.AST]:
             waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
-def _of_call(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    name = node.func.id if isinstance(node.func, ast.Name) else name
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+def _called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
+    name = _called(node)
     if name in _SEEDS:
         yield "seed", node.lineno
     if name in _WRAPPERS:
@@ -89,40 +102,46 @@ def _of_call(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
         yield "divide", node.lineno
     if name == "requires_grad_" and not _is_false(node.args):
         yield "unfreeze", node.lineno
-    is_write = name.endswith("_") and not name.endswith("__") and name != "requires_grad_"
-    if is_write and owner is not None:
-        if _is_gradient(owner, tainted):
+
+
+def _of_write(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield a call that writes to a gradient or a weight in place."""
+    name = _called(node)
+    if not name.endswith("_") or name.endswith("__") or name == "requires_grad_":
+        return
+    if name.startswith("_foreach_"):
+        if any(_is_gradient(one, tainted) for one in node.args):
             yield "gradient", node.lineno
-        elif not isinstance(owner, ast.Name) or owner.id not in ("dist", "init"):
-            yield "weight", node.lineno
-    if (
-        name.startswith("_foreach_")
-        and is_write
-        and any(_is_gradient(a, tainted) for a in node.args)
-    ):
-        yield "gradient", node.lineno
+        return
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if owner is not None:
+        yield "gradient" if _is_gradient(owner, tainted) else "weight", node.lineno
 
 
-def _of_assignment(
-    node: ast.Assign | ast.AugAssign, target: ast.expr, tainted: set[str]
-) -> Iterator[tuple[str, int]]:
+def _of_assignment(node: ast.Assign | ast.AugAssign, target: ast.expr) -> Iterator[tuple[str, int]]:
     match target:
         case ast.Subscript(slice=ast.Constant(value="lr")):
             yield "rate", node.lineno
-        case ast.Attribute(attr="requires_grad"):
-            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
-                yield "unfreeze", node.lineno
-        case ast.Attribute(attr="grad"):
-            if not (isinstance(node.value, ast.Constant) and node.value.value is None):
-                yield "gradient", node.lineno
+        case ast.Attribute(attr="requires_grad") if not _is_constant(node.value, False):
+            yield "unfreeze", node.lineno
         case ast.Attribute(attr="data"):
             yield "weight", node.lineno
-        case ast.Name(id=name) if isinstance(node, ast.AugAssign) and name in tainted:
-            yield "gradient", node.lineno
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _is_world(node.value):
         yield "divide", node.lineno
-    if isinstance(node, ast.AugAssign) and _is_gradient(target, tainted):
+
+
+def _of_gradient(
+    node: ast.Assign | ast.AugAssign, target: ast.expr, tainted: set[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield an assignment that writes to a gradient."""
+    is_set = isinstance(target, ast.Attribute) and target.attr == "grad"
+    is_changed = isinstance(node, ast.AugAssign) and _is_gradient(target, tainted)
+    if is_changed or (is_set and not _is_constant(node.value, None)):
         yield "gradient", node.lineno
+
+
+def _is_constant(value: ast.expr, constant: object) -> bool:
+    return isinstance(value, ast.Constant) and value.value is constant
 
 
 def _gradients(scope: ast.AST) -> set[str]:
@@ -183,4 +202,4 @@ def _is_world(value: ast.expr) -> bool:
 
 
 def _is_false(args: list[ast.expr]) -> bool:
-    return bool(args) and isinstance(args[0], ast.Constant) and args[0].value is False
+    return bool(args) and _is_constant(args[0], False)
