@@ -95,11 +95,12 @@ class Rank:
 
     @cached_property
     def backward_count(self) -> int:
-        """Number of its backward passes."""
+        """Number of backward passes that it began."""
         known = [dict(event.numbers).get("passes") for event in self.events.get("end", ())]
         if known and known[-1] is not None:
             return int(known[-1])
-        return sum(event.kind == "backward" for event in self.recording.events)
+        kinds = ("backward", "backward-error")
+        return sum(event.kind in kinds for event in self.recording.events)
 
     @cached_property
     def step_count(self) -> int:

@@ -9,6 +9,7 @@ from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
+    from gradscope.cli.rank_launching import PlannedRanks
     from gradscope.cli.run import PlainRun, PlannedRun
 
 
@@ -27,14 +28,17 @@ def main() -> None:
     planned = _parsed()
     from gradscope.cli.launching import launch
     from gradscope.cli.plain_launching import launch_plainly
+    from gradscope.cli.rank_launching import PlannedRanks, launch_ranks
     from gradscope.cli.run import PlannedRun
 
     if isinstance(planned, PlannedRun):
         launch(planned)
+    if isinstance(planned, PlannedRanks):
+        launch_ranks(planned)
     launch_plainly(planned)
 
 
-def _parsed() -> "PlannedRun | PlainRun":
+def _parsed() -> "PlannedRun | PlainRun | PlannedRanks":
     """Run the command line, and exit unless it leaves a script to be run."""
     is_left = True
     with BugReport():
@@ -50,7 +54,7 @@ def _parsed() -> "PlannedRun | PlainRun":
                 seal_stdout()
 
 
-def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
+def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
     """Return the run that a plain command line asks for; None where typer is to say."""
     if line[:1] != ["run"]:
         return None
@@ -67,7 +71,7 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
     raise AssertionError  # it has planned a run, or raised an error
 
 
-def _parsed_by_typer() -> "PlannedRun | PlainRun":
+def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
     from gradscope.cli.app import app
     from gradscope.cli.run import RunPlanned
 

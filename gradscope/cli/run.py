@@ -1,6 +1,7 @@
 """`gradscope run`: what is to be run, and how. It runs after the parser has been left."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +11,12 @@ from gradscope.cli import options
 from gradscope.cli.console import ColorChoice
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import Destination, check_destinations, set_verbosity
+from gradscope.cli.rank_launching import PlannedRanks, words_of_rank
 from gradscope.cli.rules import settings_of
 from gradscope.cli.run_options import (
     LiveOption,
     ModuleOption,
+    NprocOption,
     RunFileOption,
     RunGateGroup,
     SaveRunOption,
@@ -71,7 +74,7 @@ class PlainRun:
 class RunPlanned(Exception):  # noqa: N818 - it is no error
     """Carries a planned run out of the parser, which would swallow what the script may raise."""
 
-    def __init__(self, run: PlannedRun | PlainRun) -> None:
+    def __init__(self, run: PlannedRun | PlainRun | PlannedRanks) -> None:
         super().__init__("run")
         self.run = run
 
@@ -84,6 +87,7 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     rules: options.RulesGroup,
     args: ScriptArguments = None,
     module: ModuleOption = False,
+    nproc: NprocOption = None,
     output_format: options.OutputFormatOption = None,
     output_file: RunFileOption = None,
     open_page: options.OpenOption = False,
@@ -106,6 +110,10 @@ def run(  # noqa: PLR0913 - the signature is the list of options
     if is_off():
         raise RunPlanned(PlainRun(program=program, is_gated=gate.check))
     watch.check()
+    if nproc is not None:
+        given = (script, *(args or ()))
+        words = words_of_rank(sys.argv[1:], given)
+        raise RunPlanned(PlannedRanks(ranks=nproc, words=words))
     configuration = read_configuration(rules.config)
     rank = _rank()
     # Nothing that is written may take the place of the script.

@@ -53,6 +53,16 @@ SaveRunOption = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+NprocOption = Annotated[
+    int | None,
+    Option(
+        "--nproc",
+        min=1,
+        metavar="N",
+        help="Run N ranks of SCRIPT on this machine, as torchrun --nproc-per-node N does.",
+        show_default=False,
+    ),
+]
 LiveOption = Annotated[
     bool,
     Option(

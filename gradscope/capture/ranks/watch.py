@@ -68,7 +68,8 @@ class RankWatch:
         self._forward_handle: RemovableHandle | None = None
         self.is_on = False
         """Whether the process group is ready."""
-        self._passes = 0
+        self._begun = self._passes = 0
+        """Number of backward passes that began, and of those that ended without an exception."""
         self._stepping: int | None = None
         """`id` of the optimizer whose step runs."""
         self._placed: set[int] = set()
@@ -188,6 +189,7 @@ class RankWatch:
             frame: Frame of its caller.
         """
         self._backward = None
+        self._begun += 1
         root = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
         self._collectives.backward_begins(root)
         self._reducers.backward_begins()
@@ -301,7 +303,7 @@ class RankWatch:
             return
         if self.ledger.step:
             self._hold("weight", self._weights())
-        self.ledger.note("end", None, "", {"clock": time.time(), "passes": float(self._passes)})
+        self.ledger.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
 
     def take(self) -> Taken:
         """Return what is new since the last call; parameters have their indices by now."""

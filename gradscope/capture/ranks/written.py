@@ -23,7 +23,8 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
 
     Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
     `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
-    a condition), `divide` (by the number of ranks), `wrap` and `unfreeze`.
+    a condition), `reduce` (a loop with an all_reduce), `divide` (by the number of ranks), `wrap`
+    and `unfreeze`.
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()
@@ -54,11 +55,18 @@ def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
             yield from _of_gradient(node, target, tainted)
         case ast.If():
             yield from _of_branch(node)
+        case ast.For(body=body) if any(_reduces(one) for one in body):
+            yield "reduce", node.lineno
         case ast.With(items=items):
             if any("no_sync" in ast.unparse(item.context_expr) for item in items):
                 yield "no-sync", node.lineno
         case ast.BinOp(op=ast.Div(), right=right) if _is_world(right):
             yield "divide", right.lineno
+
+
+def _reduces(node: ast.stmt) -> bool:
+    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(_called(one).startswith("all_reduce") for one in calls)
 
 
 def _of_branch(node: ast.If) -> Iterator[tuple[str, int]]:

@@ -148,6 +148,8 @@ class RanksApart(Rule):
                 what = f"the reduction by hand leaves out {left[0]}"
                 site = next(iter(_reductions(job)), None) or step_site(job.first)
                 others = [(one, "gradients are written here") for one in written]
+                loops = _lines(job, "written-reduce")
+                others = [*((one, "the loop that reduces is here") for one in loops), *others]
                 return _Cause(what, "reduce the gradient of every parameter", site, tuple(others))
         elif self._differing(job, "backward", step, names):
             return None  # they were never reduced
