@@ -2,12 +2,11 @@
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.recording.evidence.ranks import ParameterPlacement, PlacementKind
 
@@ -30,23 +29,16 @@ class Placements:
 
     Args:
         modules: All modules of the script's models.
+        reduced: By `id` of a parameter that a DDP model reduces: number of its ranks.
     """
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._reduced: dict[int, int] = {}
-        """By `id` of a parameter that a DDP model reduces: number of its ranks."""
-        self._ignored: set[int] = set()
+    def __init__(self, modules: Iterable[nn.Module], reduced: Mapping[int, int]) -> None:
+        self._reduced = reduced
         self._flat: dict[int, int] = {}
         """By `id` of a parameter of FSDP1: number of ranks that hold the same part."""
         for module in modules:
-            if isinstance(module, DistributedDataParallel):
-                self._add_replicated(module)
-            elif is_fsdp1(module):
+            if is_fsdp1(module):
                 self._flat |= dict.fromkeys(map(id, _all_of(module)), _copies_of_fsdp1(module))
-
-    def _add_replicated(self, model: DistributedDataParallel) -> None:
-        size = dist.get_world_size(model.process_group) if dist.is_initialized() else 1
-        self._reduced |= dict.fromkeys(map(id, reduced_by(model)), size)
 
     def of(self, parameter: Tensor, index: int) -> ParameterPlacement:
         """Return the placement of a parameter.
@@ -74,12 +66,6 @@ class Placements:
             is_reduced=id(parameter) in self._reduced,
             copies=copies,
         )
-
-
-def reduced_by(model: DistributedDataParallel) -> Iterator[Tensor]:
-    """Yield the parameters whose gradients a DDP model reduces."""
-    known = getattr(model, "_module_parameters", None)
-    yield from known if known is not None else ()
 
 
 def _of_mesh(parameter: Any, index: int, mesh: Any) -> ParameterPlacement:  # noqa: ANN401 - DTensor

@@ -7,12 +7,12 @@ from typing import Any
 from weakref import ref
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from gradscope.capture.ranks.ledger import Ledger
-from gradscope.capture.ranks.placement import reduced_by
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
 
@@ -40,6 +40,8 @@ class Reducer:
     sentinels: list[ref[Tensor]]
     modules: frozenset[int]
     """`id`s of the modules inside."""
+    parameters: frozenset[int]
+    """`id`s of the parameters whose gradients it reduces: it never learns of later ones."""
     forward: Synchronisation | None = None
     """How its last forward since the last backward prepared for it; None without a forward."""
     forward_site: int | None = None
@@ -75,6 +77,7 @@ class Reducers:
                 site=site,
                 sentinels=[ref(parameters[one]) for one in sorted(chosen)[:_SENTINELS]],
                 modules=frozenset(map(id, model.module.modules())),
+                parameters=frozenset(map(id, parameters)),
             )
         )
         self._ledger.add(self._record(model, site))
@@ -99,6 +102,16 @@ class Reducers:
             options=tuple((name, float(value)) for name, value in options.items()),
             batch_norm=self._ledger.line(made),
         )
+
+    def reduced(self) -> dict[int, int]:
+        """Return the number of ranks by `id` of each parameter that a DDP model reduces."""
+        found: dict[int, int] = {}
+        for one in self.known:
+            model = one.model()
+            if model is not None and dist.is_initialized():
+                size = dist.get_world_size(model.process_group)
+                found |= dict.fromkeys(one.parameters, size)
+        return found
 
     def forward(self, model: DistributedDataParallel, frame: FrameType) -> None:
         """Note that a DDP model's forward starts."""
@@ -181,7 +194,7 @@ class Reducers:
             model = one.model()
             if model is None:
                 continue
-            known = set(map(id, reduced_by(model)))
+            known = one.parameters
             ignored: Iterable[str] = getattr(model, "parameters_to_ignore", ())
             for path, module in model.module.named_modules():
                 for name, parameter in module.named_parameters(recurse=False):
@@ -192,6 +205,13 @@ class Reducers:
                     if parameter.requires_grad and parameter.grad is not None:
                         one.told.add(id(parameter))
                         yield one, full, parameter, module
+
+
+def reduced_by(model: DistributedDataParallel) -> Iterator[Tensor]:
+    """Yield the parameters whose gradients a DDP model reduces, as it is being constructed."""
+    for parameter in getattr(model, "_module_parameters", ()):
+        if parameter.requires_grad:
+            yield parameter
 
 
 def _states(sentinels: Iterable[ref[Any]]) -> Iterator[object]:

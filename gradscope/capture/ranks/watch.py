@@ -332,7 +332,7 @@ class RankWatch:
         wrapped = (model for one in self._reducers.known if (model := one.model()) is not None)
         modules = [*self._training.models.modules, *wrapped]
         self._note_wrapped(modules)
-        placements = Placements(modules)
+        placements = Placements(modules, self._reducers.reduced())
         for index, parameter in new:
             self._placed.add(index)
             self.ledger.add(placements.of(parameter, index))
