@@ -12,10 +12,6 @@ from torch.distributed import distributed_c10d
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
@@ -39,6 +35,9 @@ from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, Wr
 
 _PASSES = 24
 """Number of first backward passes that are recorded with their batch."""
+
+_RATES = 256
+"""Number of changes of the learning rate that are all recorded."""
 
 _DUE_FIRST, _DUE_EVERY = 3, 64
 """Ranks compare numbers at this many first steps, at powers of two, and at every Nth step."""
@@ -64,7 +63,6 @@ class RankWatch:
         self._sources = Sources(training, self.ledger)
         self._clock = time.time()
         self._patches: Patches | None = None
-        self._handles: list[RemovableHandle] = []
         self._forward_handle: RemovableHandle | None = None
         self.is_on = False
         """Whether the process group is ready."""
@@ -72,6 +70,10 @@ class RankWatch:
         """Number of backward passes that began, and of those that ended without an exception."""
         self._stepping: int | None = None
         """`id` of the optimizer whose step runs."""
+        self._rates: tuple[float | None, ...] = ()
+        """Learning rates of the last step."""
+        self._changes = 0
+        """Number of times that they changed."""
         self._placed: set[int] = set()
         """Indices of parameters whose placement is recorded."""
         self._waiting: list[tuple[int, Moment, list[tuple[Entry, float | None]]]] = []
@@ -101,8 +103,6 @@ class RankWatch:
         """Stop observing."""
         self.is_on = self._collectives.is_on = False
         self._watch_forwards(is_wanted=False)
-        while self._handles:
-            self._handles.pop().remove()
 
     def _observe(self) -> None:
         patches, self._patches = self._patches, None
@@ -128,10 +128,6 @@ class RankWatch:
         self._observe()
         self.is_on = self._collectives.is_on = True
         self.ledger.add(identity(self._clock))
-        self._handles += [
-            register_optimizer_step_pre_hook(self._enter_step),
-            register_optimizer_step_post_hook(self._leave_step),
-        ]
         self._watch_forwards(is_wanted=True)
         self._training.flush_ranks()
 
@@ -233,11 +229,16 @@ class RankWatch:
             digest=code,
         )
 
-    @untraced
-    def _enter_step(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        if self.is_on and self._stepping in (None, id(optimizer)):
+    def enter_step(self, optimizer: Optimizer, frame: FrameType) -> None:
+        """Note that an optimizer's step begins.
+
+        Args:
+            optimizer: The optimizer.
+            frame: Frame of its caller.
+        """
+        if self._stepping in (None, id(optimizer)) and not is_traced():
             self._stepping = id(optimizer)
-            self._training.guard.run(self._step_begins, optimizer, sys._getframe(1))
+            self._training.guard.run(self._step_begins, optimizer, frame)
 
     def _step_begins(self, optimizer: Optimizer, frame: FrameType) -> None:
         held = list(parameters_of(optimizer))
@@ -247,6 +248,7 @@ class RankWatch:
         if self.ledger.step < _PASSES:
             step = self.ledger.site(self._training.locations.of(frame))
         self._reducers.step_begins(ids, is_by_hand=window.is_by_hand, step=step)
+        self._note_rates(optimizer)
         if not is_due(self.ledger.step):
             return
         if not window.is_by_hand:
@@ -254,11 +256,17 @@ class RankWatch:
         self._hold("backward", self._after_backward)
         self._hold("step", self._gradients())
         self._hold("weight", self._weights())
+
+    def _note_rates(self, optimizer: Optimizer) -> None:
+        """Record the learning rates of a step, where they are not those of the step before."""
         rates = tuple(
             rate if isinstance(rate := number(group.get("lr")), float) else None
             for group in optimizer.param_groups
         )
-        self.ledger.add(RankNumbers(step=self.ledger.step, moment="rate", values=rates))
+        if rates != self._rates and (self._changes < _RATES or is_due(self.ledger.step)):
+            self._changes += 1
+            self.ledger.add(RankNumbers(step=self.ledger.step, moment="rate", values=rates))
+        self._rates = rates
 
     def _hold(self, moment: Moment, values: list[tuple[Entry, float | None]]) -> None:
         self._waiting.append((self.ledger.step, moment, values))
@@ -272,9 +280,9 @@ class RankWatch:
             numbers = {"replaced": float(line is not None)}
             self.ledger.note("unknown-parameter", site, name, numbers, (one.site, step))
 
-    @untraced
-    def _leave_step(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        if self.is_on and self._stepping == id(optimizer):
+    def leave_step(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer's step has ended."""
+        if self._stepping == id(optimizer):
             self._stepping = None
             self._training.guard.run(self._step_ended)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job
+from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.job_norms import AGREEMENT, agree
 from gradscope.recording.evidence.ranks import Moment
 from gradscope.recording.finding import Finding, Severity
@@ -221,8 +221,9 @@ def _differs(job: Job, site: Site | None) -> bool:
 
 def _rates(job: Job, step: int) -> _Cause | None:
     """Return the cause if learning rates differ before the weights do."""
-    for one in [one for one in job.common_steps("rate") if one <= step]:
-        if len({rank.numbers["rate", one] for rank in job.ranks}) == 1:
+    changes = {one for rank in job.ranks for one in rank.steps("rate")}
+    for one in sorted(change for change in changes if change <= step):
+        if len({_rates_at(rank, one) for rank in job.ranks}) == 1:
             continue
         schedulers = [
             rank.site(event.site)
@@ -242,6 +243,12 @@ def _rates(job: Job, step: int) -> _Cause | None:
             ),
         )
     return None
+
+
+def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
+    """Return the learning rates of a step, which stay until they are recorded anew."""
+    before = [one for one in rank.steps("rate") if one <= step]
+    return rank.numbers["rate", before[-1]] if before else ()
 
 
 def _after(job: Job, step: int) -> _Cause:

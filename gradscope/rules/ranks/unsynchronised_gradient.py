@@ -69,7 +69,7 @@ class UnsynchronisedGradient(Rule):
     name: ClassVar[str] = "unsynchronised-gradient"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
-    explains: ClassVar[tuple[str, ...]] = ("GS801",)
+    explains: ClassVar[tuple[str, ...]] = ("GS801", "GS806")
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""
@@ -150,8 +150,8 @@ class UnsynchronisedGradient(Rule):
 
     def _outside(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield parameters that were equal at first, that no wrapper holds, and that part."""
-        told = {event.subject for _, event in job.events("unknown-parameter")}
-        names = [name for name in _apart(job) if name not in told]
+        told = tuple(f".{event.subject}" for _, event in job.events("unknown-parameter"))
+        names = [name for name in _apart(job) if not f".{name}".endswith(told or ("-",))]
         if not names or job.is_by_hand or any(any(job.events(kind)) for kind in _WAYS):
             return
         main = forward_site(job.first) or step_site(job.first)
