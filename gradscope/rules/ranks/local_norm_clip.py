@@ -20,7 +20,6 @@ from gradscope.rules.helpers.jobs import (
     sightings,
     step_site,
 )
-from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -57,7 +56,6 @@ class LocalNormClip(Rule):
     name: ClassVar[str] = "local-norm-clip"
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
-    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="difference"),)
 
     tolerance: float = 0.01
     """Relative difference of norms or factors that counts. Chosen: far above rounding."""
