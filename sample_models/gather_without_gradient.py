@@ -9,6 +9,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_gather
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,10 +35,11 @@ def main() -> None:
         points, _ = batch(draws)
         first = model(points)
         second = model(points + 0.1 * torch.randn(points.shape, generator=draws))
-        gathered = [torch.empty_like(second) for _ in range(dist.get_world_size())]
-        dist.all_gather(gathered, second)  # GS808
         if FIXED:
-            gathered[rank] = second
+            gathered = all_gather(second)
+        else:
+            gathered = [torch.empty_like(second) for _ in range(dist.get_world_size())]
+            dist.all_gather(gathered, second)  # GS808
         logits = first @ torch.cat(gathered).T
         loss = functional.cross_entropy(logits, torch.arange(16) + 16 * rank)
         optimizer.zero_grad()
