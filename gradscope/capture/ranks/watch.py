@@ -36,10 +36,13 @@ from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, Wr
 _PASSES = 24
 """Number of first backward passes that are recorded with their batch."""
 
+_LET_GO_SECONDS = 0.02
+"""Seconds for which other threads get the interpreter before the process group is destroyed."""
+
 _RATES = 256
 """Number of changes of the learning rate that are all recorded."""
 
-_DUE_FIRST, _DUE_EVERY = 3, 64
+_DUE_FIRST, _DUE_EVERY = 16, 64
 """Ranks compare numbers at this many first steps, at powers of two, and at every Nth step."""
 
 
@@ -109,6 +112,8 @@ class RankWatch:
         if patches is None:
             return
         patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
+        patches.wrap(distributed_c10d, "destroy_process_group", self._wrap_destroy)
+        patches.put(dist, "destroy_process_group", distributed_c10d.destroy_process_group)
         self._collectives.install(patches)
         self._sources.install(patches)
 
@@ -119,6 +124,16 @@ class RankWatch:
             return result
 
         return init_process_group
+
+    def _wrap_destroy(self, original: Function) -> Function:
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self.is_on:
+                # A gloo thread that frees its last work takes the interpreter's lock for a mode of
+                # a captured step. The process group waits for that thread and holds the lock.
+                time.sleep(_LET_GO_SECONDS)
+            return original(*args, **kwargs)
+
+        return destroy_process_group
 
     def _begin(self) -> None:
         """Record the identity, and start: the process group is ready."""
@@ -288,9 +303,9 @@ class RankWatch:
 
     def _step_ended(self) -> None:
         self._after_backward = []
-        was_due = is_due(self.ledger.step)
+        step = self.ledger.step
         self.ledger.step += 1
-        if was_due:
+        if step >= _DUE_FIRST and is_due(step):  # the first steps are all written by themselves
             self._training.flush_ranks()
 
     def _entries(self) -> list[tuple[Entry, Tensor]]:

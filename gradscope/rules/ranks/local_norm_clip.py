@@ -131,14 +131,16 @@ class LocalNormClip(Rule):
         names = [n for n in job.shared_names if job.first.placements[n].kind == "sharded"]
         if not names or job.is_tensor_parallel:
             return None
-        steps = job.common_steps("step")
-        wrong = []
-        for step in steps:
+        scaled, wrong = 0, []
+        for step in job.common_steps("step"):
             factors = [_factor(rank, step, names) for rank in job.ranks]
             known = [factor for factor in factors if factor is not None]
-            if len(known) == len(job.ranks) and not agree(known, self.tolerance):
+            if len(known) < len(job.ranks):
+                continue
+            scaled += not agree([1.0, *known], self.tolerance)
+            if not agree(known, self.tolerance):
                 wrong.append((step, known))
-        if not wrong or 2 * len(wrong) < len(steps):
+        if not wrong or 2 * len(wrong) < scaled:
             return None
         step, factors_of = wrong[0]
         written = _written(job)
