@@ -17,6 +17,7 @@ from gradscope.check.options import Policy
 from gradscope.check.results import CheckResult, Failure, Run
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.jobs import grouped
 from gradscope.cli.output import write_text
 from gradscope.cli.run import PlannedRun
 from gradscope.cli.run_job import job_to_report
@@ -50,16 +51,43 @@ def judged_run(
     reports = job is not None
     ranks = (recording,) if job is None else job.recordings
     result = _checked(planned, ranks, _lost(planned, recording))
-    code = ExitCode.OK if planned.policy is None else exit_code(result)
-    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
-    if reports:
-        is_wanted = not planned.is_quiet or code is not ExitCode.OK
-        _write(planned, result, closing, is_wanted=is_wanted)
-    if reports and planned.policy is not None:
-        for failure in result.targets[0].failures:
-            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+    code = _told(planned, result, has_failed=has_failed, is_reported=reports)
     # By its name where it is in the folder that the command was started in.
     show_note(f"wrote {path.name if planned.location.is_numbered else path}")
+    return code
+
+
+def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool) -> ExitCode:
+    """Report on the ranks that a script has started itself, and return what its gate says.
+
+    Args:
+        planned: The run.
+        paths: The recordings of the ranks.
+        has_failed: Whether the script ended with an exit code of its own, which says enough.
+
+    Raises:
+        GradscopeError: A recording cannot be read, or the report cannot be written.
+    """
+    job = grouped(paths, [load_recording(path) for path in paths])[0]
+    result = _checked(planned, job.recordings)
+    code = _told(planned, result, has_failed=has_failed, is_reported=True)
+    names = [path.name if planned.location.is_numbered else str(path) for path in job.paths]
+    show_note(f"wrote {', '.join(names)}")
+    return code
+
+
+def _told(
+    planned: PlannedRun, result: CheckResult, *, has_failed: bool, is_reported: bool
+) -> ExitCode:
+    """Write the report where this process is to, and return what the gate says."""
+    code = ExitCode.OK if planned.policy is None else exit_code(result)
+    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
+    if is_reported:
+        is_wanted = not planned.is_quiet or code is not ExitCode.OK
+        _write(planned, result, closing, is_wanted=is_wanted)
+    if is_reported and planned.policy is not None:
+        for failure in result.targets[0].failures:
+            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return code
 
 

@@ -1,5 +1,6 @@
 """Observes the collectives that a script itself starts."""
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ class Window:
     """Whether the script ran a collective on a tensor that may hold several gradients."""
     has_backward: bool = False
     last: tuple[int | None, int, float | None, str] | None = None
-    """Line of the last reduction of a gradient, `id` of its parameter, norm after it, operation."""
+    """Line of the last reduction, `id` of the parameter or size of a flat tensor, norm after it, and
+    operation."""
 
     @property
     def is_by_hand(self) -> bool:
@@ -135,6 +137,7 @@ class Collectives:
         if owner is None:
             self.window.is_flat = True
             self._ledger.note("flat-reduced", site, f"{name} {operation}")
+            self.window.last = (site, tensor.numel(), None, operation)
             return
         if self._training.gradient_state.entries[self._positions[owner]].clipped:
             self._ledger.note("clipped-before", site, name)
@@ -158,7 +161,7 @@ class Collectives:
         last = self.window.last
         if last is None or not isinstance(tensor, Tensor) or self._gradients is None:
             return
-        if self._gradients.get(_address(tensor)) == last[1]:
+        if self._gradients.get(_address(tensor), tensor.numel()) == last[1]:
             self.window.last = (last[0], last[1], norms([tensor])[0], last[3])
 
     def backward_begins(self, root: object) -> None:
@@ -179,12 +182,21 @@ class Collectives:
         window, self.window, self._gradients = self.window, Window(), None
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
-            gradient = next((p.grad for p in held if id(p) == owner), None)
-            now = None if gradient is None else norms([gradient])[0]
+            now = _norm_now(list(held), owner)
             if now is not None and before:
                 numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
                 self._ledger.note("gradient-scaled", site, operation, numbers)
         return window
+
+
+def _norm_now(held: list[Tensor], owner: int) -> float | None:
+    """Return the norm of a parameter's gradient, or of all that have so many elements together."""
+    present = [(parameter, parameter.grad) for parameter in held if parameter.grad is not None]
+    own = [gradient for parameter, gradient in present if id(parameter) == owner]
+    if not own and sum(gradient.numel() for _, gradient in present) == owner:
+        own = [gradient for _, gradient in present]
+    found = [norm for norm in norms(own) if norm is not None]
+    return math.hypot(*found) if found else None
 
 
 def _has(root: Node, number: int) -> bool:

@@ -112,6 +112,7 @@ class RankWatch:
         if patches is None:
             return
         patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
+        patches.wrap(DistributedDataParallel, "register_comm_hook", self._wrap_hook)
         patches.wrap(distributed_c10d, "destroy_process_group", self._wrap_destroy)
         patches.put(dist, "destroy_process_group", distributed_c10d.destroy_process_group)
         self._collectives.install(patches)
@@ -124,6 +125,18 @@ class RankWatch:
             return result
 
         return init_process_group
+
+    def _wrap_hook(self, original: Function) -> Function:
+        def register_comm_hook(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            hook = args[1] if len(args) > 1 else kwargs.get("hook")
+            name = str(getattr(hook, "__name__", type(hook).__name__))
+            self._training.guard.run(self._note_hook, name, sys._getframe(1))
+            return original(model, *args, **kwargs)
+
+        return register_comm_hook
+
+    def _note_hook(self, name: str, frame: FrameType) -> None:
+        self.ledger.note("hook", self.ledger.site(self._training.locations.of(frame)), name)
 
     def _wrap_destroy(self, original: Function) -> Function:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

@@ -152,7 +152,15 @@ class RanksApart(Rule):
                 others = [*((one, "the loop that reduces is here") for one in loops), *others]
                 return _Cause(what, "reduce the gradient of every parameter", site, tuple(others))
         elif self._differing(job, "backward", step, names):
-            return None  # they were never reduced
+            hooks = _lines(job, "hook")
+            wrapped = [job.first.site(one.site) for one in job.first.wrapped]
+            site = next(iter((*hooks, *wrapped)), None) or step_site(job.first)
+            return _Cause(
+                "their gradients were not reduced",
+                "let DDP reduce the gradients, or reduce each of them by hand",
+                site,
+                ((step_site(job.first), "the step that uses them"),),
+            )
         written = _between(job)
         site = next(iter(written), None) or step_site(job.first)
         others = [(one, "gradients are written here") for one in written]

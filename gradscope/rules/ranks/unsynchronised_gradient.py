@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.job import Job
 from gradscope.analysis.job_norms import AGREEMENT, agree
+from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
@@ -25,6 +26,10 @@ _WAYS = {
     "step-after-around": (
         "the forward runs around DDP, which therefore does not average the gradients",
         "call the DDP model itself, not its `.module` or a method of it",
+    ),
+    "hook": (
+        "the communication hook of DDP reduces nothing",
+        "register a hook that reduces, or none",
     ),
     "step-after-no-sync": (
         "the last backward before the step runs under no_sync(): its gradients are not averaged",
@@ -82,6 +87,8 @@ class UnsynchronisedGradient(Rule):
             return
         for kind in _WAYS:
             for one in sightings(job, kind):
+                if kind == "hook" and "noop" not in one.event.subject:
+                    continue
                 if not _stays_equal(job, one.event.step):
                     yield self._way(context, job, one, kind)
         yield from self._unknown(context, job)
@@ -90,9 +97,10 @@ class UnsynchronisedGradient(Rule):
     def _way(self, context: RuleContext, job: Job, one: Sighting, kind: str) -> Finding:
         message, remedy = _WAYS[kind]
         main = one.site or backward_site(one.rank)
+        steps = one.rank.step_count if kind == "hook" else one.count
         return self.finding(
             context,
-            message=f"{message}, in {one.count:,} steps{on_ranks(one.ranks, job)}",
+            message=f"{message}, in {counted(steps, 'step')}{on_ranks(one.ranks, job)}",
             remedy=remedy,
             site=main,
             related=lines(
@@ -103,8 +111,8 @@ class UnsynchronisedGradient(Rule):
                     *((site, "no_sync() is here") for site in _no_sync(one, kind)),
                 ],
             ),
-            evidence={"steps_concerned": one.count, "steps": one.rank.step_count},
-            count=one.count,
+            evidence={"steps_concerned": steps, "steps": one.rank.step_count},
+            count=steps,
             step=one.event.step,
             ranks=one.ranks,
         )
@@ -152,7 +160,11 @@ class UnsynchronisedGradient(Rule):
         """Yield parameters that were equal at first, that no wrapper holds, and that part."""
         told = tuple(f".{event.subject}" for _, event in job.events("unknown-parameter"))
         names = [name for name in _apart(job) if not f".{name}".endswith(told or ("-",))]
-        if not names or job.is_by_hand or any(any(job.events(kind)) for kind in _WAYS):
+        if (
+            not names
+            or job.is_by_hand
+            or any(any(job.events(kind)) for kind in (*_WAYS,) if kind != "hook")
+        ):
             return
         main = forward_site(job.first) or step_site(job.first)
         yield self.finding(
