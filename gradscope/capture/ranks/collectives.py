@@ -35,8 +35,8 @@ class Window:
     """Whether the script ran a collective on a tensor that may hold several gradients."""
     has_backward: bool = False
     last: tuple[int | None, int, float | None, str] | None = None
-    """Line of the last reduction, `id` of the parameter or size of a flat tensor, norm after it, and
-    operation."""
+    """Line of the last reduction, `id` of the parameter or size of a flat tensor, norm, operation.
+    """
 
     @property
     def is_by_hand(self) -> bool:

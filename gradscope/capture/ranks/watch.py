@@ -334,11 +334,9 @@ class RankWatch:
         return _squares([e for e, _ in entries], [p for _, p in entries])
 
     def finish(self) -> None:
-        """Record the last state, and when the process ended."""
+        """Record when the process ended, and how many passes it began."""
         if not self.is_on:
             return
-        if self.ledger.step:
-            self._hold("weight", self._weights())
         self.ledger.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
 
     def take(self) -> Taken:
