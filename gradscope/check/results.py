@@ -28,6 +28,8 @@ class Run:
 
     recording: Recording
     verdict: Verdict
+    ranks: tuple[Recording, ...] = ()
+    """Recordings of all ranks, if a job was judged; `recording` is the first of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

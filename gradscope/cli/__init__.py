@@ -10,6 +10,7 @@ from gradscope.errors import ExitCode, GradscopeError
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
     from gradscope.cli.run.command import PlainRun, PlannedRun
+    from gradscope.cli.run.rank_launching import PlannedRanks
 
 
 def __getattr__(name: str) -> object:
@@ -27,13 +28,16 @@ def main() -> None:
     planned = _parsed()
     from gradscope.cli.run.command import PlannedRun
     from gradscope.cli.run.launching import launch, launch_plainly
+    from gradscope.cli.run.rank_launching import PlannedRanks, launch_ranks
 
     if isinstance(planned, PlannedRun):
         launch(planned)
+    if isinstance(planned, PlannedRanks):
+        launch_ranks(planned)
     launch_plainly(planned)
 
 
-def _parsed() -> "PlannedRun | PlainRun":
+def _parsed() -> "PlannedRun | PlainRun | PlannedRanks":
     """Run the command line, and exit unless it leaves a script to be run."""
     is_left = True
     with BugReport():
@@ -49,7 +53,7 @@ def _parsed() -> "PlannedRun | PlainRun":
                 seal_stdout()
 
 
-def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
+def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
     """Return the run of a plain command line; None for a line that typer has to parse."""
     if line[:1] != ["run"]:
         return None
@@ -66,7 +70,7 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
     raise AssertionError  # run() raises RunPlanned or an error
 
 
-def _parsed_by_typer() -> "PlannedRun | PlainRun":
+def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
     from gradscope.cli.app import app
     from gradscope.cli.run.command import RunPlanned
 

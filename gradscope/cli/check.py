@@ -26,6 +26,7 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
+from gradscope.cli.rank_recordings import recording_paths
 from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, OutputFormatOption
@@ -183,9 +184,10 @@ def _write(
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:
-    """Yield the arguments; a folder is replaced by the recordings in it."""
+    """Yield the arguments; a folder is replaced by its recordings, a base name by its ranks."""
     for name in given:
-        found = sorted(Path(name).glob(f"*{_RECORDING}")) if name and Path(name).is_dir() else []
+        is_recorded = name.endswith(_RECORDING) or (name and Path(name).is_dir())
+        found = list(recording_paths([Path(name)])) if is_recorded else []
         yield from map(str, found) if found else (name,)
 
 

@@ -15,12 +15,14 @@ from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
+from gradscope.cli.rank_recordings import grouped
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from gradscope.rules.job_judging import judge_job
 from gradscope.rules.settings import Settings
 
 
@@ -45,11 +47,13 @@ def checked(
     is_told = len(subjects) > 1 or any(
         isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
     )
+    recorded = _checked_recordings([one for one in subjects if isinstance(one, Path)], settings)
     targets = tuple(
         _checked(subject, settings, command, is_told=is_told)
         if isinstance(subject, PlannedTarget)
-        else _checked_recording(subject, settings)
+        else recorded[subject]
         for subject in subjects
+        if isinstance(subject, PlannedTarget) or subject in recorded
     )
     return CheckResult(
         version=__version__,
@@ -60,15 +64,32 @@ def checked(
     )
 
 
-def _checked_recording(path: Path, settings: Settings) -> TargetResult:
-    """Judge a recording; one that cannot be read is a failure."""
-    try:
-        recording = load_recording(path)
-    except GradscopeError as error:
-        show_error(error)
-        failure = Failure(what=error.what, cause=error.cause, help=error.help)
-        return TargetResult(name=str(path), failures=(failure,))
-    return _told(target_result(str(path), [_judged(recording, settings)]))
+def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path, TargetResult]:
+    """Return what is found in recordings, by path; in the ranks of a job by its first one.
+
+    Raises:
+        GradscopeError: There are ranks of several jobs, or a rank twice.
+    """
+    loaded: dict[Path, Recording] = {}
+    results: dict[Path, TargetResult] = {}
+    for path in paths:
+        try:
+            loaded[path] = load_recording(path)
+        except GradscopeError as error:
+            show_error(error)
+            failure = Failure(what=error.what, cause=error.cause, help=error.help)
+            results[path] = TargetResult(name=str(path), failures=(failure,))
+    for job in grouped(list(loaded), list(loaded.values())):
+        run = _judged_job(job.recordings, settings)
+        results[job.paths[0]] = _told(target_result(job.name, [run]))
+    return results
+
+
+def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
+    if len(recordings) == 1:
+        return _judged(recordings[0], settings)
+    ranks = tuple(recordings)
+    return Run(recording=ranks[0], verdict=judge_job(ranks, settings), ranks=ranks)
 
 
 def _checked(

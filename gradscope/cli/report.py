@@ -15,7 +15,8 @@ from gradscope.cli.output import (
     write_report,
     write_text,
 )
-from gradscope.cli.running import judged, settings_of
+from gradscope.cli.rank_recordings import grouped, recording_paths
+from gradscope.cli.running import judged_job, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 RecordingArguments = Annotated[
     list[Path],
-    Argument(metavar="RECORDING", help="Recordings written by --save.", show_default=False),
+    Argument(
+        metavar="RECORDING",
+        help="Recordings written by --save, or a folder of them. Ranks of a job are one report.",
+        show_default=False,
+    ),
 ]
 
 
@@ -62,19 +67,25 @@ def report(
         subject=str(recordings[0]),
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
-    check_count(len(recordings), "recordings", wanted)
     # Deferred: they import sqlite3, which --help does not need.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
-    loaded = [load_recording(path) for path in recordings]
+    paths = list(recording_paths(recordings))
+    jobs = grouped(paths, [load_recording(path) for path in paths])
+    check_count(len(jobs), "recordings", wanted)
     # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
     if step is None:
-        reports = [judged(recording, settings) for recording in loaded]
+        reports = [judged_job(job.recordings, settings) for job in jobs]
     else:
-        reports = [one for run in loaded for one in step_reports(run, step, settings)]
+        reports = [
+            one
+            for job in jobs
+            for run in job.recordings
+            for one in step_reports(run, step, settings)
+        ]
         check_count(len(reports), "backward passes", wanted)
     if is_of_ci(wanted.form):
         write_text(render_ci(together(reports), wanted.form), destination, sys.stdout)

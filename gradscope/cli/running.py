@@ -4,6 +4,7 @@ import gc
 import shlex
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import chdir
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -163,3 +164,13 @@ def judged(recording: "Recording", settings: Settings) -> "Report":
     from gradscope.rules.engine import judge
 
     return Report.from_recording(recording, judge(recording, settings))
+
+
+def judged_job(recordings: "Sequence[Recording]", settings: Settings) -> "Report":
+    """Return the report of a job, judged by the rules; of a single recording its own."""
+    if len(recordings) == 1:
+        return judged(recordings[0], settings)
+    from gradscope.analysis.report import Report
+    from gradscope.rules.job_judging import judge_job
+
+    return Report.from_recording(recordings[0], judge_job(recordings, settings), recordings)

@@ -10,6 +10,7 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer, WatchCost
+from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     CapturedStep,
@@ -59,6 +60,10 @@ class RunStep:
     skipped: tuple[Skipped, ...] = ()
     captured_steps: tuple[CapturedStep, ...] = ()
     """Captured steps of the backward passes before this step."""
+    ranks: tuple[object, ...] = ()
+    """Evidence of a distributed job."""
+    rank_events: tuple[tuple[int, RankEvent], ...] = ()
+    """New and changed events of a distributed job with their indices."""
     stored_gradients: tuple[StoredGradient, ...] = ()
 
 
@@ -105,6 +110,10 @@ class RunRecorder:
                     self._writer.add(table, records)
             for position, optimizer in one.optimizers:
                 self._writer.put(evidence[TrainedOptimizer], position, optimizer)
+            for record in one.ranks:
+                self._writer.add(evidence[type(record)], [record])
+            for position, event in one.rank_events:
+                self._writer.put(evidence[RankEvent], position, event)
             self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])

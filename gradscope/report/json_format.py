@@ -9,6 +9,7 @@ from gradscope.report.accumulation import accumulation_object
 from gradscope.report.clipping.json_objects import clipping_object
 from gradscope.report.json_objects import Json, Object
 from gradscope.report.run.json_objects import run_lines, run_objects
+from gradscope.report.run.ranks_json import ranks_object
 
 
 def render_json(report: Report) -> str:
@@ -29,6 +30,7 @@ def _object(report: Report) -> Object:
         "clipping": clipping_object(report),
         "accumulation": accumulation_object(report),
         **run_objects(report),
+        **({} if report.job is None else {"ranks": ranks_object(report)}),
         "training": [objects.other_step_object(step, report) for step in report.training],
         "probes": [objects.other_step_object(step, report) for step in report.probes],
         "skipped": [{"what": item.what, "reason": item.reason} for item in report.skipped],
@@ -69,6 +71,9 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
     for event in report.events:
         yield "event", objects.event_object(event, report)
     yield from run_lines(report)
+    ranks = ranks_object(report)
+    if ranks is not None:
+        yield "ranks", ranks
     yield from _beside(report)
     yield "rules", objects.rules_object(report)
     for finding in report.findings:

@@ -268,5 +268,6 @@ def finding_object(finding: Finding, report: Report) -> Object:
             {"rule": item.rule, "name": item.name, "message": item.message}
             for item in finding.consequences
         ],
+        **({"ranks": finding.ranks} if finding.ranks else {}),
         "fingerprint": finding.fingerprint,
     }

@@ -21,6 +21,7 @@ from gradscope.report.finding_phrasing import (
 from gradscope.report.markdown_syntax import code, escape, fenced, prose, table
 from gradscope.report.number_format import number, shape_text, tensor_text
 from gradscope.report.run.markdown import run_blocks, run_summary
+from gradscope.report.run.ranks_markdown import ranks_blocks
 from gradscope.report.text_findings import snippets
 
 _SKIPPED_SHOWN = 10
@@ -34,6 +35,7 @@ def render_markdown(report: Report, view: ViewOptions) -> str:
         _summary(report) if run is None else run_summary(report, run),
         *_training(report),
         *finding_blocks(report),
+        *ranks_blocks(report),
         *([] if run is None else run_blocks(report, run, view)),
         *_accumulation(report),
         *_lists(report, view),

@@ -15,6 +15,7 @@ from gradscope.report.accumulation import accumulation_section
 from gradscope.report.finding_phrasing import found_text
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page, Trimmed
+from gradscope.report.run.ranks import ranks_section
 from gradscope.report.run.text import run_closing, run_header, steps_section
 from gradscope.report.run.text_strips import strips_sections
 from gradscope.report.text_findings import findings_section, unjudged_section
@@ -66,6 +67,7 @@ def _measured(report: Report, view: ViewOptions, page: Page) -> Iterator[list[Re
 def _of_run(
     report: Report, run: TrainingRun, view: ViewOptions, page: Page
 ) -> Iterator[list[RenderableType]]:
+    yield list(ranks_section(report, page))
     yield list(steps_section(run, page))
     yield from strips_sections(report, run, view, page)
     yield list(parameter_section(report, view, page))

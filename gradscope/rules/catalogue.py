@@ -56,6 +56,17 @@ from gradscope.rules.precision.float16_without_scaler import Float16WithoutScale
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
 from gradscope.rules.precision.lost_update import LostUpdate
 from gradscope.rules.precision.skipped_step import SkippedStep
+from gradscope.rules.ranks.gather_without_gradient import GatherWithoutGradient
+from gradscope.rules.ranks.local_norm_clip import LocalNormClip
+from gradscope.rules.ranks.needless_synchronisation import NeedlessSynchronisation
+from gradscope.rules.ranks.ranks_apart import RanksApart
+from gradscope.rules.ranks.ranks_out_of_step import RanksOutOfStep
+from gradscope.rules.ranks.same_data_on_ranks import SameDataOnRanks
+from gradscope.rules.ranks.same_order_every_epoch import SameOrderEveryEpoch
+from gradscope.rules.ranks.statistics_per_rank import StatisticsPerRank
+from gradscope.rules.ranks.uneven_ranks import UnevenRanks
+from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
+from gradscope.rules.ranks.wrong_rank_average import WrongRankAverage
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
@@ -147,4 +158,15 @@ RULES: tuple[type[Rule], ...] = (
     LossTermConflict,
     LossTermWithoutGradient,
     CriticInPolicyLoss,
+    RanksApart,
+    UnsynchronisedGradient,
+    UnevenRanks,
+    WrongRankAverage,
+    LocalNormClip,
+    RanksOutOfStep,
+    SameDataOnRanks,
+    GatherWithoutGradient,
+    SameOrderEveryEpoch,
+    NeedlessSynchronisation,
+    StatisticsPerRank,
 )

@@ -60,6 +60,9 @@ class Backwards:
             # A backward inside a backward, as of a reentrant checkpoint, is part of the outer one.
             if self._is_own or not guard.active or _is_within_backward():
                 return original(t_outputs, *args, **kwargs)
+            ranks = self._training.ranks
+            if ranks.is_on and not is_traced():
+                guard.run(ranks.backward_begins, t_outputs, sys._getframe(1))
             if patterns.position is not None and self._repeats(t_outputs, args, kwargs):
                 return self._run_repeated(original, t_outputs, args, kwargs)
             if is_traced():
@@ -87,9 +90,15 @@ class Backwards:
                 guard.run(self._failed, note, error)
             raise
         guard.leave_change()
+        self._note_for_ranks()
         if note is not None:
             guard.run(self._after, note)
         return result
+
+    def _note_for_ranks(self) -> None:
+        ranks = self._training.ranks
+        if ranks.is_on and not is_traced():
+            self._training.guard.run(ranks.backward_ended)
 
     def _repeats(self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a backward is what the running step is expected to do."""
@@ -132,6 +141,7 @@ class Backwards:
         finally:
             guard.leave_change()
             made, steps.in_repeated_backward = steps.in_repeated_backward, None
+        self._note_for_ranks()
         if made:
             self._end_step_of_hooks()
         return result

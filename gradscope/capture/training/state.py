@@ -16,6 +16,7 @@ from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.scopes import Scopes
 
 if TYPE_CHECKING:
+    from gradscope.capture.ranks.watch import RankWatch
     from gradscope.capture.training.pacing.pace import Pace
     from gradscope.capture.training.pacing.step_patterns import Position
     from gradscope.capture.training.step_captures import StepCaptures
@@ -58,6 +59,10 @@ class TrainingState:
         self.step_repeated: Callable[[Position, int | None, object], None]
         """Called when the running step has repeated another to its end, with the optimizer's index
         (None for a manual step) and its learning rate."""
+        self.ranks: RankWatch
+        """Records what this process does with the other ranks of its job."""
+        self.flush_ranks: Callable[[], None]
+        """Writes what was recorded of them."""
         self.resumed: Callable[[], None]
         """Called before full recording resumes after steps that were only compared."""
 

@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
+from gradscope.capture.ranks.watch import RankWatch
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.compilations import Compilations
@@ -172,6 +173,7 @@ class _Running:
         self._guard.spend = budget.spend
         self._training = training = TrainingState(self._guard)
         self._writer = StepWriter(training, recorder)
+        training.ranks, training.flush_ranks = RankWatch(training), self._writer.flush_ranks
         self._pace = training.pace = Pace(
             training.gradient_state,
             training.event_log,
@@ -232,6 +234,7 @@ class _Running:
         patches.wrap(torch, "compile", self._wrap_compile)
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
+        self._training.ranks.install(patches)
         self._steps.start()
         self._compilations.start()
 
@@ -253,6 +256,7 @@ class _Running:
 
     def _remove(self) -> None:
         self._steps.stop()
+        self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()
         if self._training.captures is not None:

@@ -1,6 +1,7 @@
 """`gradscope run`: plans the run of a script. The script runs after the parser has returned."""
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import Destination, check_destinations, set_verbosity
 from gradscope.cli.run.options import (
     ModuleOption,
+    NprocOption,
     RunCheck,
     RunOutput,
     ScriptArgument,
     ScriptArguments,
 )
+from gradscope.cli.run.rank_launching import PlannedRanks, words_of_rank
 from gradscope.cli.running import settings_of, typed_command
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.launch.options import WatchOptions
@@ -68,7 +71,7 @@ class PlainRun:
 class RunPlanned(Exception):  # noqa: N818 - it is no error
     """Carries a planned run out of the parser, which would handle exceptions of the script."""
 
-    def __init__(self, run: PlannedRun | PlainRun) -> None:
+    def __init__(self, run: PlannedRun | PlainRun | PlannedRanks) -> None:
         super().__init__("run")
         self.run = run
 
@@ -82,6 +85,7 @@ def run(
     checking: RunCheck,
     rules: options.RuleOptions,
     module: ModuleOption = False,
+    nproc: NprocOption = None,
     output: RunOutput,
 ) -> None:
     """Run an unchanged training script, record every step, and report on stderr.
@@ -97,6 +101,9 @@ def run(
     if is_off():
         raise RunPlanned(PlainRun(program=program, is_checked=checking.check))
     watch.check()
+    if nproc is not None:
+        words = words_of_rank(sys.argv[1:], (script, *(args or ())))
+        raise RunPlanned(PlannedRanks(ranks=nproc, words=words))
     configuration = read_configuration(options.ConfigurationFile.of(rules))
     rank = _rank()
     # No output may overwrite the script.

@@ -18,7 +18,9 @@ from gradscope.check.results import CheckResult, Failure, Run
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
+from gradscope.cli.rank_recordings import grouped
 from gradscope.cli.run.command import PlannedRun
+from gradscope.cli.run.job import job_to_report
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted
@@ -28,6 +30,7 @@ from gradscope.report.check.phrasing import closing_text, found_text
 from gradscope.report.check.render import render_check
 from gradscope.report.render import render
 from gradscope.rules.engine import judge
+from gradscope.rules.job_judging import judge_job
 
 
 def judged_run(
@@ -44,19 +47,47 @@ def judged_run(
     Raises:
         GradscopeError: The report cannot be written.
     """
-    result = _checked(planned, recording, _lost(planned, recording))
-    code = ExitCode.OK if planned.policy is None else exit_code(result)
-    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
-    if planned.rank in (None, 0):
-        is_wanted = not planned.is_quiet or code is not ExitCode.OK
-        _write(planned, result, closing, is_wanted=is_wanted)
-    elif code is not ExitCode.OK:
-        show_error(GradscopeError(f"rank {planned.rank}: {closing}"))
-    if planned.policy is not None:
-        for failure in result.targets[0].failures:
-            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+    job = job_to_report(recording, path)
+    reports = job is not None
+    ranks = (recording,) if job is None else job.recordings
+    result = _checked(planned, ranks, _lost(planned, recording))
+    code = _told(planned, result, has_failed=has_failed, is_reported=reports)
     # A numbered recording lies in the working directory: its name suffices.
     show_note(f"wrote {path.name if planned.location.is_numbered else path}")
+    return code
+
+
+def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool) -> ExitCode:
+    """Report on the ranks that a script has started itself, and return what its gate says.
+
+    Args:
+        planned: The run.
+        paths: The recordings of the ranks.
+        has_failed: Whether the script ended with an exit code of its own, which says enough.
+
+    Raises:
+        GradscopeError: A recording cannot be read, or the report cannot be written.
+    """
+    job = grouped(paths, [load_recording(path) for path in paths])[0]
+    result = _checked(planned, job.recordings)
+    code = _told(planned, result, has_failed=has_failed, is_reported=True)
+    names = [path.name if planned.location.is_numbered else str(path) for path in job.paths]
+    show_note(f"wrote {', '.join(names)}")
+    return code
+
+
+def _told(
+    planned: PlannedRun, result: CheckResult, *, has_failed: bool, is_reported: bool
+) -> ExitCode:
+    """Write the report where this process is to, and return what the gate says."""
+    code = ExitCode.OK if planned.policy is None else exit_code(result)
+    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
+    if is_reported:
+        is_wanted = not planned.is_quiet or code is not ExitCode.OK
+        _write(planned, result, closing, is_wanted=is_wanted)
+    if is_reported and planned.policy is not None:
+        for failure in result.targets[0].failures:
+            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return code
 
 
@@ -64,14 +95,18 @@ def failing(planned: PlannedRun, path: Path) -> bool:
     """Return whether the recording of a running script fails the check already."""
     recording = load_recording(path)
     level = (planned.policy or Policy()).fail_level
-    (target,) = _checked(planned, recording).targets
+    (target,) = _checked(planned, (recording,)).targets
     return any(fails(item, level) for item in target.findings)
 
 
 def _checked(
-    planned: PlannedRun, recording: Recording, failures: Sequence[Failure] = ()
+    planned: PlannedRun, ranks: Sequence[Recording], failures: Sequence[Failure] = ()
 ) -> CheckResult:
-    run = Run(recording=recording, verdict=judge(recording, planned.settings))
+    if len(ranks) == 1:
+        run = Run(recording=ranks[0], verdict=judge(ranks[0], planned.settings))
+    else:
+        verdict = judge_job(ranks, planned.settings)
+        run = Run(recording=ranks[0], verdict=verdict, ranks=tuple(ranks))
     return CheckResult(
         version=__version__,
         command=planned.command,
@@ -123,7 +158,7 @@ def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: C
     if is_of_ci(form) or (planned.policy is not None and form != "full"):
         return render_check(result, form, console, is_brief=planned.is_quiet)
     (run,) = result.targets[0].runs
-    report = Report.from_recording(run.recording, run.verdict)
+    report = Report.from_recording(run.recording, run.verdict, run.ranks)
     text = render(report, form, ViewOptions(), console)
     if not closing:
         return text

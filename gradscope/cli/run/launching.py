@@ -37,6 +37,8 @@ class WatchedRun:
         """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
         """Exception that prevented the recording; None without one."""
+        self.spawning = ExitStack()
+        """Context that watches the ranks that the script starts."""
         self.stopped_after: int | None = None
         """Number of steps after which the script was stopped; None otherwise."""
 
@@ -47,30 +49,18 @@ class WatchedRun:
 
     def make_watch(self) -> Watch:
         """Return the recorder of the training: torch has been imported."""
-        from gradscope.capture.training.steps.stored_gradients import GradientStorage
-        from gradscope.capture.training.watch import TrainingWatch
-        from gradscope.step_capture.schedule import Schedule
-        from gradscope.step_capture.script_captures import script_captures_by
+        from gradscope.cli.run.recorders import training_watch
+        from gradscope.cli.run.spawned_ranks import RankPlan, spawned_ranks_watched
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.location.clear()
         if self.live is not None:
             self.live.begin(self.recording)
+        plan = RankPlan(base=self.recording, command=planned.command, watch=watch)
+        self.spawning.enter_context(spawned_ranks_watched(plan))
         is_followed = planned.fails_fast or watch.stop_after or self.live is not None
-        return TrainingWatch(
-            self.recording,
-            planned.command,
-            budget=watch.share,
-            every=watch.every,
-            gradient_storage=GradientStorage(
-                mode=watch.keep_gradients, every=watch.keep_gradients_every
-            ),
-            make_captures=None
-            if watch.no_tensors
-            else script_captures_by(Schedule(watch.tensor_every, watch.tensors_at or ())),
-            max_steps=watch.max_steps,
-            on_step=self._on_step if is_followed else None,
-        )
+        on_step = self._on_step if is_followed else None
+        return training_watch(self.recording, planned.command, watch, on_step)
 
     def tell(self, error: Exception) -> None:
         """Report why the script continues without being recorded."""
@@ -143,6 +133,7 @@ def launch(planned: PlannedRun) -> NoReturn:
         show_error(error)
         raise SystemExit(ExitCode.CANNOT_JUDGE) from None
     finally:
+        run.spawning.close()
         run.close_live()
     ending = outcome.ending
     if outcome.is_copy:

@@ -31,6 +31,16 @@ ScriptArguments = Annotated[
         show_default=False,
     ),
 ]
+NprocOption = Annotated[
+    int | None,
+    Option(
+        "--nproc",
+        min=1,
+        metavar="N",
+        help="Run N ranks of SCRIPT on this machine, as torchrun --nproc-per-node N does.",
+        show_default=False,
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.command import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.children import TELLING_SECONDS
@@ -86,6 +87,10 @@ def report_run(
     if has_no_gradients(recording):
         path.unlink()
         remove_logs(path)
+        if ranks := rank_files(path):
+            from gradscope.cli.run.judging import judged_ranks
+
+            return judged_ranks(planned, ranks, has_failed=has_failed)
         why = _NEVER_BACKWARD[recording.finished]
         unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
         return _report_unseen(planned, recording, unseen, is_told=has_failed)

@@ -51,6 +51,14 @@ from gradscope.recording.evidence.parameters import (
     SymmetryRecord,
     TwinRecord,
 )
+from gradscope.recording.evidence.ranks import (
+    ParameterPlacement,
+    RankEvent,
+    RankIdentity,
+    RankNumbers,
+    RankPass,
+    WrappedModel,
+)
 from gradscope.recording.run_ending import RunEnding
 
 EVIDENCE: tuple[type, ...] = (
@@ -95,5 +103,11 @@ EVIDENCE: tuple[type, ...] = (
     TwinRecord,
     UnitRecord,
     WatchCost,
+    RankIdentity,
+    WrappedModel,
+    ParameterPlacement,
+    RankNumbers,
+    RankPass,
+    RankEvent,
 )
 """Every kind, in the order of their tables in a file."""

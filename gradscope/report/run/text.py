@@ -47,6 +47,7 @@ def run_header(report: Report, run: TrainingRun, page: Page) -> Iterator[Rendera
         [
             *([("model", models)] if (models := _models(report, page)) else []),
             *(("optimizer", line) for line in _optimizers(run, page)),
+            *([("ranks", Text(page.spell(report.job.title)))] if report.job else []),
             ("run", Text(page.signs.separator.join(word for word in words if word))),
             *([("watched", Text(cost))] if (cost := _cost(run)) else []),
             *(

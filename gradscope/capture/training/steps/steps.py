@@ -130,6 +130,8 @@ class Steps:
             return
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
+        if self._training.ranks.is_on:
+            self._training.ranks.enter_step(optimizer, frame)
         if not (self._is_repetition(optimizer, has_closure, frame) or is_traced()):
             self._training.guard.run(self._before, optimizer, has_closure, frame)
 
@@ -165,6 +167,8 @@ class Steps:
         guard, repeated = self._training.guard, self._repeated
         if not guard.active or (repeated is None and is_traced()):
             return
+        if self._training.ranks.is_on:
+            self._training.ranks.leave_step(optimizer)
         if self.in_repeated_backward is not None:
             self.stepped.add(id(optimizer))
         elif repeated is None:

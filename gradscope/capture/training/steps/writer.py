@@ -79,6 +79,7 @@ class StepWriter:
         events = self._training.event_log.take(self.steps)
         self._training.pace.recorded(self.steps, happened)
         optimizers = self._optimizers()
+        ranks = self._training.ranks.take()
         sites = self._training.event_log.sites.take()
         captures = self._training.captures
         if captures is not None and captures.reason is not None:
@@ -107,11 +108,29 @@ class StepWriter:
                 skipped=skipped,
                 captured_steps=() if captures is None else captures.take(self.steps),
                 stored_gradients=kept,
+                ranks=ranks.records,
+                rank_events=ranks.events,
             )
         )
         self.steps += 1
         if is_new:
             self._describe()
+
+    def flush_ranks(self) -> None:
+        """Write what was recorded of the ranks since the last step."""
+        ranks = self._training.ranks.take()
+        sites = self._training.event_log.sites.take()
+        if not (ranks.records or ranks.events):
+            return
+        self._recorder.add(
+            RunStep(
+                sites=sites,
+                sources=tuple(sources_around(sites)),
+                statements=tuple(statements_around(sites)),
+                ranks=ranks.records,
+                rank_events=ranks.events,
+            )
+        )
 
     def _kept(self, finished: Finished) -> tuple[StoredGradient, ...]:
         """Return the records of the stored gradients, in the order of the parameters."""
@@ -128,8 +147,10 @@ class StepWriter:
             ending: The end of the run.
             left: Gradients that backward left, if there was no step.
         """
+        self._training.ranks.finish()
         if self._training.event_log.events or self._skipped or self._training.has_captured_step:
             self.write(Finished(None, left))
+        self.flush_ranks()
         self._training.pace.flush()
         self._recorder.close(ending, self._training.pace.cost())
 
