@@ -16,6 +16,9 @@ from gradscope.capture.ranks.ledger import Ledger
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
 
+_LOCATED = 24
+"""Number of first steps in which every forward is located: the line hardly changes later."""
+
 _SENTINELS = 3
 """Number of parameters of a model whose gradients show whether a backward reached it."""
 
@@ -120,7 +123,8 @@ class Reducers:
             return
         one.forward = "reduced" if model.require_backward_grad_sync else "no-sync"
         one.has_forward = True
-        one.forward_site = self._ledger.site(self._training.locations.of(frame))
+        if one.forward_site is None or self._ledger.step < _LOCATED:
+            one.forward_site = self._ledger.site(self._training.locations.of(frame))
 
     def _of(self, model: DistributedDataParallel) -> Reducer | None:
         return next((one for one in self.known if one.model() is model), None)
