@@ -32,7 +32,8 @@ def gather_reaches_loss(location: Location, name: str) -> Reach:
         return Reach(loss=False, own=False)
     out = call.args[0] if call is not None and call.args else None
     if call is not None and out is None:
-        out = next((k.value for k in call.keywords if "list" in k.arg or "output" in k.arg), None)
+        names = ("tensor_list", "output_tensor", "output")
+        out = next((k.value for k in call.keywords if k.arg in names), None)
     start = None if out is None else stem(out)
     return _reach(line.code.co_filename, line.number, start)
 

@@ -84,6 +84,8 @@ class Reducers:
             )
         )
         self._ledger.add(self._record(model, site))
+        for name in getattr(model, "parameters_to_ignore", ()):
+            self._ledger.note("ignored", site, str(name))
 
     def _record(self, model: DistributedDataParallel, site: int | None) -> WrappedModel:
         norms = [one for one in model.module.modules() if isinstance(one, _BatchNorm)]
@@ -185,8 +187,8 @@ class Reducers:
                 self._ledger.note(kind, last.forward, one.name, numbers, related)
             elif len(reduced) > 1:
                 numbers = {"passes": float(len(passes)), "reduced": float(len(reduced))}
-                related = (reduced[0].backward, step)
-                self._ledger.note("reduced-early", reduced[0].forward, one.name, numbers, related)
+                lines = (reduced[0].backward, step)
+                self._ledger.note("reduced-early", reduced[0].forward, one.name, numbers, lines)
 
     def unknown(self, held: set[int]) -> Iterator[tuple[Reducer, str, Tensor, nn.Module]]:
         """Yield parameters that get gradients and that the reducer of their model does not know.
