@@ -123,8 +123,11 @@ class Collectives:
             return
         elif self._is_weight(tensor):
             self._ledger.note("weight-reduced", self._site(frame), name)
-        elif self.window.has_backward and name != "broadcast":
-            self._reduced(name, tensor, operation, frame)
+        elif name != "broadcast":
+            if self.window.has_backward:
+                self._reduced(name, tensor, operation, frame)
+            else:
+                self._ledger.note("reduced-too-early", self._site(frame), name)
 
     def _reduced(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
         """Note a reduction of a gradient, or of a tensor that may hold several."""
@@ -220,5 +223,5 @@ def _address(tensor: Tensor) -> int:
 
 
 def _is_torchs(frame: FrameType) -> bool:
-    name = frame.f_globals.get("__name__", "")
+    name = str(frame.f_globals.get("__name__", ""))
     return name == "torch" or name.startswith("torch.")

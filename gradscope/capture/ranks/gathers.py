@@ -32,7 +32,8 @@ def gather_reaches_loss(location: Location, name: str) -> Reach:
         return Reach(loss=False, own=False)
     out = call.args[0] if call is not None and call.args else None
     if call is not None and out is None:
-        out = next((k.value for k in call.keywords if "list" in k.arg or "output" in k.arg), None)  # type: ignore[operator]
+        names = ("tensor_list", "output_tensor", "output")
+        out = next((k.value for k in call.keywords if k.arg in names), None)
     start = None if out is None else stem(out)
     return _reach(line.code.co_filename, line.number, start)
 
@@ -42,9 +43,10 @@ def _reach(file: str, line: int, start: str | None) -> Reach:
     if start is None:
         return Reach(loss=False, own=False)
     tree = tree_of(file)
-    scopes = [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))]
-    holds = [one for one in scopes[1:] if one.lineno <= line <= (one.end_lineno or line)]
-    first = max(holds, key=lambda one: one.lineno, default=tree)
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    scopes: list[ast.AST] = [tree, *functions]
+    around = [one for one in functions if one.lineno <= line <= (one.end_lineno or line)]
+    first: ast.AST = max(around, key=lambda one: one.lineno, default=tree)
     flow = _Flow(scopes)
     flow.names[first] = {start}
     flow.follow()

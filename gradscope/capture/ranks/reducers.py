@@ -16,6 +16,9 @@ from gradscope.capture.ranks.ledger import Ledger
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
 
+_LOCATED = 24
+"""Number of first steps in which every forward is located: the line hardly changes later."""
+
 _SENTINELS = 3
 """Number of parameters of a model whose gradients show whether a backward reached it."""
 
@@ -81,6 +84,8 @@ class Reducers:
             )
         )
         self._ledger.add(self._record(model, site))
+        for name in getattr(model, "parameters_to_ignore", ()):
+            self._ledger.note("ignored", site, str(name))
 
     def _record(self, model: DistributedDataParallel, site: int | None) -> WrappedModel:
         norms = [one for one in model.module.modules() if isinstance(one, _BatchNorm)]
@@ -120,7 +125,8 @@ class Reducers:
             return
         one.forward = "reduced" if model.require_backward_grad_sync else "no-sync"
         one.has_forward = True
-        one.forward_site = self._ledger.site(self._training.locations.of(frame))
+        if one.forward_site is None or self._ledger.step < _LOCATED:
+            one.forward_site = self._ledger.site(self._training.locations.of(frame))
 
     def _of(self, model: DistributedDataParallel) -> Reducer | None:
         return next((one for one in self.known if one.model() is model), None)
@@ -181,8 +187,8 @@ class Reducers:
                 self._ledger.note(kind, last.forward, one.name, numbers, related)
             elif len(reduced) > 1:
                 numbers = {"passes": float(len(passes)), "reduced": float(len(reduced))}
-                related = (reduced[0].backward, step)
-                self._ledger.note("reduced-early", reduced[0].forward, one.name, numbers, related)
+                lines = (reduced[0].backward, step)
+                self._ledger.note("reduced-early", reduced[0].forward, one.name, numbers, lines)
 
     def unknown(self, held: set[int]) -> Iterator[tuple[Reducer, str, Tensor, nn.Module]]:
         """Yield parameters that get gradients and that the reducer of their model does not know.

@@ -102,7 +102,9 @@ class Sources:
         self._line = self._site(frame)
 
     def _sampler_made(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
-        self._made[sampler] = self._site(frame)
+        self._made[sampler] = site = self._site(frame)
+        numbers = {"rank": float(sampler.rank), "ranks": float(sampler.num_replicas)}
+        self._ledger.note("sampler", site, type(sampler).__name__, numbers)
 
     def _iterated(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
         """Count the epochs in which a sampler gave the same order."""

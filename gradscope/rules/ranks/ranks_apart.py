@@ -82,6 +82,7 @@ class RanksApart(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first difference."""
         job = context.shared(job_of)
+        yield from self._fewer_steps(context, job)
         names = _replicated(job)
         for step in job.common_steps("weight") if names else []:
             apart = self._differing(job, "weight", step, names)
@@ -91,6 +92,29 @@ class RanksApart(Rule):
             if cause is not None:
                 yield self._finding(context, job, step, apart, cause)
             return
+
+    def _fewer_steps(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding if a rank makes the same passes as the others, and fewer steps."""
+        passes = {rank.backward_count for rank in job.ranks}
+        steps = [rank.step_count for rank in job.ranks]
+        if not job.is_data_parallel or len(passes) > 1 or len(set(steps)) == 1:
+            return
+        most = job.ranks[steps.index(max(steps))]
+        fewest = job.ranks[steps.index(min(steps))]
+        site = step_site(most)
+        yield self.finding(
+            context,
+            message=(
+                f"rank {fewest.number} makes {min(steps):,} optimizer steps and rank "
+                f"{most.number} {max(steps):,}, with equally many backward passes"
+            ),
+            remedy="step on every rank",
+            site=site,
+            related=lines(context, site, [(backward_site(most), "the backward is here")]),
+            evidence={"fewest_steps": min(steps), "most_steps": max(steps)},
+            count=max(steps) - min(steps),
+            ranks=[rank.number for rank in job.ranks],
+        )
 
     def _finding(
         self, context: RuleContext, job: Job, step: int, names: Sequence[str], cause: _Cause
@@ -164,6 +188,7 @@ class RanksApart(Rule):
         written = _between(job)
         site = next(iter(written), None) or step_site(job.first)
         others = [(one, "gradients are written here") for one in written]
+        others += [(one, "gradients are reduced here") for one in _reductions(job)]
         return _Cause(
             "gradients are changed on each rank between reduction and step",
             "change gradients before the reduction, or equally on all ranks",
@@ -262,7 +287,7 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 def _after(job: Job, step: int) -> _Cause:
     """Return what changes weights beside equal steps."""
     loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
-    written = _lines(job, "written-weight")
+    written = _late(job, _lines(job, "written-weight"))
     site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)
     return _Cause(
         "the script changes weights on each rank" if not loads else "only one rank loads weights",
@@ -277,12 +302,16 @@ def _after(job: Job, step: int) -> _Cause:
 
 def _between(job: Job) -> list[Site]:
     """Return the lines that write gradients, those after the backward first."""
-    start = backward_site(job.first)
     found = _lines(job, "written-gradient")
     clips = [
         job.first.site(e.site) for e in job.first.recording.events if e.kind.startswith("clip-")
     ]
-    found += [site for site in dict.fromkeys(clips) if site is not None]
+    return _late(job, [*found, *(site for site in dict.fromkeys(clips) if site is not None)])
+
+
+def _late(job: Job, found: list[Site]) -> list[Site]:
+    """Return lines, those after the backward in its file first."""
+    start = backward_site(job.first)
     if start is None:
         return found
     return sorted(found, key=lambda site: (site.file != start.file, site.line < start.line))

@@ -69,7 +69,8 @@ class SameDataOnRanks(Rule):
             and (site := first.site(event.site)) is not None
         ]
         seeds = first.lines("written-seed")
-        main = next(iter(loaders), None) or _data_seed(seeds) or forward_site(first)
+        samplers = _wrong_samplers(job)
+        main = next(iter(samplers or loaders), None) or _data_seed(seeds) or forward_site(first)
         yield self.finding(
             context,
             message=(
@@ -78,7 +79,9 @@ class SameDataOnRanks(Rule):
             ),
             remedy=(
                 "give the loader a DistributedSampler"
-                if loaders
+                if loaders and not samplers
+                else "give the sampler the number of the rank, and that of all ranks"
+                if samplers
                 else "draw the data of each rank from a seed that includes its number"
             ),
             site=main,
@@ -86,7 +89,7 @@ class SameDataOnRanks(Rule):
                 context,
                 main,
                 [
-                    *((site, "a loader is made here") for site in loaders[1:3]),
+                    *((site, "a loader is made here") for site in loaders[:3]),
                     *((site, "random numbers are seeded here") for site in seeds[:4]),
                     (forward_site(first), "the batches are used here"),
                 ],
@@ -105,6 +108,16 @@ class SameDataOnRanks(Rule):
             if sum(map(bool, digests)) >= self.passes:
                 groups.setdefault(digests, []).append(rank.number)
         return max(groups.values(), key=len, default=[])
+
+
+def _wrong_samplers(job: Job) -> list[Site]:
+    """Return the lines of samplers that give the same part of the data to several ranks."""
+    found: dict[Site, set[tuple[tuple[str, float], ...]]] = {}
+    for rank, event in job.events("sampler"):
+        site = rank.site(event.site)
+        if site is not None:
+            found.setdefault(site, set()).add(event.numbers)
+    return [site for site, numbers in found.items() if len(numbers) < len(job.ranks)]
 
 
 def _data_seed(seeds: list[Site]) -> Site | None:

@@ -8,6 +8,7 @@ from gradscope.analysis.job import Job
 from gradscope.analysis.job_norms import AGREEMENT, agree
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
     Sighting,
@@ -158,7 +159,8 @@ class UnsynchronisedGradient(Rule):
 
     def _outside(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield parameters that were equal at first, that no wrapper holds, and that part."""
-        told = tuple(f".{event.subject}" for _, event in job.events("unknown-parameter"))
+        kinds = ("unknown-parameter", "ignored")
+        told = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
         names = [name for name in _apart(job) if not f".{name}".endswith(told or ("-",))]
         if (
             not names
@@ -181,6 +183,7 @@ class UnsynchronisedGradient(Rule):
                 [
                     (backward_site(job.first), "the gradients arrive here"),
                     (step_site(job.first), "and are used here"),
+                    *((site, "reduced before they arrive") for site in _early(job)),
                 ],
             ),
             names=names,
@@ -190,7 +193,12 @@ class UnsynchronisedGradient(Rule):
         )
 
 
-def _no_sync(one: Sighting, kind: str) -> list:  # type: ignore[type-arg]
+def _early(job: Job) -> list[Site]:
+    """Return the lines that reduce gradients before backward, or after the step."""
+    return job.first.lines("reduced-too-early")
+
+
+def _no_sync(one: Sighting, kind: str) -> list[Site]:
     return one.rank.lines("written-no-sync") if kind == "step-after-no-sync" else []
 
 
@@ -204,7 +212,7 @@ def _stays_equal(job: Job, step: int) -> bool:
 
 def _apart(job: Job) -> list[str]:
     """Return unwrapped parameters that begin equal and end apart."""
-    steps = job.common_steps("weight") if job.is_joined and not job.is_tensor_parallel else []
+    steps = job.common_steps("weight") if job.is_joined else []
     names = [n for n in job.shared_names if all(r.placements[n].kind == "local" for r in job.ranks)]
     if len(steps) < 2 or not names:
         return []
