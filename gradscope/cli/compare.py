@@ -33,7 +33,7 @@ from gradscope.cli.rules import judged, settings_of
 from gradscope.cli.running import typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.report.comparison.render import DEFAULT_TOP
+from gradscope.report.render import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from gradscope.comparison.comparison import Comparison
@@ -64,8 +64,8 @@ def compare(  # noqa: PLR0913 - the signature is the list of options
     set_verbosity(quiet=quiet, verbose=verbose)
     from gradscope.comparison.comparison import compare as compared
     from gradscope.config import read_configuration
-    from gradscope.report.comparison.render import render_comparison
     from gradscope.report.comparison.verdict_words import verdict_text
+    from gradscope.report.render import render_comparison
 
     given, args = split_arguments(sides or [], sys.argv)
     configuration = read_configuration(rules.config)
@@ -106,11 +106,10 @@ def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
 def _tell_regressions(comparison: "Comparison") -> None:
     """Tell on stderr, which a job's log shows, what fails."""
     from gradscope.report.comparison.verdict_words import regression_text
-    from gradscope.report.page import UNICODE
 
     for one in comparison.verdict.regressions if comparison.is_gate else ():
         letter = comparison.sides[one.side].letter
-        show_note(f"{letter}: {regression_text(one, comparison, UNICODE)}")
+        show_note(f"{letter}: {regression_text(one, comparison)}")
 
 
 def _exit_code(comparison: "Comparison") -> ExitCode:

@@ -50,13 +50,13 @@ class Report(report.Report):
 
     def __repr__(self) -> str:
         with _preserved_random_state():
-            from gradscope.report.notebook import brief_text
+            from gradscope.report.brief import brief_text
 
             return brief_text(self)
 
     def _repr_html_(self) -> str:
         with _preserved_random_state():
-            from gradscope.report.notebook import brief_html
+            from gradscope.report.brief import brief_html
 
             return brief_html(self)
 

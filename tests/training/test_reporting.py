@@ -14,7 +14,7 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.finding_phrasing import training_text
 from gradscope.report.json_format import render_json, render_jsonl
-from gradscope.report.markdown import render_markdown
+from gradscope.report.render import render
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record
 from gradscope.session.report import Report
@@ -107,7 +107,7 @@ def test_words_tell_optimizer_and_both_ends(recording):
         f"3 steps with an assumed Adam(lr=0.001): loss {first.loss:g} -> {last.loss:g}, "
         f"norm {first.grad_norm:g} -> {last.grad_norm:g}"
     )
-    assert "Trained 3 steps with an assumed Adam" in render_markdown(report, ViewOptions())
+    assert "Trained 3 steps with an assumed Adam" in render(report, "markdown", ViewOptions(), None)
 
 
 @pytest.mark.parametrize(

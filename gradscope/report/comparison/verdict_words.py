@@ -8,15 +8,14 @@ from gradscope.comparison.regressions import Regression
 from gradscope.phrasing import counted
 from gradscope.report.comparison.phrasing import change_text, limit_text, names_text
 from gradscope.report.number_format import figure
-from gradscope.report.page import Signs
 
 
-def regression_text(regression: Regression, comparison: Comparison, signs: Signs) -> str:
+def regression_text(regression: Regression, comparison: Comparison) -> str:
     """Return what is worse, by how much, and what would have passed."""
     subjects, count = regression.subjects, len(regression.subjects)
-    before, after = (figure(value, signs) for value in (regression.before, regression.after))
-    moved = f"{before} {signs.arrow} {after}"
-    by = change_text(regression.before, regression.after, signs)
+    before, after = (figure(value) for value in (regression.before, regression.after))
+    moved = f"{before} → {after}"
+    by = change_text(regression.before, regression.after)
     moved += f" ({by})" if by else ""
     match regression.kind:
         case "finding":
