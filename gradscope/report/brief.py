@@ -1,23 +1,15 @@
-"""A report in a few lines, for the interpreter and for notebooks."""
+"""A report in a few lines, for the interpreter."""
 
 import io
 from collections.abc import Iterator
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
-from gradscope.analysis.view import shown_site
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.document import (
-    Block,
-    Column,
     Document,
     Findings,
-    Inner,
     Note,
-    Place,
-    Table,
-    Value,
-    Word,
     more,
 )
 from gradscope.report.finding_phrasing import (
@@ -33,8 +25,6 @@ from gradscope.report.signs import UNICODE
 
 _EXTREMES_SHOWN = 3
 _FINDINGS_SHOWN = 10
-_MODULES_SHOWN = 20
-_MISSING_SHOWN = 10
 _WIDTH = 100
 
 
@@ -45,33 +35,24 @@ def brief_text(report: Report) -> str:
     from gradscope.report.formats.text import render_text
 
     console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
-    text = render_text(lambda _: brief_document(report), console)
+    text = render_text(lambda _: _brief(report), console)
     return "\n".join(line for line in text.split("\n") if line)
 
 
-def brief_html(report: Report) -> str:
-    """Return the same as small tables, with modules, lines, and what has no gradient."""
-    from gradscope.report.formats.notebook import render_notebook
-
-    return render_notebook(lambda _: brief_document(report, has_modules=True))
-
-
-def brief_document(report: Report, *, has_modules: bool = False) -> Document:
-    """Return a report in a few blocks, with its modules if so asked."""
+def _brief(report: Report) -> Document:
     found = report.findings[:_FINDINGS_SHOWN]
-    hidden = more(len(report.findings) - len(found), "more")
     findings = Findings(
         found=tuple(finding_block(one, report, is_brief=True) for one in found),
         verdict=verdict_text(report),
-        more=hidden,
+        more=more(len(report.findings) - len(found), "more"),
     )
     return Document(
         program="Report of",
         subject=report.target.model,
-        header=(*map(Note, _headlines(report)),),
+        header=tuple(map(Note, _headlines(report))),
         blocks=(
             *([findings] if findings.found or findings.verdict else []),
-            *(_tables(report) if has_modules else map(Note, _extremes(report))),
+            *map(Note, _extremes(report)),
         ),
         closing=(),
     )
@@ -94,26 +75,6 @@ def _headlines(report: Report) -> Iterator[str]:
         yield headline(accumulation, UNICODE.times)
 
 
-def _tables(report: Report) -> Iterator[Block]:
-    rows = [
-        _extreme(title if turn == 0 else "", row, report)
-        for title, shown in _of_extreme_norm(report)
-        for turn, row in enumerate(shown)
-    ]
-    if rows:
-        yield Table(
-            columns=(
-                Column(),
-                Column(title="parameter", kind="name"),
-                Column(title="gradient norm", kind="number"),
-                Column(title="line"),
-            ),
-            rows=tuple(rows),
-        )
-    yield from _missing(report)
-    yield from _modules(report)
-
-
 def _extremes(report: Report) -> Iterator[str]:
     for title, rows in _of_extreme_norm(report):
         yield f"{title}: {', '.join(f'{row.name} {_norm(row)}' for row in rows)}"
@@ -133,44 +94,3 @@ def _of_extreme_norm(report: Report) -> list[tuple[str, list[ParameterRow]]]:
 
 def _norm(row: ParameterRow) -> str:
     return number(row.grad.norm if row.grad else None)
-
-
-def _extreme(title: str, row: ParameterRow, report: Report) -> tuple[Value, ...]:
-    place = Place(shown_site(row.site, report.target.root)) if row.site else ""
-    return title, Word(row.name, "name"), _norm(row), place
-
-
-def _missing(report: Report) -> Iterator[Inner]:
-    rows = [row for row in report.parameters if row.reach == "none"]
-    if rows:
-        yield Table(
-            columns=(Column(title="without a gradient", kind="name"), Column(title="why")),
-            rows=tuple(
-                (Word(row.name, "name"), Word(row.reason or "")) for row in rows[:_MISSING_SHOWN]
-            ),
-        )
-    yield from map(Note, more(len(rows) - _MISSING_SHOWN, "more"))
-
-
-def _modules(report: Report) -> Iterator[Inner]:
-    """Yield the first modules with parameters."""
-    owners = [row for row in report.modules if row.parameters]
-    if owners:
-        yield Table(
-            columns=(
-                Column(title="module", kind="name"),
-                Column(title="class"),
-                Column(title="gradient norm", kind="number"),
-                Column(title="elements", kind="number"),
-            ),
-            rows=tuple(
-                (
-                    Word(row.path or "the model", "name"),
-                    Word(row.class_name),
-                    row.grad_norm,
-                    row.numel,
-                )
-                for row in owners[:_MODULES_SHOWN]
-            ),
-        )
-    yield from map(Note, more(len(owners) - _MODULES_SHOWN, "more"))

@@ -1,8 +1,9 @@
 """Reports of every kind in every format."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, assert_never
 
 from gradscope.analysis.clipping import Clipping
@@ -11,51 +12,35 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.check.merging import target_result
 from gradscope.check.results import CheckResult, Run
 from gradscope.comparison.comparison import Comparison
-from gradscope.config.formats import CIFormat, OutputFormat
+from gradscope.config.formats import CIFormat, OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gradscope.report.document import Document
+    from gradscope.report.document import Build
     from gradscope.report.json_objects import Object
 
-# A builder, a renderer and what they need are imported when they are asked for: `json` needs no
-# rich, and `full` no jinja2.
+# Renderers and pages are imported when they are asked for: `json` needs no rich, `full` no jinja2.
 
 
-class Subject(ABC):
-    """What a report is of, in the forms that formats ask for."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a report is of, in the forms that formats ask for; a form is made when it is called."""
 
-    @abstractmethod
-    def document(self, width: int) -> "Document":
-        """Return the blocks, for lines of so many characters."""
-
-    @abstractmethod
-    def concise(self) -> str:
-        """Return a line a finding, for editors and grep."""
-
-    @abstractmethod
-    def whole(self) -> "Object":
-        """Return everything as one object of JSON."""
-
-    @abstractmethod
-    def lines(self) -> "Iterable[tuple[str, Object]]":
-        """Return its parts, each after the kind it is of."""
-
-    @abstractmethod
-    def page(self) -> str:
-        """Return the page of HTML."""
-
-    @abstractmethod
-    def checked(self) -> CheckResult:
-        """Return it as the result of a check, for the formats of CI."""
-
-    def markdown(self) -> str:
-        """Return the document in Markdown."""
-        from gradscope.report.formats.markdown import render_markdown
-
-        return render_markdown(self.document)
+    document: "Build"
+    concise: Callable[[], str]
+    """A line a finding, for editors and grep."""
+    whole: "Callable[[], Object]"
+    """Everything as one object of JSON."""
+    lines: "Callable[[], Iterable[tuple[str, Object]]]"
+    """Its parts, each after the kind it is of."""
+    page: Callable[[], str]
+    """The page of HTML."""
+    checked: Callable[[], CheckResult]
+    """The result of a check, for the formats of CI."""
+    markdown: Callable[[], str] | None = None
+    """None where the document says it."""
 
 
 def rendered(subject: Subject, output_format: OutputFormat, console: "Console") -> str:
@@ -82,179 +67,32 @@ def rendered(subject: Subject, output_format: OutputFormat, console: "Console") 
 
             return lines_text(subject.lines())
         case "markdown":
-            return subject.markdown()
+            from gradscope.report.formats.markdown import render_markdown
+
+            return (subject.markdown or partial(render_markdown, subject.document))()
         case "html":
             return subject.page()
         case _:
             return render_ci(subject.checked(), output_format)
 
 
-@dataclass(frozen=True, slots=True)
-class Inspection(Subject):
-    """One forward and backward, or a training run."""
-
-    report: Report
-    view: ViewOptions
-
-    def document(self, width: int) -> "Document":
-        """Return the report."""
-        from gradscope.report.inspection import inspection_document
-
-        return inspection_document(self.report, self.view, width)
-
-    def concise(self) -> str:
-        """Return a line a finding, else the rows worth looking at."""
-        from gradscope.report.concise import render_concise
-
-        return render_concise(self.report, self.view)
-
-    def whole(self) -> "Object":
-        """Return the report by `report-1.json`."""
-        from gradscope.report.json_format import report_object
-
-        return report_object(self.report)
-
-    def lines(self) -> "Iterable[tuple[str, Object]]":
-        """Return its parts."""
-        from gradscope.report.json_format import report_lines
-
-        return report_lines(self.report)
-
-    def page(self) -> str:
-        """Return the page of this report alone."""
-        from gradscope.report.html.render import render_html
-
-        return render_html([self.report])
-
-    def checked(self) -> CheckResult:
-        """Return its findings, which no gate judges."""
-        return together([self.report])
-
-
-@dataclass(frozen=True, slots=True)
-class ClipReport(Inspection):
-    """What clipping does, or would do."""
-
-    clipping: Clipping
-
-    def document(self, width: int) -> "Document":
-        """Return what clips, and what other limits would do."""
-        from gradscope.report.clipping.document import clipping_document
-
-        return clipping_document(self.report, self.clipping, self.view, width)
-
-    def concise(self) -> str:
-        """Return some lines for each line that clips."""
-        from gradscope.report.clipping.concise import render_concise
-
-        return render_concise(self.report, self.clipping)
-
-    def page(self) -> str:
-        """Return the page on clipping alone."""
-        from gradscope.report.html.clip_tab import render_clip_html
-
-        return render_clip_html([self.report])
-
-
-@dataclass(frozen=True, slots=True)
-class Compared(Subject):
-    """Two recordings or more side by side."""
-
-    comparison: Comparison
-    top: int
-    is_brief: bool
-
-    def document(self, width: int) -> "Document":
-        """Return what differs, and what a gate makes of it."""
-        from gradscope.report.comparison.document import comparison_document
-
-        return comparison_document(self.comparison, width, top=self.top, is_brief=self.is_brief)
-
-    def concise(self) -> str:
-        """Return a line a difference."""
-        from gradscope.report.comparison.concise import render_concise
-
-        return render_concise(self.comparison, top=self.top)
-
-    def whole(self) -> "Object":
-        """Return the comparison by `compare-1.json`."""
-        from gradscope.report.comparison.json_format import comparison_object
-
-        return comparison_object(self.comparison)
-
-    def lines(self) -> "Iterable[tuple[str, Object]]":
-        """Return its parts."""
-        from gradscope.report.comparison.json_format import comparison_lines
-
-        return comparison_lines(self.comparison)
-
-    def page(self) -> str:
-        """Return the page of the comparison."""
-        from gradscope.report.html.comparison_page import render_comparison_html
-
-        return render_comparison_html(self.comparison)
-
-    def checked(self) -> CheckResult:
-        """Refuse: a comparison has its own gate."""
-        raise GradscopeError(
-            "a comparison cannot be written as github, gitlab, junit or sarif",
-            help="--output-format full, concise, json, jsonl, html or markdown",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Checked(Subject):
-    """The result of a check."""
-
-    result: CheckResult
-    is_brief: bool
-
-    def document(self, width: int) -> "Document":
-        """Return the findings, the targets and the verdict."""
-        from gradscope.report.check.document import check_document
-
-        return check_document(self.result, is_brief=self.is_brief)
-
-    def concise(self) -> str:
-        """Return a line a finding, and the verdict."""
-        from gradscope.report.check.concise import render_concise
-
-        return render_concise(self.result)
-
-    def whole(self) -> "Object":
-        """Return the check by `check-1.json`."""
-        from gradscope.report.check.json_format import check_object
-
-        return check_object(self.result)
-
-    def lines(self) -> "Iterable[tuple[str, Object]]":
-        """Return its parts."""
-        from gradscope.report.check.json_format import check_lines
-
-        return check_lines(self.result)
-
-    def markdown(self) -> str:
-        """Return the summary of a step of CI, which has a size to keep to."""
-        from gradscope.report.ci.step_summary import step_summary
-
-        return step_summary(self.result)
-
-    def page(self) -> str:
-        """Return the page of the check."""
-        from gradscope.report.html.check_page import render_check_html
-
-        return render_check_html(self.result)
-
-    def checked(self) -> CheckResult:
-        """Return the result itself."""
-        return self.result
-
-
 def render(
     report: Report, output_format: OutputFormat, view: ViewOptions, console: "Console"
 ) -> str:
     """Return a report of one step or of a run; see `rendered`."""
-    return rendered(Inspection(report, view), output_format, console)
+    from gradscope.report.concise import render_concise
+    from gradscope.report.inspection import inspection_document
+
+    return rendered(
+        _of_report(
+            report,
+            document=partial(inspection_document, report, view),
+            concise=partial(render_concise, report, view),
+            page=_later("gradscope.report.html.render", "render_html", [report]),
+        ),
+        output_format,
+        console,
+    )
 
 
 def render_clip_report(
@@ -265,8 +103,40 @@ def render_clip_report(
     Raises:
         GradscopeError: The recording tells nothing of clipping.
     """
+    from gradscope.report.clipping.concise import render_concise
+    from gradscope.report.clipping.document import clipping_document
+
     clipping = Clipping.expected_of(report.recording)
-    return rendered(ClipReport(report, view, clipping), output_format, console)
+    return rendered(
+        _of_report(
+            report,
+            document=partial(clipping_document, report, clipping, view),
+            concise=partial(render_concise, report, clipping),
+            page=_later("gradscope.report.html.clip_tab", "render_clip_html", [report]),
+        ),
+        output_format,
+        console,
+    )
+
+
+def _of_report(
+    report: Report, *, document: "Build", concise: Callable[[], str], page: Callable[[], str]
+) -> Subject:
+    from gradscope.report.json_format import report_lines, report_object
+
+    return Subject(
+        document=document,
+        concise=concise,
+        whole=partial(report_object, report),
+        lines=partial(report_lines, report),
+        page=page,
+        checked=partial(together, [report]),
+    )
+
+
+def _later(module: str, name: str, *arguments: object) -> Callable[[], str]:
+    """Return a call of a function whose module is imported only then."""
+    return lambda: str(getattr(import_module(module), name)(*arguments))
 
 
 DEFAULT_TOP = 10
@@ -293,7 +163,28 @@ def render_comparison(
     Raises:
         GradscopeError: There is no such format of a comparison.
     """
-    return rendered(Compared(comparison, top, is_brief), output_format, console)
+    from gradscope.report.comparison.concise import render_concise
+    from gradscope.report.comparison.document import comparison_document
+    from gradscope.report.comparison.json_format import comparison_lines, comparison_object
+
+    if is_of_ci(output_format):
+        raise GradscopeError(
+            f"a comparison cannot be written as {output_format}",
+            help="--output-format full, concise, json, jsonl, html or markdown",
+        )
+    page = _later("gradscope.report.html.comparison_page", "render_comparison_html", comparison)
+    return rendered(
+        Subject(
+            document=partial(comparison_document, comparison, top=top, is_brief=is_brief),
+            concise=partial(render_concise, comparison, top=top),
+            whole=partial(comparison_object, comparison),
+            lines=partial(comparison_lines, comparison),
+            page=page,
+            checked=partial(together, [side.report for side in comparison.sides]),
+        ),
+        output_format,
+        console,
+    )
 
 
 def render_check(
@@ -307,7 +198,24 @@ def render_check(
         console: Decides width, colour and characters of `full`.
         is_brief: Whether `full` leaves out which rules could not judge.
     """
-    return rendered(Checked(result, is_brief), output_format, console)
+    from gradscope.report.check.concise import render_concise
+    from gradscope.report.check.document import check_document
+    from gradscope.report.check.json_format import check_lines, check_object
+
+    return rendered(
+        Subject(
+            document=partial(check_document, result, is_brief=is_brief),
+            concise=partial(render_concise, result),
+            whole=partial(check_object, result),
+            lines=partial(check_lines, result),
+            page=_later("gradscope.report.html.check_page", "render_check_html", result),
+            checked=lambda: result,
+            # The summary of a step of CI has a size to keep to.
+            markdown=_later("gradscope.report.ci.step_summary", "step_summary", result),
+        ),
+        output_format,
+        console,
+    )
 
 
 def render_ci(result: CheckResult, output_format: CIFormat) -> str:

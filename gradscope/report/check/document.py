@@ -36,11 +36,12 @@ OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudge
 _MARKS: dict[Outcome, Mark] = {"passed": "good", "failed": "bad", "unjudged": "bad"}
 
 
-def check_document(result: CheckResult, *, is_brief: bool = False) -> Document:
+def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Document:
     """Return what was found in each target, and whether the check passes.
 
     Args:
         result: What was found.
+        width: Of a line; there is nothing here that is drawn in it.
         is_brief: Whether targets that pass and rules that could not judge are left out.
     """
     lines = () if is_brief else tuple(unjudged_everywhere(result))

@@ -23,6 +23,7 @@ from gradscope.report.comparison.phrasing import (
     standing_text,
 )
 from gradscope.report.comparison.verdict_words import regression_text, verdict_text
+from gradscope.report.document import Fact
 from gradscope.report.html.charts.compared_curves import compared_curves
 from gradscope.report.html.charts.compared_marks import (
     by_standing,
@@ -40,7 +41,6 @@ from gradscope.report.html.columns import Json
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, within
 from gradscope.report.html.phrasing import (
-    Fact,
     FindingCard,
     Words,
     finding_card,
