@@ -21,6 +21,7 @@ from gradscope.report.bars import sparkline
 from gradscope.report.document import (
     Column,
     Inner,
+    Note,
     Points,
     Section,
     Table,
@@ -36,10 +37,8 @@ _ROWS = 26
 """The tree is as deep as fits into so many rows, unless the reader says how deep."""
 _TREND = 14
 """Signs of the norms of repeated modules."""
-_NOTE = (
-    "gradient norm over a module's parameters, log scale; "
-    "gain: gradient norm at a module's input over that at its output"
-)
+_NOTE = "gradient norm over a module's parameters, log scale"
+_GAIN = "gain: gradient norm at a module's input over that at its output"
 
 
 def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
@@ -52,6 +51,7 @@ def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
     if not lines:
         return
     blocks: list[Inner] = [
+        Note(Word(_GAIN, "soft")),
         Table(
             columns=(
                 Column(title="module", kind="name"),
@@ -62,7 +62,7 @@ def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
                 Column(title="gain", kind="number", rank=2),
             ),
             rows=tuple(_row(module, level) for module, level in lines),
-        )
+        ),
     ]
     whole = sum(merge_containers(tree).size() for tree in trees)
     if hidden := whole - sum(tree.size() for tree in shown):

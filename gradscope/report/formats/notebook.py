@@ -76,24 +76,35 @@ def _parts(block: Inner) -> Iterator[str]:
 def _inline(line: Line) -> str:
     if isinstance(line, tuple):
         return "".join(map(_inline, line))
-    if isinstance(line, Word) and line.mark in ("code", "name"):
+    if isinstance(line, str):
+        return _prose(line)
+    if line.mark in ("code", "name"):
         return f"<code>{_html(line.text)}</code>"
-    bold = isinstance(line, Word) and line.mark in _BOLD
-    return f"<b>{_html(plain(line))}</b>" if bold else _html(plain(line))
+    return f"<b>{_prose(line.text)}</b>" if line.mark in _BOLD else _prose(line.text)
+
+
+def _prose(text: str) -> str:
+    """Return a sentence in which what stands between backticks is code."""
+    parts = _html(text).split("`")
+    if len(parts) % 2 == 0:  # one of them has no partner
+        return _html(text)
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
 
 def _findings(findings: Findings) -> Iterator[str]:
     if words := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
         yield f"<p>{_html(words)}</p>"
     rows = [_finding(one) for one in findings.found]
-    rows += [(_inline(line), "", "", "") for line in findings.more]
+    rows += [(_inline(line), "", "", "", "") for line in findings.more]
     if rows:
-        yield _rows(("finding", "", "line", "help"), rows)
+        yield _rows(("finding", "", "line", "", "help"), rows)
 
 
 def _finding(one: FindingBlock) -> tuple[str, ...]:
-    title = f"{one.severity} {one.rule} {one.name}"
-    return _html(title), _html(one.message), _html(one.location), _html(one.remedy)
+    standing = f"{_html(one.standing)}: " if one.standing else ""
+    title = f"{standing}<b>{_html(f'{one.severity} {one.rule} {one.name}')}</b>"
+    details = "<br>".join(f"{_html(fact.name)}: {_inline(fact.line)}" for fact in one.details)
+    return title, _prose(one.message), _html(one.location), details, _prose(one.remedy)
 
 
 def _rows(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
