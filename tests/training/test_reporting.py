@@ -107,7 +107,8 @@ def test_words_tell_optimizer_and_both_ends(recording):
         f"3 steps with an assumed Adam(lr=0.001): loss {first.loss:g} -> {last.loss:g}, "
         f"norm {first.grad_norm:g} -> {last.grad_norm:g}"
     )
-    assert "Trained 3 steps with an assumed Adam" in render(report, "markdown", ViewOptions(), None)
+    markdown = render(report, "markdown", ViewOptions(), None)
+    assert "- **trained**: 3 steps with an assumed Adam" in markdown
 
 
 @pytest.mark.parametrize(
