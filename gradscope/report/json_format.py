@@ -1,4 +1,4 @@
-"""A report as JSON, and as JSON lines."""
+"""A report as an object of JSON, or as its parts."""
 
 from collections.abc import Iterator
 
@@ -13,11 +13,6 @@ from gradscope.report.run.json_objects import run_lines, run_objects
 def render_json(report: Report) -> str:
     """Return the whole report, one row a line: two reports can be compared by `diff`."""
     return objects.object_text(report_object(report))
-
-
-def render_jsonl(report: Report) -> str:
-    """Return the parts of the JSON report, each object on a line of its own."""
-    return objects.lines_text(report_lines(report))
 
 
 def report_object(report: Report) -> Object:

@@ -6,7 +6,10 @@ import re
 from html import unescape
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
+from rich.text import Text
 
 from gradscope.analysis.folding import Span
 from gradscope.report.document import (
@@ -34,7 +37,10 @@ from gradscope.report.document import (
 from gradscope.report.formats.markdown import render_markdown
 from gradscope.report.formats.notebook import render_notebook
 from gradscope.report.formats.text import render_text
+from gradscope.report.formats.text_words import hanging
+from gradscope.report.page import Page
 from gradscope.report.scales import Scale
+from gradscope.report.signs import UNICODE
 from gradscope.report.snippets import CodeLine, Label, Snippet
 
 HOSTILE = "<b>|`x`*\x1b[1m"
@@ -172,6 +178,15 @@ def test_nothing_of_the_user_acts(name):
     if name == "markdown":
         rows = [line for line in shown.splitlines() if line.startswith("|")]
         assert {len(re.findall(r"\|", line)) for line in rows} == {4}
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "Zs")), max_size=60), st.integers(8, 40))
+def test_hanging_lines_lose_nothing_but_spaces(words, width):
+    page = Page(width=width, encoding="utf-8", signs=UNICODE, root="")
+    text = Text(page.spell(words), "bold")
+    lines = hanging(text, width, indent=2, further=2).plain.split("\n")
+    assert "".join("".join(lines).split()) == "".join(text.plain.split())
+    assert all(len(line) <= width for line in lines)
 
 
 def test_plain_is_the_text_without_marks():
