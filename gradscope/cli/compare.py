@@ -64,7 +64,7 @@ def compare(  # noqa: PLR0913 - the signature is the list of options
     set_verbosity(quiet=quiet, verbose=verbose)
     from gradscope.comparison.comparison import compare as compared
     from gradscope.config import read_configuration
-    from gradscope.report.comparison.verdict_words import verdict_text
+    from gradscope.report.comparison.phrasing import verdict_text
     from gradscope.report.render import render_comparison
 
     given, args = split_arguments(sides or [], sys.argv)
@@ -105,7 +105,7 @@ def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
 
 def _tell_regressions(comparison: "Comparison") -> None:
     """Tell on stderr, which a job's log shows, what fails."""
-    from gradscope.report.comparison.verdict_words import regression_text
+    from gradscope.report.comparison.phrasing import regression_text
 
     for one in comparison.verdict.regressions if comparison.is_gate else ():
         letter = comparison.sides[one.side].letter

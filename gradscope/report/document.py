@@ -11,8 +11,8 @@ from typing import Literal
 from gradscope.analysis.columns import Cells
 from gradscope.analysis.folding import Span
 from gradscope.recording.finding import Severity
-from gradscope.report.scales import Scale
 from gradscope.report.snippets import Snippet
+from gradscope.report.strips import Scale, StripLayout
 
 Mark = Literal[
     "plain", "strong", "soft", "good", "notable", "bad", "error", "warning", "note", "code", "name"
@@ -205,17 +205,6 @@ class Strip:
     """What a wide page says beside."""
     is_other: bool = False
     """Whether it is drawn in another colour than the rest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripLayout:
-    """How wide the parts of a line with a strip are, in characters."""
-
-    label: int
-    strip: int
-    course: int
-    extreme: int
-    """0 where there is no room for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from gradscope.report.formats.text_words import STYLES, hanging
 from gradscope.report.number_format import figure
 from gradscope.report.page import Page
 from gradscope.report.run.phrasing import CURVE_NAMES, duration, extreme_text
-from gradscope.report.scales import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
 from gradscope.report.signs import Signs
+from gradscope.report.strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
 
 _GAP = 2
 _VALUE = 8

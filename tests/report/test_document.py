@@ -25,7 +25,6 @@ from gradscope.report.document import (
     Section,
     Share,
     Strip,
-    StripLayout,
     Strips,
     Table,
     TreeLabel,
@@ -39,9 +38,9 @@ from gradscope.report.formats.notebook import render_notebook
 from gradscope.report.formats.text import render_text
 from gradscope.report.formats.text_words import hanging
 from gradscope.report.page import Page
-from gradscope.report.scales import Scale
 from gradscope.report.signs import UNICODE
 from gradscope.report.snippets import CodeLine, Label, Snippet
+from gradscope.report.strips import Scale, StripLayout
 
 HOSTILE = "<b>|`x`*\x1b[1m"
 

@@ -46,8 +46,7 @@ from gradscope.report.finding_phrasing import found_text
 from gradscope.report.findings import findings_of
 from gradscope.report.inspection import header_of
 from gradscope.report.number_format import figure
-from gradscope.report.scales import Scale
-from gradscope.report.strip_layout import LABEL, layout_for
+from gradscope.report.strips import LABEL, Scale, layout_for
 
 _MODULES_SHOWN = 8
 

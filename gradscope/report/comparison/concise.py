@@ -15,12 +15,13 @@ from gradscope.report.comparison.phrasing import (
     parting_text,
     presence_texts,
     ratio_text,
+    regression_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
+    verdict_text,
 )
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.concise import finding_line
 from gradscope.report.number_format import figure
 from gradscope.report.signs import UNICODE

@@ -24,12 +24,13 @@ from gradscope.report.comparison.phrasing import (
     presence_texts,
     ranks_text,
     ratio_text,
+    regression_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
+    verdict_text,
 )
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.document import (
     Block,
     Column,
@@ -56,8 +57,7 @@ from gradscope.report.findings import finding_block
 from gradscope.report.number_format import figure
 from gradscope.report.render import DEFAULT_TOP
 from gradscope.report.run.phrasing import course_text
-from gradscope.report.scales import Scale
-from gradscope.report.strip_layout import layout_for
+from gradscope.report.strips import Scale, layout_for
 
 _FINDINGS_IN_FULL, _FINDINGS_IN_SHORT = 5, 8
 _CURVES_SHOWN = 8

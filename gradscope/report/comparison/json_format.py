@@ -9,8 +9,7 @@ from gradscope.comparison.parameters import ComparedParameter, ParameterPair
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report import json_objects as objects
-from gradscope.report.comparison.phrasing import norm_limit
-from gradscope.report.comparison.verdict_words import regression_text
+from gradscope.report.comparison.phrasing import norm_limit, regression_text
 from gradscope.report.json_objects import Json, Object
 
 

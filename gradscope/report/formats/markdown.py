@@ -26,7 +26,7 @@ from gradscope.report.document import (
 )
 from gradscope.report.markdown_syntax import code, escape, fenced, preformatted, prose, table
 from gradscope.report.number_format import value_text
-from gradscope.report.scales import strip
+from gradscope.report.strips import strip
 
 _WIDTH = 100
 """Characters of a line with a strip."""

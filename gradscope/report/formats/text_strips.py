@@ -10,7 +10,7 @@ from gradscope.report.document import Strip, Strips, TreeLabel, plain
 from gradscope.report.formats.text_tables import tree_label
 from gradscope.report.formats.text_words import hanging, written
 from gradscope.report.page import Page
-from gradscope.report.scales import BROKEN, ZERO, strip
+from gradscope.report.strips import BROKEN, ZERO, strip
 
 _GAP = 2
 _STYLES = {BROKEN: "bold red", ZERO: "magenta"}

@@ -17,12 +17,13 @@ from gradscope.report.comparison.phrasing import (
     norm_limit,
     ranks_text,
     ratio_text,
+    regression_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
+    verdict_text,
 )
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.document import Fact
 from gradscope.report.html.charts.compared_curves import compared_curves
 from gradscope.report.html.charts.compared_marks import (

@@ -24,7 +24,6 @@ from gradscope.report.document import (
     Points,
     Section,
     Strip,
-    StripLayout,
     Strips,
     Table,
     Value,
@@ -52,9 +51,8 @@ from gradscope.report.run.phrasing import (
     pattern_text,
     run_words,
 )
-from gradscope.report.scales import BROKEN, ZERO, Scale, scale_of
 from gradscope.report.signs import UNICODE
-from gradscope.report.strip_layout import module_layout
+from gradscope.report.strips import BROKEN, ZERO, Scale, StripLayout, module_layout, scale_of
 
 _OPTIMIZERS_SHOWN = 4
 _PATTERNS_SHOWN = 5

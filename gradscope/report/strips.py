@@ -1,4 +1,4 @@
-"""Numbers over the steps as one sign each, on a linear or a logarithmic scale."""
+"""Numbers over the steps as one sign each: their scale, and how wide they are drawn."""
 
 import math
 import sys
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from gradscope.analysis.columns import Cells, Curve
+from gradscope.analysis.folding import last_name
+from gradscope.analysis.rows import ModuleRow
 from gradscope.report.signs import UNICODE, Signs
 
 BROKEN, ZERO, NOTHING = "!", "0", " "
@@ -90,3 +92,43 @@ def _character(value: float | None, scale: Scale, signs: Signs) -> str:
     if value == 0.0 and scale.is_logarithmic:
         return ZERO
     return signs.levels[round(scale.share(value) * (len(signs.levels) - 1))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripLayout:
+    """How wide the parts of a line with a strip are, in characters."""
+
+    label: int
+    strip: int
+    course: int
+    extreme: int
+    """0 where there is no room for it."""
+
+
+LABEL = 12
+"""Width of short labels."""
+_GAP = 2
+_WIDE = 112
+"""Characters of a line that has room for extremes."""
+_MODULE = 17
+_COURSE, _EXTREME = 21, 26
+_LONGEST = 84
+
+
+def layout_for(width: int, *, label: int) -> StripLayout:
+    """Return the layout of a line of that width, with labels of that width."""
+    extreme = _EXTREME if width >= _WIDE else 0
+    room = width - label - _COURSE - 2 * _GAP - (extreme + _GAP if extreme else 0)
+    return StripLayout(
+        label=label, strip=max(min(room, _LONGEST), 8), course=_COURSE, extreme=extreme
+    )
+
+
+def module_layout(width: int, modules: Iterable[ModuleRow]) -> StripLayout:
+    """Return the layout for strips whose labels are the names of modules."""
+    # Containers below the root may be merged with it.
+    names = ((row.path if row.depth < 2 else last_name(row), row) for row in modules)
+    widths = (2 * row.depth + len(f"{name} {row.class_name}") for name, row in names)
+    widest = max(widths, default=0)
+    label = max(min(width * 3 // 10, 30, max(widest, _MODULE)), 10)
+    return layout_for(width, label=label)
