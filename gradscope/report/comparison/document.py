@@ -92,9 +92,11 @@ def comparison_document(
         top: How many parameters are listed.
         is_brief: Whether findings that are still there are left out.
     """
+    program, names = "gradscope compare", " ".join(side.name for side in comparison.sides)
     return Document(
-        program="gradscope compare",
-        subject=" ".join(side.name for side in comparison.sides[:_SIDES_TOLD]),
+        program=program,
+        # They stand below too.
+        subject=names if len(program) + len(names) < width else "",
         header=(Facts(tuple(_facts(comparison))),),
         blocks=(
             *_findings(comparison, is_brief=is_brief),

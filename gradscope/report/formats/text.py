@@ -77,10 +77,10 @@ def _title(title: str, note: Text, page: Page) -> Text:
 
 
 def _inside(blocks: Sequence[Inner], page: Page, indent: int) -> Iterator[RenderableType]:
-    """Yield the parts of some blocks, with an empty line between two tables."""
+    """Yield the parts of some blocks, with an empty line between a list or table and a table."""
     before: Inner | None = None
     for block in blocks:
-        if isinstance(before, Table) and isinstance(block, Table):
+        if isinstance(before, Points | Table) and isinstance(block, Table):
             yield Text()
         yield from _parts(block, page, indent)
         before = block
