@@ -33,7 +33,7 @@ IMPORTED_BY_INSPECT = (
     "gradscope.session.api",
     "gradscope.cli.run.launching",
     "gradscope.config",
-    "gradscope.report.text",
+    "gradscope.report.formats.text",
     "gradscope.target.loading",
 )
 

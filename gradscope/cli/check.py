@@ -176,7 +176,7 @@ def _write(
 ) -> None:
     """Write a report on a check to a file, or to stdout."""
     from gradscope.report.check.phrasing import closing_text
-    from gradscope.report.check.render import render_check
+    from gradscope.report.render import render_check
 
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_check(result, form, console, is_brief=is_brief)

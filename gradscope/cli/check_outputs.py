@@ -101,7 +101,7 @@ def write_further_reports(result: "CheckResult", reports: Iterable[FurtherReport
     Raises:
         GradscopeError: A file cannot be written.
     """
-    from gradscope.report.check.render import render_check
+    from gradscope.report.render import render_check
 
     for report in reports:
         console = make_console(io.StringIO(), "never")

@@ -250,8 +250,7 @@ def _write(
     stdout: TextIO,
     color: ColorChoice,
 ) -> None:
-    from gradscope.report.clipping.render import render_clip_report
-    from gradscope.report.render import render_ci, together
+    from gradscope.report.render import render_ci, render_clip_report, together
 
     if is_of_ci(output_format):
         write_text(render_ci(together(reports), output_format), destination, stdout)

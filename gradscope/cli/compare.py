@@ -104,8 +104,8 @@ def compare(
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     from gradscope.comparison.comparison import compare as compared
     from gradscope.config import read_configuration
-    from gradscope.report.comparison.render import render_comparison
-    from gradscope.report.comparison.verdict_words import verdict_text
+    from gradscope.report.comparison.phrasing import verdict_text
+    from gradscope.report.render import render_comparison
 
     given, args = split_arguments(sides or [], sys.argv)
     configuration = read_configuration(options.ConfigurationFile.of(rules))
@@ -147,12 +147,11 @@ def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
 
 def _tell_regressions(comparison: "Comparison") -> None:
     """Print the regressions on stderr, for the log of a job."""
-    from gradscope.report.comparison.verdict_words import regression_text
-    from gradscope.report.page import UNICODE
+    from gradscope.report.comparison.phrasing import regression_text
 
     for one in comparison.verdict.regressions if comparison.is_check else ():
         letter = comparison.sides[one.side].letter
-        show_note(f"{letter}: {regression_text(one, comparison, UNICODE)}")
+        show_note(f"{letter}: {regression_text(one, comparison)}")
 
 
 def _exit_code(comparison: "Comparison") -> ExitCode:

@@ -15,7 +15,7 @@ from gradscope.cli.console import make_console
 from gradscope.cli.output import check_destinations
 from gradscope.config.formats import CIFormat, ReportFormat
 from gradscope.errors import GradscopeError
-from gradscope.report.check.render import render_check
+from gradscope.report.render import render_check
 
 FORMATS = (*get_args(ReportFormat), *get_args(CIFormat))
 UNJUDGED = CheckResult(

@@ -41,7 +41,7 @@ def forked():
         "gradscope.cli.run.launching",
         "gradscope.config",
         "gradscope.recording.store",
-        "gradscope.report.text",
+        "gradscope.report.formats.text",
     )
     commands = ForkedCommands(modules, ENVIRONMENT)
     yield commands

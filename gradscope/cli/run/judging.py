@@ -27,8 +27,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.report.check.phrasing import closing_text, found_text
-from gradscope.report.check.render import render_check
-from gradscope.report.render import render
+from gradscope.report.render import render, render_check
 from gradscope.rules.engine import judge
 from gradscope.rules.job_judging import judge_job
 

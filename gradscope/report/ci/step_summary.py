@@ -22,7 +22,7 @@ from gradscope.report.ci.reported import (
 )
 from gradscope.report.finding_phrasing import evidence_text
 from gradscope.report.markdown_syntax import code, escape, fenced, prose
-from gradscope.report.text_findings import snippets
+from gradscope.report.snippets import snippets
 
 _LARGEST = 512 * 1024
 """Bytes of a summary; GitHub refuses more than twice as much of a step."""

@@ -1,35 +1,59 @@
-"""The ranks of a job in the text report."""
+"""The ranks of a job, as blocks of a document."""
 
 from collections.abc import Iterator
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
+from gradscope.analysis.folding import joined_numbers
+from gradscope.analysis.job_summary import JobSummary, RankRow
 from gradscope.analysis.report import Report
-from gradscope.report.page import Page
-from gradscope.report.run.ranks_words import COLUMNS, cells, remarks
+from gradscope.analysis.view import shown_site
+from gradscope.report.document import Block, Column, Inner, Points, Table, Value, Word, section
+from gradscope.report.number_format import number
+
+_COLUMNS = (
+    Column(title="rank", kind="number"),
+    Column(title="steps", kind="number"),
+    Column(title="backward passes", kind="number", rank=1),
+    Column(title="last loss", kind="number"),
+    Column(title="ended"),
+)
 
 
-def ranks_section(report: Report, page: Page) -> Iterator[RenderableType]:
-    """Yield a row for every recorded rank of a job, and what is to be said of all."""
+def rank_sections(report: Report) -> Iterator[Block]:
+    """Yield a row for every recorded rank of a job, and what is said of all."""
     job = report.job
     if job is None or job.world_size == 1:
         return
-    told = list(remarks(job, page.root))
-    if not (job.is_joined or told):
-        return
-    yield Text("Ranks", style="bold")
+    remarks = tuple(_remarks(job, report.target.root))
+    blocks: list[Inner] = []
     if job.is_joined:
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for position, _ in enumerate(COLUMNS):
-            is_text = position == len(COLUMNS) - 1
-            table.add_column(justify="left" if is_text else "right", overflow="fold")
-        table.add_row(*(Text(name, style="dim") for name in COLUMNS))
-        for row in job.rows:
-            style = "" if row.state == "finished" else "red"
-            table.add_row(*(page.text(cell, style) for cell in cells(row, page.root)))
-        yield Padding(table, (0, 0, 0, 2))
-    for remark in told:
-        yield Padding(page.text(remark), (0, 0, 0, 2))
+        rows = tuple(_row(row, report.target.root) for row in job.rows)
+        blocks.append(Table(columns=_COLUMNS, rows=rows))
+    if remarks:
+        blocks.append(Points(remarks))
+    yield from section("Ranks", blocks)
+
+
+def _row(row: RankRow, root: str) -> tuple[Value, ...]:
+    at = f" at {shown_site(row.site, root)}" if row.site is not None else ""
+    ended = Word(row.what) if row.state == "finished" else Word(f"{row.what}{at}", "bad")
+    return f"{row.rank}", f"{row.steps:,}", f"{row.passes:,}", row.loss, ended
+
+
+def _remarks(job: JobSummary, root: str) -> Iterator[str]:
+    """Yield sentences about the job: missing ranks, the first failure, the global norm."""
+    if job.missing and job.is_joined:
+        yield f"No recording of rank {joined_numbers(job.missing)} was given."
+    if job.failure is not None and job.is_joined:
+        at = f" at {shown_site(job.failure.site, root)}" if job.failure.site else ""
+        yield f"Rank {job.failure.rank} failed first{at}: {job.failure.what}."
+    if job.norms:
+        first, last = job.norms[0], job.norms[-1]
+        text = f"Global gradient norm over all ranks: {number(first.norm)} at step {first.step:,}"
+        if last is not first:
+            text += f", {number(last.norm)} at step {last.step:,}"
+        yield f"{text}."
+    elif job.sharded:
+        yield (
+            f"{job.sharded:,} parameters are sharded: their norms below are those of this rank's "
+            "part."
+        )

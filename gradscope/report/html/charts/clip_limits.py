@@ -11,7 +11,6 @@ from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
-from gradscope.report.page import UNICODE
 
 _CURVE = 160
 """Limits along a curve."""
@@ -208,8 +207,8 @@ def limit_chart(section: Section) -> Chart | None:
         "shapes": shapes,
         "annotations": notes,
     }
-    texts = () if section.advice is None else tuple(advice_text(section.advice, UNICODE))
-    told = [f"{text}." for text in (*texts, exchange_text(section, UNICODE)) if text]
+    texts = () if section.advice is None else tuple(advice_text(section.advice))
+    told = [f"{text}." for text in (*texts, exchange_text(section)) if text]
     return Chart(
         name="clip-limits",
         kind="plot",

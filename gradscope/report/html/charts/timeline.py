@@ -15,7 +15,6 @@ from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.records import Recording
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
 from gradscope.report.html.page import Chart
-from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import heading, pattern_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
@@ -143,7 +142,7 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
     has_others = lane.optimizer is None or len(run.optimizers) > 1
     return {
         "optimizer": printable(heading(run, lane.optimizer)) if has_others else "",
-        "parts": [printable(part) for part in pattern_parts(lane, UNICODE)],
+        "parts": [printable(part) for part in pattern_parts(lane)],
         "count": lane.count,
         "first": lane.first,
         "isTypical": lane.is_typical,
