@@ -231,10 +231,20 @@ class Reach:
         for parameter in sorted(self.lost | self._cut_late):
             behind = self._leading(parameter)
             if behind:
-                best = max(behind, key=_likeliness)
+                best = max(behind, key=self._likeliness)
                 found.setdefault(best.site, []).append((parameter, best))
         stops = [self._stop([p for p, _ in group], group[0][1]) for group in found.values()]
         return tuple(self._without_parts_of_one(stops))
+
+    def _likeliness(self, cut: CutRecord) -> tuple[bool, ...]:
+        """Return how likely a cut is the one that keeps a gradient, of several in front of it.
+
+        What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
+        A draw of an action comes before its log-probability, by which policies learn.
+        """
+        is_of_parameter = cut.kind != "no-grad" and cut.last is None and cut.call is None
+        is_draw = is_sampling(cut, self.indexed.site(cut.site))
+        return bool(cut.joins), cut.kind != "read", not is_of_parameter, not is_draw
 
     def _stop(self, parameters: list[int], cut: CutRecord) -> Stop:
         cuts = (one for parameter in parameters for one in self._leading(parameter))
@@ -380,15 +390,6 @@ class Reach:
     def is_twin(self, stop: Stop) -> bool:
         """Return whether modules built alike learn in its place."""
         return all(self.subtrees.has_twin(part, self.learning) for part in stop.parts)
-
-
-def _likeliness(cut: CutRecord) -> tuple[bool, ...]:
-    """Return how likely a cut is the one that keeps a gradient, of several in front of it.
-
-    What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
-    """
-    is_of_parameter = cut.kind != "no-grad" and cut.last is None and cut.call is None
-    return bool(cut.joins), cut.kind != "read", not is_of_parameter
 
 
 def is_sampling(cut: CutRecord, site: Site | None) -> bool:

@@ -14,6 +14,7 @@ from gradscope.capture.step.graph import walk
 from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.script_inputs import unread_inputs
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
 
 MOST_VALUES = 20_000
@@ -57,7 +58,30 @@ def probe_leaves(context: ProbeContext) -> str | None:
             position = _FORWARDS
         if position is not None and not (position.origin == "input" and _is_read(context, leaf)):
             _note(context, node, leaf, position)
+    if context.of_run and not context.capture.backwards.count and again is None:
+        _note_inputs(context, {n: leaf for n, leaf in leaves.items() if id(leaf) not in positions})
     return None
+
+
+def _note_inputs(context: ProbeContext, leaves: Mapping[int, Tensor]) -> None:
+    """Record the inputs of a script whose gradient nothing reads."""
+    nodes = {id(leaf): node for node, leaf in leaves.items()}
+    if not any(parameter.requires_grad for parameter in context.named.parameters):
+        return
+    for leaf, known in unread_inputs(leaves.values()):
+        context.assembler.note(
+            LeafRecord(
+                node=context.position.first_node + nodes[id(leaf)],
+                name=known.name,
+                origin="input",
+                numel=leaf.numel(),
+                owner=None,
+                attribute="",
+                container="Tensor",
+                set_aside=False,
+                site=context.assembler.site_of(known.line),
+            )
+        )
 
 
 def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:

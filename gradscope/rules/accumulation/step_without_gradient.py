@@ -139,7 +139,7 @@ class StepWithoutGradient(Rule):
             context,
             group,
             message=(
-                f"the last {len(group.windows):,} steps have no gradient to use: from step "
+                f"the last {len(group.windows):,} steps have no new gradient to use: from step "
                 f"{group.first.step.step:,} on, "
                 + ("this optimizer trains nothing" if others else "nothing is trained")
                 + ("" if made is None else ", as a newer model took the place of the one it holds")
@@ -225,8 +225,8 @@ def _by_step_line(windows: Windows, series: Series) -> Iterator[Series]:
 
 
 def _tail(context: RuleContext, line: Series) -> tuple[Window, ...]:
-    """Return the last steps without a gradient, none where their parameters are frozen by then."""
-    found = list(takewhile(lambda window: window.is_empty, reversed(line.windows)))
+    """Return the last steps without a new gradient, none where they are of frozen parameters."""
+    found = list(takewhile(_is_unfed, reversed(line.windows)))
     found.reverse()
     norms = norms_of(context.recording)
     held = set(line.parameters)
@@ -236,6 +236,13 @@ def _tail(context: RuleContext, line: Series) -> tuple[Window, ...]:
         if _FROZEN in reaches:
             return ()
     return tuple(found)
+
+
+def _is_unfed(window: Window) -> bool:
+    """Return whether a step has no gradient, or only some that nothing has cleared since."""
+    step = window.step
+    is_used = step.stale > 0 and step.stale == step.with_gradient
+    return window.is_empty or is_used
 
 
 def _repeats(window: Window) -> bool:

@@ -20,7 +20,7 @@ from gradscope.recording.events import (
     only,
 )
 from gradscope.recording.evidence.failures import NonfiniteRecord
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
@@ -109,12 +109,19 @@ class Training:
             return frozenset(known[name] for name in names if name in known)
 
         alive = {name for name, one in self._fates.items() if one.last_alive >= captured.step}
+        records = captured.recording.evidence_of(OptimizerRecord)
+        sure = {index for record in records for index in record.parameters}
+        sure |= {index for name, index in known.items() if self._named[name] < 2}
         return Surroundings(
-            held=indices(held) if self.optimizers else every,
-            stepped=indices(stepped) if self.optimizers else every,
+            held=indices(held) & sure if self.optimizers else every,
+            stepped=indices(stepped) & sure if self.optimizers else every,
             learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
             alive=indices(alive),
-            moved=indices(name for name, one in self._fates.items() if one.moved),
+            moved=indices(
+                name
+                for name, one in self._fates.items()
+                if one.moved and self._named[name] < 2  # of several it is not known which one
+            ),
             followed=indices(
                 name for name, one in self._fates.items() if one.moved and one.last_alive < 0
             ),
@@ -351,6 +358,11 @@ class Training:
             if isinstance(event, StepEvent) and not event.nonfinite and isfinite(event.norm or 0.0)
         )
         return max(sound, default=-1)
+
+    @cached_property
+    def _named(self) -> Counter[str]:
+        """By name: number of the run's parameters that have it, one model after the other."""
+        return Counter(record.name for record in self.recording.parameters)
 
     @cached_property
     def _fates(self) -> dict[str, _Fate]:

@@ -92,7 +92,8 @@ class ParameterNotInOptimizer(Rule):
         left_out = _LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
-            late = left_out.is_late(part) and not left_out.is_of_another_network(part)
+            is_beside = left_out.is_of_another_network(part) and not left_out.is_starved
+            late = left_out.is_late(part) and not is_beside
             severity = "error" if late else self._severity(left_out, part)
             groups.setdefault((severity, late), []).append(part)
         for (severity, late), parts in groups.items():
@@ -130,6 +131,8 @@ class ParameterNotInOptimizer(Rule):
         if any(part.module is not None for part in parts):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
+        lines = ((made, "made here"), (optimizer.site, "the optimizer"))
+        site = made if optimizer.site is None or (late and left_out.is_starved) else optimizer.site
         return self.finding(
             context,
             message=(
@@ -140,8 +143,8 @@ class ParameterNotInOptimizer(Rule):
                 f"no step changes {it}{_grounds(left_out, parameters)}"
             ),
             remedy=_remedy(severity, late=late),
-            site=made if optimizer.site is None else optimizer.site,
-            related=[] if optimizer.site is None else [context.related(made, "made here")],
+            site=site,
+            related=[context.related(one, text) for one, text in lines if one not in (None, site)],
             severity=severity,
             parameters=parameters,
             evidence={
@@ -273,6 +276,11 @@ class _LeftOut:
         run = self.context.run
         is_other_trained = run is not None and not run.held.isdisjoint(run.learning)
         return is_other_trained and not self.builds_on_held(part)
+
+    @cached_property
+    def is_starved(self) -> bool:
+        """Return whether nothing that optimizers hold gets a gradient, as of a replaced model."""
+        return self.trained.isdisjoint(self.optimizers.held)
 
     def is_late(self, part: Part) -> bool:
         return all(part.parameters <= set(record.later) for record in self.optimizers.holders)

@@ -21,29 +21,35 @@ class GradientChanges:
         """By optimizer: number of its steps that were compared."""
         self._broken: set[int] = set()
         """Optimizers with non-finite gradients in their last step."""
+        self._has_stale: dict[int, bool] = {}
+        """By optimizer: whether its last step used gradients that an earlier one had used."""
         self._reached: dict[object, tuple[int, int]] = {}
         """By line of a backward: number of parameters it last reached, and how often in a row."""
 
     def has_new(
         self, optimizer: int, numbers: Mapping[str, Number], measured: Sequence[Measured] | None
     ) -> bool:
-        """Return whether a gradient is non-finite, or newly missing, or newly present.
+        """Return whether a gradient is non-finite, or newly missing, present or stale.
 
-        This covers parts of a model that die, are frozen or unfrozen, or join an optimizer later.
+        This covers parts of a model that die, are frozen or unfrozen, join an optimizer later, or
+        are replaced, so that nothing clears the gradients that the optimizer holds.
 
         Args:
             optimizer: Index of the optimizer that stepped.
             numbers: Statistics of its step.
             measured: Its parameters; None in a step without measurements.
         """
+        has_stale = bool(numbers.get("stale"))
+        is_stale = has_stale and not self._has_stale.get(optimizer, True)
+        self._has_stale[optimizer] = has_stale
         if measured is None:
-            return False
+            return is_stale
         was_broken = optimizer in self._broken
         is_broken = not math.isfinite(float(numbers.get("norm", 0.0)))
         (self._broken.add if is_broken else self._broken.discard)(optimizer)
         made = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         changed = [self._is_changed(one, is_late=made > _SETTLED) for one in measured]
-        return (is_broken and not was_broken) or any(changed)
+        return is_stale or (is_broken and not was_broken) or any(changed)
 
     def reaches_others(self, line: object, reached: int) -> bool:
         """Return whether a backward reaches another number of parameters than it used to.
