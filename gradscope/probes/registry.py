@@ -16,6 +16,7 @@ from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
 from gradscope.probes.loss_terms import probe_loss_terms
 from gradscope.probes.micro_batches import probe_micro_batches
+from gradscope.probes.mixed_examples import probe_mixed_examples
 from gradscope.probes.nonfinite_origins import probe_nonfinite
 from gradscope.probes.optimizers import probe_optimizers
 from gradscope.probes.path_cuts import probe_path_cuts
@@ -42,6 +43,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("leaves", probe_leaves),
     ("loss terms", probe_loss_terms),
     ("micro-batches", probe_micro_batches),
+    ("mixed examples", probe_mixed_examples),
     ("non-finite", probe_nonfinite),
     ("optimizers", probe_optimizers),
     ("path cuts", probe_path_cuts),

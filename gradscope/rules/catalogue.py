@@ -48,6 +48,7 @@ from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
@@ -147,4 +148,5 @@ RULES: tuple[type[Rule], ...] = (
     LossTermConflict,
     LossTermWithoutGradient,
     CriticInPolicyLoss,
+    ExamplesMixed,
 )

@@ -10,6 +10,7 @@ from gradscope.recording.evidence.batches import (
     BatchRecord,
     LossTermRecord,
     MicroBatchRecord,
+    MixedExamplesRecord,
     ProbeRecord,
     TermPairRecord,
 )
@@ -74,6 +75,7 @@ EVIDENCE: tuple[type, ...] = (
     LeafRecord,
     LossTermRecord,
     MicroBatchRecord,
+    MixedExamplesRecord,
     NonfiniteRecord,
     OptimizerRecord,
     PathCutRecord,

@@ -142,6 +142,26 @@ class TermPairRecord:
     parameters: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedExamplesRecord:
+    """The first operation whose result for other examples changed when one example did."""
+
+    table: ClassVar[str] = "mixed_examples"
+    operation: str
+    """Name of the function."""
+    site: int | None
+    rows: int
+    """Number of examples."""
+    dims: tuple[int, ...]
+    """Shape of the result."""
+    in_model: bool
+    """Whether the model's forward called it."""
+    is_per_example: bool
+    """Whether the model returns something for each example."""
+    is_ambiguous: bool
+    """Whether all tensors of the batch share a second dimension, which may be that of examples."""
+
+
 ProbeName = Literal[
     "attributes",
     "batch",
@@ -157,6 +177,7 @@ ProbeName = Literal[
     "leaves",
     "loss terms",
     "micro-batches",
+    "mixed examples",
     "non-finite",
     "optimizers",
     "path cuts",
