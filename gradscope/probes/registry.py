@@ -11,6 +11,7 @@ from gradscope.probes.custom_functions import probe_custom_functions
 from gradscope.probes.forward_values import probe_forward
 from gradscope.probes.freezes import probe_freezes
 from gradscope.probes.horizons import probe_horizons
+from gradscope.probes.ignored_inputs import probe_ignored_inputs
 from gradscope.probes.influence import probe_dropped, probe_influence
 from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
@@ -38,6 +39,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("freezes", probe_freezes),
     ("half precision", probe_half_precision),
     ("horizons", probe_horizons),
+    ("ignored inputs", probe_ignored_inputs),
     ("influence", probe_influence),
     ("initialisations", probe_initialisations),
     ("leaves", probe_leaves),

@@ -62,6 +62,7 @@ from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
 from gradscope.rules.reach.frozen_parameter_moves import FrozenParameterMoves
 from gradscope.rules.reach.gradient_cut import GradientCut
+from gradscope.rules.reach.input_ignored import InputIgnored
 from gradscope.rules.reach.input_requires_grad import InputRequiresGrad
 from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGrad
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
@@ -107,6 +108,7 @@ RULES: tuple[type[Rule], ...] = (
     DuplicateInOptimizer,
     PathCut,
     SampledWithoutGradient,
+    InputIgnored,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,

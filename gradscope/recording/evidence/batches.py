@@ -162,6 +162,19 @@ class MixedExamplesRecord:
     """Whether all tensors of the batch share a second dimension, which may be that of examples."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredInputRecord:
+    """An input of the model that nothing depends on."""
+
+    table: ClassVar[str] = "ignored_input"
+    name: str
+    """Name of the forward's parameter, or of the tensor in the batch, as `batch['mask']`."""
+    site: int | None
+    """Line that defines the forward."""
+    is_measured: bool
+    """Whether other numbers left the loss as it was; otherwise the forward never reads it."""
+
+
 ProbeName = Literal[
     "attributes",
     "batch",
@@ -172,6 +185,7 @@ ProbeName = Literal[
     "freezes",
     "half precision",
     "horizons",
+    "ignored inputs",
     "influence",
     "initialisations",
     "leaves",
