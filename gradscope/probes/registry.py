@@ -11,12 +11,14 @@ from gradscope.probes.forward.forward_values import probe_forward
 from gradscope.probes.forward.nonfinite_origins import probe_nonfinite
 from gradscope.probes.freezes import probe_freezes
 from gradscope.probes.horizons import probe_horizons
+from gradscope.probes.ignored_inputs import probe_ignored_inputs
 from gradscope.probes.influence import probe_dropped, probe_influence
 from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
 from gradscope.probes.loss_terms import probe_loss_terms
 from gradscope.probes.micro_batches.agreement import probe_micro_batches
 from gradscope.probes.micro_batches.batch_division import probe_batch
+from gradscope.probes.mixed_examples import probe_mixed_examples
 from gradscope.probes.optimizers import probe_optimizers
 from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.redraws import probe_redraws
@@ -37,11 +39,13 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("freezes", probe_freezes),
     ("half precision", probe_half_precision),
     ("horizons", probe_horizons),
+    ("ignored inputs", probe_ignored_inputs),
     ("influence", probe_influence),
     ("initialisations", probe_initialisations),
     ("leaves", probe_leaves),
     ("loss terms", probe_loss_terms),
     ("micro-batches", probe_micro_batches),
+    ("mixed examples", probe_mixed_examples),
     ("non-finite", probe_nonfinite),
     ("optimizers", probe_optimizers),
     ("path cuts", probe_path_cuts),

@@ -48,6 +48,7 @@ from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
@@ -72,6 +73,7 @@ from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
 from gradscope.rules.reach.frozen_parameter_moves import FrozenParameterMoves
 from gradscope.rules.reach.gradient_cut import GradientCut
+from gradscope.rules.reach.input_ignored import InputIgnored
 from gradscope.rules.reach.input_requires_grad import InputRequiresGrad
 from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGrad
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
@@ -117,6 +119,7 @@ RULES: tuple[type[Rule], ...] = (
     DuplicateInOptimizer,
     PathCut,
     SampledWithoutGradient,
+    InputIgnored,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -158,6 +161,7 @@ RULES: tuple[type[Rule], ...] = (
     LossTermConflict,
     LossTermWithoutGradient,
     CriticInPolicyLoss,
+    ExamplesMixed,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -13,6 +13,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.forward_values import note_forward
 from gradscope.probes.forward.nonfinite_origins import note_origins
 from gradscope.probes.freezes import probe_freezes
+from gradscope.probes.ignored_inputs import probe_ignored_inputs
 from gradscope.probes.influence import probe_dropped
 from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
@@ -32,6 +33,7 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "comparisons": probe_comparisons,
     "dropped": probe_dropped,
     "freezes": probe_freezes,
+    "ignored inputs": probe_ignored_inputs,
     "initialisations": probe_initialisations,
     "leaves": probe_leaves,
     "optimizers": probe_optimizers,
@@ -41,7 +43,7 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
 }
 
 
-_OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
+_OCCASIONAL = frozenset({"attributes", "forward", "ignored inputs", "symmetry", "twins"})
 """Probes that are run only in full captures: they read tensor elements, or are costly."""
 
 
