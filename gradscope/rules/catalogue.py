@@ -51,6 +51,7 @@ from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
 from gradscope.rules.precision.lost_update import LostUpdate
+from gradscope.rules.precision.scale_without_unstep import ScaleWithoutUnstep
 from gradscope.rules.precision.skipped_step import SkippedStep
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
@@ -132,6 +133,7 @@ RULES: tuple[type[Rule], ...] = (
     SkippedStep,
     LostUpdate,
     Float16WithoutScaler,
+    ScaleWithoutUnstep,
     NormalisedTwice,
     LossBroadcast,
     LossTermConflict,
