@@ -12,6 +12,7 @@ from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
 from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
+from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
@@ -113,6 +114,7 @@ RULES: tuple[type[Rule], ...] = (
     TrainingInEvalMode,
     ScaledWithoutAccumulation,
     OptimizerRecreated,
+    StepWithoutEffect,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
