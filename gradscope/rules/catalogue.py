@@ -4,6 +4,7 @@ from gradscope.rules.accumulation.backward_without_step import BackwardWithoutSt
 from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
+from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
@@ -115,6 +116,7 @@ RULES: tuple[type[Rule], ...] = (
     ScaledWithoutAccumulation,
     OptimizerRecreated,
     StepWithoutEffect,
+    ClosureAccumulates,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -335,6 +335,7 @@ class Steps:
             self._record_gradients(
                 step, came or {id(e) for e in step.known.entries if e.state == UNSPENT}
             )
+            step.numbers |= known(evaluations=_evaluations(optimizer))
         training.gradient_state.spend(step.known.entries)
         if self.is_within_backward:
             training.gradient_state.settle(step.known.entries)
@@ -380,6 +381,13 @@ class Steps:
         """Return whether weights and updates are measured in an optimizer's next step."""
         measured = self._measured.get(one.index, 0)
         return measured < _UPDATES_FIRST or measured % _UPDATES_EVERY == 0
+
+
+def _evaluations(optimizer: Optimizer) -> int | None:
+    """Return how often an optimizer has called closures, None if it does not count."""
+    states = [one for one in optimizer.state.values() if isinstance(one, dict)]
+    counts = [one["func_evals"] for one in states if isinstance(one.get("func_evals"), int)]
+    return counts[0] if counts else None
 
 
 def _gradient(entry: Entry) -> Tensor | None:
