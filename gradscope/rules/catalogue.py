@@ -31,6 +31,7 @@ from gradscope.rules.clipping.clip_before_unscale import ClipBeforeUnscale
 from gradscope.rules.clipping.clip_changes_direction import ClipChangesDirection
 from gradscope.rules.clipping.clip_inside_accumulation import ClipInsideAccumulation
 from gradscope.rules.clipping.clip_of_non_finite import ClipOfNonFinite
+from gradscope.rules.clipping.clip_of_strangers import ClipOfStrangers
 from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
@@ -127,6 +128,7 @@ RULES: tuple[type[Rule], ...] = (
     ClipOfNonFinite,
     ClipInsideAccumulation,
     ZeroMaxNorm,
+    ClipOfStrangers,
     NoGraph,
     BackwardTwice,
     InPlaceModification,
