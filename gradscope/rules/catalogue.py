@@ -18,6 +18,7 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
 from gradscope.rules.autograd.in_place_modification import InPlaceModification
@@ -116,6 +117,7 @@ RULES: tuple[type[Rule], ...] = (
     TrainingInEvalMode,
     ScaledWithoutAccumulation,
     OptimizerRecreated,
+    WindowCarriedOver,
     StepWithoutEffect,
     ClosureAccumulates,
     ClipAfterStep,
