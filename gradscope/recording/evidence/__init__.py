@@ -22,6 +22,7 @@ from gradscope.recording.evidence.failures import (
     LateCapture,
     NonfiniteRecord,
     SuspectedBreak,
+    UnrepeatedRegion,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -89,6 +90,7 @@ EVIDENCE: tuple[type, ...] = (
     TermPairRecord,
     TrainedOptimizer,
     TwinRecord,
+    UnrepeatedRegion,
     UnitRecord,
     WatchCost,
 )

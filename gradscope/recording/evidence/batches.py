@@ -145,6 +145,7 @@ class TermPairRecord:
 ProbeName = Literal[
     "attributes",
     "batch",
+    "checkpoints",
     "comparisons",
     "custom functions",
     "dropped",
