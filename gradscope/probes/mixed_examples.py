@@ -16,8 +16,8 @@ from gradscope.capture.compiler import watchable
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.errors import GradscopeError
-from gradscope.probes.batch_division import Division, divide
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.micro_batches.batch_division import Division, divide
 from gradscope.probes.snapshot import preserved
 from gradscope.recording.evidence.batches import MixedExamplesRecord
 from gradscope.target.structures import map_items

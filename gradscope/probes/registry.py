@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import probe_attributes
+from gradscope.probes.checkpoints import probe_checkpoints
 from gradscope.probes.comparisons import probe_comparisons
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.custom_functions import probe_custom_functions
@@ -32,6 +33,7 @@ Probe = Callable[[ProbeContext], str | None]
 PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("attributes", probe_attributes),
     ("batch", probe_batch),
+    ("checkpoints", probe_checkpoints),
     ("comparisons", probe_comparisons),
     ("custom functions", probe_custom_functions),
     ("dropped", probe_dropped),

@@ -4,6 +4,7 @@ from gradscope.rules.accumulation.backward_without_step import BackwardWithoutSt
 from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
+from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.gradient_leak import GradientLeak
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
@@ -14,10 +15,12 @@ from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
 from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
+from gradscope.rules.accumulation.step_without_effect import StepWithoutEffect
 from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradient
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
 from gradscope.rules.autograd.in_place_modification import InPlaceModification
@@ -31,6 +34,7 @@ from gradscope.rules.clipping.clip_before_unscale import ClipBeforeUnscale
 from gradscope.rules.clipping.clip_changes_direction import ClipChangesDirection
 from gradscope.rules.clipping.clip_inside_accumulation import ClipInsideAccumulation
 from gradscope.rules.clipping.clip_of_non_finite import ClipOfNonFinite
+from gradscope.rules.clipping.clip_of_strangers import ClipOfStrangers
 from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
@@ -56,6 +60,7 @@ from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
 from gradscope.rules.precision.lost_update import LostUpdate
+from gradscope.rules.precision.scale_without_unstep import ScaleWithoutUnstep
 from gradscope.rules.precision.skipped_step import SkippedStep
 from gradscope.rules.ranks.gather_without_gradient import GatherWithoutGradient
 from gradscope.rules.ranks.local_norm_clip import LocalNormClip
@@ -135,7 +140,10 @@ RULES: tuple[type[Rule], ...] = (
     ScaledWithoutAccumulation,
     OptimizerRecreated,
     LossHistoryKept,
+    WindowCarriedOver,
     GradientLeak,
+    StepWithoutEffect,
+    ClosureAccumulates,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -146,6 +154,7 @@ RULES: tuple[type[Rule], ...] = (
     ClipOfNonFinite,
     ClipInsideAccumulation,
     ZeroMaxNorm,
+    ClipOfStrangers,
     NoGraph,
     BackwardTwice,
     InPlaceModification,
@@ -156,6 +165,7 @@ RULES: tuple[type[Rule], ...] = (
     SkippedStep,
     LostUpdate,
     Float16WithoutScaler,
+    ScaleWithoutUnstep,
     NormalisedTwice,
     LossBroadcast,
     LossTermConflict,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from gradscope.capture.source.lines import created
 from gradscope.probes.attributes import probe_attributes
+from gradscope.probes.checkpoints import probe_checkpoints
 from gradscope.probes.comparisons import probe_comparisons
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.forward_values import note_forward
@@ -30,6 +31,7 @@ NOT_RUN_AGAIN = "a script's forward is not repeated"
 
 _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": probe_attributes,
+    "checkpoints": probe_checkpoints,
     "comparisons": probe_comparisons,
     "dropped": probe_dropped,
     "freezes": probe_freezes,

@@ -59,6 +59,7 @@ class Window:
         self.capture.modules.start()
         self._open.callback(self.capture.modules.stop)
         self._open.enter_context(watch_parameters_made(self.capture.cuts))
+        self._open.enter_context(self.capture.checkpoints.watch())
         self.autocasts = self._open.enter_context(autocast_lines())
         self._mode.observe(self.capture.sites, self.values)
         self._open.callback(self._mode.stop_observing)

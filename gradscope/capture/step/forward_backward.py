@@ -13,6 +13,7 @@ from gradscope.capture.garbage import no_garbage_collection
 from gradscope.capture.shards import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.autograd_calls import BackwardObserver, SwitchObserver
+from gradscope.capture.step.checkpoints import CheckpointObserver
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
 from gradscope.capture.step.gradients import Slot
@@ -46,6 +47,7 @@ class StepCapture:
         self._opaque = opaque or not NUMBERED
         caller = Caller()
         self.cuts = CutTracker(caller)
+        self.checkpoints = CheckpointObserver(caller)
         self.comparisons = ComparisonObserver()
         self.switches = SwitchObserver(self.cuts)
         self.backwards = BackwardObserver()
@@ -76,7 +78,7 @@ class StepCapture:
             return
         self.modules.start()
         try:
-            with self.sites, watch_parameters_made(self.cuts):
+            with self.sites, watch_parameters_made(self.cuts), self.checkpoints.watch():
                 yield
         finally:
             self.modules.stop()

@@ -325,6 +325,10 @@ class Backwards:
         found = scaling(node, self.scaled, readable=self.are_saved_readable)
         self._was_readable, self.are_saved_readable = self.are_saved_readable, True
         facts |= {"divided": found.divided, "scaled": float(found.is_scaled)}
+        if found.is_scaled:
+            facts["scale"] = self._scale()
+        if found.multiplied != 1:
+            facts["multiplied"] = found.multiplied
         if found.is_mean is not None:
             facts["reduction"] = float(found.is_mean)
         facts |= known(tokens=found.tokens)

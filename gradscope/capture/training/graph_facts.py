@@ -1,5 +1,6 @@
 """Reads facts from the graph of a loss: reduction and division, size and age."""
 
+import math
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
@@ -45,9 +46,12 @@ class Scaling:
 
     divided: float = 1.0
     """Product of its divisors, without the scale of a gradient scaler."""
+    multiplied: float = 1.0
+    """Product of the constants above 1 among its factors."""
     is_scaled: bool = False
     is_mean: bool | None = None
-    """Whether it is a mean or a sum; None if unknown."""
+    """Whether it is a mean or a sum; None if unknown. A sum that is divided by the number of its
+    elements, or of its rows, is a mean."""
     tokens: Tensor | None = None
     """Number of targets in a mean, if the loss ignores some; None if unknown."""
 
@@ -61,6 +65,7 @@ def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
         readable: Whether saved tensors can be read without running anyone's code.
     """
     found = Scaling()
+    divisors: list[float] = []
     node: Node | None = root
     for _ in range(_LONGEST_CHAIN):
         if node is None:
@@ -68,7 +73,7 @@ def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
         name = node.name()
         reduction = _reduction(node, name)
         if reduction is not None:
-            found.is_mean = reduction
+            found.is_mean = reduction or _takes_mean(node, divisors, found)
             found.tokens = _tokens(node, name) if readable else None
             break
         # A sum of terms has one edge per term. Division and reduction hold for the sum if they
@@ -76,8 +81,22 @@ def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
         if name in _BRANCHES:
             _follow_terms(node, found, scaled, readable=readable)
             break
-        node = _next(node, name, found, scaled, readable=readable)
+        before, node = found.divided, _next(node, name, found, scaled, readable=readable)
+        if name == "DivBackward0":
+            divisors.append(found.divided / before)
     return found
+
+
+def _takes_mean(node: Node, divisors: list[float], found: Scaling) -> bool:
+    """Return whether a sum is divided by its size, which is then no divisor of the loss."""
+    # `kl_div(reduction="batchmean")` is a sum that is divided by the number of rows.
+    sizes = getattr(node, "_saved_self_sym_sizes", ())
+    counts = {int(math.prod(sizes)), int(sizes[0])} if sizes else set()
+    size = next((one for one in divisors if one > 1 and round(one, 6) in counts), None)
+    if size is None:
+        return False
+    found.divided /= size
+    return True
 
 
 def _reduction(node: Node, name: str) -> bool | None:
@@ -116,7 +135,9 @@ def _next(
         factor = _constant(node) if readable else None
         if not factor:
             return None
-        found.divided *= factor if name == "DivBackward0" else 1 / factor
+        factor = factor if name == "DivBackward0" else 1 / factor
+        found.divided *= factor
+        found.multiplied *= max(1 / factor, 1.0)
     elif name not in _PASSED_ON:
         return None
     return inputs[0]
@@ -149,6 +170,7 @@ def _follow_terms(node: Node, found: Scaling, scaled: Container[int], *, readabl
     reductions = {term.is_mean for term in terms}
     if len(divisions) == 1:
         found.divided *= divisions.pop()
+        found.multiplied *= min(term.multiplied for term in terms)
     if len(reductions) == 1:
         found.is_mean = reductions.pop()
     found.is_scaled = found.is_scaled or any(term.is_scaled for term in terms)

@@ -25,6 +25,7 @@ from gradscope.recording.evidence.failures import (
     LateCapture,
     NonfiniteRecord,
     SuspectedBreak,
+    UnrepeatedRegion,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -110,6 +111,7 @@ EVIDENCE: tuple[type, ...] = (
     TermPairRecord,
     TrainedOptimizer,
     TwinRecord,
+    UnrepeatedRegion,
     UnitRecord,
     WatchCost,
     WrappedModel,

@@ -178,6 +178,7 @@ class IgnoredInputRecord:
 ProbeName = Literal[
     "attributes",
     "batch",
+    "checkpoints",
     "comparisons",
     "custom functions",
     "dropped",

@@ -250,3 +250,14 @@ class CustomFunctionRecord:
     """Line at which its backward returns."""
     inputs: tuple[InputCheck, ...]
     """Inputs that were compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnrepeatedRegion:
+    """A line with checkpoints that are recomputed in backward with other random numbers."""
+
+    table: ClassVar[str] = "unrepeated_region"
+    site: int | None
+    """Line that calls `checkpoint`."""
+    calls: int
+    """Number of calls whose forward drew random numbers, without their state being kept."""

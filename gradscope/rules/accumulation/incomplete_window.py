@@ -11,6 +11,7 @@ from gradscope.rules.helpers.leftovers import (
     Accumulation,
     Leftover,
     accumulations,
+    carried_over,
     leftovers,
     overfull,
 )
@@ -54,6 +55,8 @@ class IncompleteWindow(Rule):
         """Yield a finding for every line whose last micro-batches are dropped, or leak."""
         windows = context.shared(Windows)
         for one in context.shared(accumulations):
+            if carried_over(one):
+                continue  # every window does: a rule of its own
             leaking = overfull(one)
             if leaking:
                 yield self._leaking(context, one, leaking)

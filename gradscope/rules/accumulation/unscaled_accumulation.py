@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
@@ -27,7 +28,9 @@ class UnscaledAccumulation(Rule):
     How it is measured:
         A step counts if all backward passes that feed it come from one line, reach the same
         parameters and start from an undivided mean loss, and if the script does not write to the
-        gradients. The rule reports at least `share` of an optimizer's steps, nearly all with the
+        gradients. A sum that is divided by its number of rows or elements, as in
+        `kl_div(reduction="batchmean")`, is a mean; a constant factor above 1 is no division. The
+        rule reports at least `share` of an optimizer's steps, nearly all with the
         same number of passes: a warning for SGD, a note for other optimizers, most of which are
         scale-free.
 
@@ -96,9 +99,14 @@ class UnscaledAccumulation(Rule):
 
 
 def _is_sum_of_means(window: Window) -> bool:
-    is_divided = any((one.divided or 1) != 1 for one in window.passes)
+    is_divided = any(_is_divided(one) for one in window.passes)
     is_written = window.step.written > 0  # the script may have divided the gradients
     return is_mean(window.passes) and not is_divided and not is_written
+
+
+def _is_divided(one: BackwardEvent) -> bool:
+    """Return whether something beside constants above 1 scales the loss."""
+    return abs((one.divided or 1) * (one.multiplied or 1) - 1) > 1e-6
 
 
 def _effect(accumulation: Accumulation) -> str:

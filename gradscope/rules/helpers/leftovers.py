@@ -8,6 +8,9 @@ from gradscope.recording.events import BackwardEvent, EpochEvent, Event, StepEve
 from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
 
+_LEAST_CARRIED = 3
+"""Steps that begin with passes of the epoch before, from which on they are no accident."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overwriting:
@@ -137,6 +140,23 @@ def overfull(accumulation: Accumulation) -> tuple[Window, ...]:
         return tuple(with_epoch)
     sizes = {len(one.passes) for one in found}
     return tuple(found) if len(found) > 1 and len(sizes) == 1 else ()
+
+
+def carried_over(accumulation: Accumulation) -> tuple[Window, ...]:
+    """Return the steps that begin with passes left over from the epoch before, if most do.
+
+    Seven batches with a window of four give steps of four passes, then of seven each: the first
+    four of an epoch make it step, with the three that the epoch before has left.
+    """
+    first, *others = accumulation.series.windows
+    size, are_all = len(first.passes), len(accumulation.windows) == 1 + len(others)
+    if size < 2 or len(others) < _LEAST_CARRIED or not are_all:
+        return ()
+    if any(not size < len(one.passes) < 2 * size for one in others):
+        return ()
+    divisors = {event.divided for one in accumulation.windows for event in one.passes}
+    is_of_first = divisors == {float(size)}
+    return tuple(others) if is_of_first or all(map(_begins_epoch, others)) else ()
 
 
 def _begins_epoch(window: Window) -> bool:

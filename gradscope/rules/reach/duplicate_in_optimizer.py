@@ -1,46 +1,63 @@
-"""GS215: parameters that are in an optimizer twice."""
+"""GS215: parameters that are in an optimizer twice, or in two that both step them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import ClassVar
 
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers, positions
 from gradscope.rules.rule import Rule
 
+_NEAR = 64
+"""Events between the steps of two optimizers, at most: schedulers, and steps of others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateInOptimizer(Rule):
-    """A parameter is in an optimizer twice.
+    """A parameter is in an optimizer twice, or in two optimizers that both step it.
 
     What it finds:
         Parameters that one group of an optimizer lists more than once. Over several groups torch
-        itself raises.
+        itself raises. And in a training run, parameters that two optimizers hold, such as Muon
+        beside `AdamW(model.parameters())`, and both step with the same gradient.
 
     Why it matters:
         Each step updates them twice: twice the learning rate, and twice the momentum's and Adam's
         averages moved on. torch only warns of it.
 
     How it is measured:
-        By identity, in the groups of every known optimizer. There is no threshold.
+        By identity, in the groups of every known optimizer. Two optimizers count if one steps after
+        the other without a backward in between, so that the gradients of shared parameters are
+        used twice, in `share` of the second one's steps, and if both learning rates are above zero.
+        If the two hold exactly the same parameters, the finding is a warning.
 
     How to fix it:
         List every parameter once: `model.parameters()` gives tied weights once, lists that are
-        added up give them as often as they are in one.
+        added up give them as often as they are in one. Give the second optimizer only the
+        parameters that the first does not hold.
 
     When it may be wrong:
-        No intended use is known.
+        Where the second optimizer does not use the gradient, such as one that only projects or
+        shrinks the weights. Optimizers that take turns, each with a backward of its own, and
+        wrappers that step another one are not reported.
 
     Source:
         pytorch issue 40967.
-        Measured: SGD with lr 0.1 and gradient 1 moves a parameter that is listed twice by 0.2.
+        Measured: SGD with lr 0.1 and gradient 1 moves a parameter that is listed twice by 0.2, and
+        so do two such optimizers.
     """
 
     code: ClassVar[str] = "GS215"
     name: ClassVar[str] = "duplicate-in-optimizer"
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
+
+    share: float = 0.9
+    """Share of an optimizer's steps, 0 to 1. Chosen: nearly all steps."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -73,3 +90,65 @@ class DuplicateInOptimizer(Rule):
                 },
                 count=len(twice),
             )
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every pair of optimizers that use the same gradients."""
+        windows = context.shared(Windows)
+        for first, second in permutations(windows.series, 2):
+            shared = sorted(set(first.parameters) & set(second.parameters))
+            both = [one for one in second.windows if _is_used_before(windows, first, one)]
+            if shared and len(both) > 1 and len(both) >= self.share * len(second.windows):
+                yield self._stepped_by_both(context, first, second, shared, len(both))
+
+    def _stepped_by_both(
+        self,
+        context: RuleContext,
+        first: Series,
+        second: Series,
+        shared: Sequence[int],
+        steps: int,
+    ) -> Finding:
+        where = positions(context, shared)
+        more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+        is_same = set(first.parameters) == set(second.parameters)
+        larger, other = sorted((first, second), key=lambda one: -len(one.parameters))
+        return self.finding(
+            context,
+            message=(
+                f"{', '.join(where[:3])}{more} {'is' if len(where) == 1 else 'are'} in both "
+                f"{first.name} and {second.name}: {steps:,} of {len(second.windows):,} steps of "
+                f"{second.name} use gradients that {first.name} has used"
+            ),
+            remedy=f"leave them out of {larger.name} or of {other.name}",
+            site=None if larger.record is None else larger.record.site,
+            related=(
+                context.related(
+                    None if other.record is None else other.record.site, "the other optimizer"
+                ),
+                context.related(second.windows[0].step.site, "the second step"),
+            ),
+            severity="warning" if is_same else "error",
+            parameters=shared,
+            evidence={
+                "parameters_in_both": len(shared),
+                "steps_concerned": steps,
+                "steps": len(second.windows),
+                "share_limit": self.share,
+            },
+            count=len(shared),
+            step=second.windows[0].step.step,
+        )
+
+
+def _is_used_before(windows: Windows, first: Series, window: Window) -> bool:
+    """Return whether a step uses gradients that another optimizer has used just before."""
+    step = window.step
+    if not step.stale or not step.lr:
+        return False
+    for event in reversed(windows.events[: step.position]):
+        is_between = isinstance(event, BackwardEvent | ZeroEvent)
+        if is_between or event.position < step.position - _NEAR:
+            return False
+        if isinstance(event, StepEvent) and event.optimizer in first.optimizers:
+            return bool(event.lr) and event.fresh > 0
+    return False

@@ -32,8 +32,14 @@ def test_a_sum_of_means_is_found_at_the_backward(class_name, severity):
 
 @pytest.mark.parametrize(
     "chosen",
-    [{"divided": 4}, {"divided": 8}, {"reduction": SUM}, {"passes": 1}],
-    ids=["divided by k", "divided by something", "a sum", "one pass a step"],
+    [
+        {"divided": 4},
+        {"divided": 8},
+        {"divided": 4 / 9, "multiplied": 9},
+        {"reduction": SUM},
+        {"passes": 1},
+    ],
+    ids=["divided by k", "divided by something", "also multiplied", "a sum", "one pass a step"],
 )
 def test_scaled_accumulation_and_sums_and_single_passes_are_fine(chosen):
     assert not loop(**chosen).findings("GS303")
@@ -97,3 +103,8 @@ def test_missing_zero_grad_is_not_taken_for_accumulation():
         run.backward(weights, line=11, reduction=MEAN)
         run.step(sgd, line=12)
     assert run.findings("GS301")
+
+
+def test_a_constant_factor_above_1_is_no_division():
+    (found,) = loop(divided=1 / 9, multiplied=9).findings("GS303")
+    assert found.severity == "warning"

@@ -465,3 +465,41 @@ def test_thresholds(deviation, severity):
     )
     found = [f.severity for f in judge(changed).findings if f.rule == WrongCustomGradient.code]
     assert found == ([] if severity is None else [severity])
+
+
+CHECKPOINTED = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Dropout({drop}))
+        self.head = nn.Linear(6, 1)
+
+    def forward(self, x):
+        x = checkpoint(self.inner, x, use_reentrant=False, preserve_rng_state={keep})  # <-
+        return self.head(x)
+
+def build_model():
+    return Net()
+
+def build_batch():
+    return torch.randn(8, 6)
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+
+
+def test_checkpoint_that_draws_other_masks_in_backward_is_an_error(inspect_file):
+    text = CHECKPOINTED.format(drop=0.5, keep=False)
+    (found,) = inspect_file(text).findings
+    assert (found.rule, found.severity) == ("GS505", "error")
+    assert found.location.line == 1 + text[: text.index("# <-")].count("\n")
+
+
+@pytest.mark.parametrize(("drop", "keep"), [(0.5, True), (0.0, False)])
+def test_checkpoint_that_repeats_its_forward_is_right(inspect_file, drop, keep):
+    assert not inspect_file(CHECKPOINTED.format(drop=drop, keep=keep)).findings

@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from gradscope.rules.engine import judge
+from tests.rules.accumulation.runs import Run
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected
 
@@ -33,3 +35,63 @@ def test_tied_weights_are_listed_once():
     model.head.weight = model.body.weight
     findings = inspected(lambda ps: torch.optim.SGD(ps, 0.1), model).findings
     assert "GS215" not in {finding.rule for finding in findings}
+
+
+def pair(*, second=(2, 3), turns=False, rates=(0.1, 0.1), steps=6, zero_between=False):
+    """Two optimizers; the first holds parameters 0 to 3."""
+    run = Run()
+    weights = run.model("model", 6)
+    held = tuple(second)
+    optimizers = [
+        run.optimizer(weights[:4], line=5, lr=rates[0], name="slow"),
+        run.optimizer(held, line=6, lr=rates[1], name="fast"),
+    ]
+    for step in range(steps):
+        for optimizer in optimizers:
+            run.zero(optimizer, line=10)
+        run.backward(weights, line=11)
+        if turns:
+            run.step(optimizers[step % 2], line=12)
+            continue
+        run.step(optimizers[0], line=12)
+        if zero_between:
+            run.zero(optimizers[1], line=13)
+            run.backward(held, line=14)
+        run.step(optimizers[1], line=15)
+    return [one for one in judge(run.recording()).findings if one.rule == "GS215"]
+
+
+def test_parameters_that_two_optimizers_step_are_an_error_at_the_larger():
+    (found,) = pair()
+    assert (found.severity, found.location.line, found.count) == ("error", 5, 2)
+    assert [position.line for position in found.related] == [6, 15]
+    assert found.parameters == ("model.weight2", "model.weight3")
+
+
+def test_two_optimizers_of_the_same_parameters_are_a_warning():
+    (found,) = pair(second=(0, 1, 2, 3))
+    assert found.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"second": (4, 5)},
+        {"turns": True},
+        {"zero_between": True},
+        {"rates": (0.1, 0.0)},
+        {"rates": (0.0, 0.1)},
+        {"steps": 1},
+    ],
+    ids=["apart", "by turns", "a backward each", "second rate 0", "first rate 0", "one step"],
+)
+def test_optimizers_that_share_nothing_or_take_turns_are_right(chosen):
+    assert not pair(**chosen)
+
+
+def test_two_optimizers_step_a_shared_parameter_twice():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.ones(1)
+    for _ in range(2):
+        torch.optim.SGD([parameter], lr=0.1).step()
+    assert parameter.item() == pytest.approx(-0.2)

@@ -335,6 +335,7 @@ class Steps:
             self._record_gradients(
                 step, came or {id(e) for e in step.known.entries if e.state == UNSPENT}
             )
+            step.numbers |= known(evaluations=_evaluations(optimizer))
         training.gradient_state.spend(step.known.entries)
         if self.is_within_backward:
             training.gradient_state.settle(step.known.entries)
@@ -380,3 +381,11 @@ class Steps:
         """Return whether weights and updates are measured in an optimizer's next step."""
         measured = self._measured.get(one.index, 0)
         return measured < _UPDATES_FIRST or measured % _UPDATES_EVERY == 0
+
+
+def _evaluations(optimizer: Optimizer) -> int | None:
+    """Return how often an optimizer has called closures, None if it does not count."""
+    # L-BFGS has one state for all parameters.
+    state = next(iter(optimizer.state.values()), None)
+    count = state.get("func_evals") if isinstance(state, dict) else None
+    return count if isinstance(count, int) else None

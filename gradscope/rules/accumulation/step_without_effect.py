@@ -1,0 +1,169 @@
+"""GS318: optimizer steps that leave every weight as it was."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar
+
+from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.norm_table import norms_of
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
+
+_ROUNDED = frozenset({"bfloat16", "float16"})
+"""Dtypes in which small updates are lost by rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A step whose update was measured."""
+
+    step: int
+    rate: float
+    """The learning rate."""
+    norm: float
+    """Norm of the gradients."""
+    update: float
+    """Norm of the update."""
+    weights: Mapping[int, float]
+    """Norm of the weights before it, by parameter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepWithoutEffect(Rule):
+    """The optimizer has gradients and a learning rate, but its steps change no weight.
+
+    What it finds:
+        Optimizers whose `step` computes an update and does not store it, such as
+        `p.add(update)` in place of `p.add_(update)`, or `p = p - lr * p.grad`, which assigns to a
+        local name.
+
+    Why it matters:
+        Nothing is trained. No exception is raised, and the loss varies with the batches as if
+        training were only slow.
+
+    How it is measured:
+        Updates are measured in the first three steps of an optimizer and in every tenth. The
+        finding needs `least_steps` measured steps with a gradient. In all of them the update of
+        every parameter is zero, bit for bit, and from one to the next no norm of a weight differs.
+        The learning rate is above zero, and a step of SGD would be `least_ratio` of the weights or
+        more. Weights in half precision, in which small updates are lost by rounding, are left out.
+
+    How to fix it:
+        Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
+
+    When it may be wrong:
+        If the optimizer only stands for one that steps elsewhere, on another device.
+
+    Source:
+        torch source, `torch.optim`: steps write to parameters in place.
+        Measured: in 90 steps of two such optimizers every measured update is 0 exactly; the
+        smallest of their healthy twins is 0.002 of the weights.
+    """
+
+    code: ClassVar[str] = "GS318"
+    name: ClassVar[str] = "step-without-effect"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
+
+    least_steps: int = 3
+    """Steps whose update was measured. Chosen: some optimizers only collect in the first."""
+    least_ratio: float = 1e-6
+    """Learning rate times gradient norm, over the norm of the weights. Below 6e-8, float32 rounds
+    an update away. Chosen: with a margin."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        norms = norms_of(context.recording)
+        if any(update >= 0 for update in norms.updates):
+            return None
+        return "how far the steps moved the weights was not measured"
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every optimizer that moves nothing."""
+        for series in context.shared(Windows).series:
+            measured = self._judged(context, series)
+            if not measured:
+                continue
+            largest = max(one.update for one in measured)
+            context.measured(
+                self.code, "largest_update", largest, 0.0, fires="below", subject=series.name
+            )
+            if largest == 0 and len(measured) >= self.least_steps and _stands_still(measured):
+                yield self._finding(context, series, measured)
+
+    def _judged(self, context: RuleContext, series: Series) -> list[_Step]:
+        """Return the steps that should have moved the weights, up to the first that has."""
+        found: list[_Step] = []
+        for one in _steps(context, series):
+            size = max(one.weights.values(), default=0.0)
+            expected = one.rate * one.norm if series.family == "sgd" else one.rate
+            if one.rate > 0 and isfinite(one.norm) and expected >= self.least_ratio * max(size, 1):
+                found.append(one)
+            if found and found[-1].update:
+                break
+        return found
+
+    def _finding(self, context: RuleContext, series: Series, measured: list[_Step]) -> Finding:
+        first = measured[0]
+        window = next(one for one in series.windows if one.step.step == first.step)
+        record = series.record
+        class_name = "the update" if record is None else record.class_name
+        return self.finding(
+            context,
+            message=(
+                f"{class_name} changes no weight: all are bit-identical after each of "
+                f"{len(measured)} measured steps, with a gradient norm of {first.norm:.3g} and a "
+                f"learning rate of {first.rate:g}"
+            ),
+            remedy="write to the parameters in place in step(): p.add_(update, alpha=-lr)",
+            site=window.step.site,
+            related=(context.related(None if record is None else record.site, "the optimizer"),),
+            parameters=series.parameters,
+            evidence={
+                "largest_update": 0.0,
+                "gradient_norm": first.norm,
+                "learning_rate": first.rate,
+                "steps_measured": len(measured),
+                "steps": len(series.windows),
+            },
+            count=len(series.windows),
+            step=first.step,
+        )
+
+
+def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:
+    """Yield the steps in which the update of every parameter with a gradient was measured."""
+    norms = norms_of(context.recording)
+    records = context.recording.parameters
+    held = frozenset(series.parameters)
+    if any(records[index].shape.dtype in _ROUNDED for index in held):
+        return
+    for window in series.windows:
+        every = norms.rows_of(window.step.step)
+        rate = window.step.lr
+        if rate is None or max(norms.updates[every.start : every.stop], default=-1.0) < 0:
+            continue  # as in nine steps of ten
+        rows = [row for row in every if norms.parameters[row] in held]
+        moving = [row for row in rows if norms.gradients[row] > 0]
+        if window.step.manual or not moving:
+            continue
+        if all(norms.updates[row] >= 0 for row in moving):
+            yield _Step(
+                step=window.step.step,
+                rate=rate,
+                norm=max(norms.gradients[row] for row in moving),
+                update=max(norms.updates[row] for row in moving),
+                weights={norms.parameters[row]: norms.weights[row] for row in rows},
+            )
+
+
+def _stands_still(measured: list[_Step]) -> bool:
+    """Return whether the weights are the same in all measured steps.
+
+    An optimizer that steps at every k-th call, or stands for another one, moves them in between.
+    """
+    first = measured[0].weights
+    return all(one.weights == first for one in measured)

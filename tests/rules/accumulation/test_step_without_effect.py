@@ -1,0 +1,83 @@
+"""GS318, judged from trainings whose optimizer does little or nothing."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.watching import findings_of
+
+
+class Own(torch.optim.Optimizer):
+    """Steps of gradient descent, made as a user would make them."""
+
+    def __init__(self, params, update, lr=0.1):
+        super().__init__(params, {"lr": lr})
+        self.update, self.calls = update, 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.calls += 1
+        for group in self.param_groups:
+            for weight in group["params"]:
+                self.update(self, weight, group["lr"])
+
+
+def stored(optimizer, weight, lr):
+    weight.add_(weight.grad, alpha=-lr)
+
+
+def thrown_away(optimizer, weight, lr):
+    weight.add(weight.grad, alpha=-lr)
+
+
+def assigned(optimizer, weight, lr):
+    weight = weight - lr * weight.grad
+
+
+def every_fourth(optimizer, weight, lr):
+    if optimizer.calls % 4 == 0:
+        weight.add_(weight.grad, alpha=-lr)
+
+
+def replaced(optimizer, weight, lr):
+    weight.data = weight.data - lr * weight.grad
+
+
+def said(tmp_path, update, *, steps=24, dtype=torch.float32, lr=0.1):
+    def train():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).to(dtype)
+        optimizer = Own(model.parameters(), update, lr)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(16, 6, dtype=dtype)).square().mean().backward()
+            optimizer.step()
+
+    return [one for one in findings_of(train, tmp_path) if one.rule == "GS318"]
+
+
+@pytest.mark.parametrize("update", [thrown_away, assigned])
+def test_update_that_is_not_stored_is_an_error(update, tmp_path):
+    (found,) = said(tmp_path, update)
+    assert (found.severity, found.location.source) == ("error", "optimizer.step()")
+    assert dict(found.evidence)["largest_update"] == 0
+    assert len(found.parameters) == 4
+
+
+@pytest.mark.parametrize("update", [stored, every_fourth, replaced])
+def test_optimizers_that_move_weights_are_right(update, tmp_path):
+    assert not said(tmp_path, update)
+
+
+@pytest.mark.parametrize("lr", [0.0, 1e-9])
+def test_learning_rate_that_moves_nothing_is_not_the_optimizers_fault(lr, tmp_path):
+    assert not said(tmp_path, thrown_away, lr=lr)
+
+
+def test_half_precision_is_judged_by_its_own_rule(tmp_path):
+    assert not said(tmp_path, thrown_away, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(("steps", "found"), [(2, 0), (3, 1)])
+def test_three_measured_steps_are_needed(steps, found, tmp_path):
+    assert len(said(tmp_path, thrown_away, steps=steps)) == found

@@ -1,0 +1,79 @@
+"""GS411, judged from loops that clip another model than the trained one."""
+
+import pytest
+
+from tests.rules.clipping.clipped_run import CLIP, STEP, ClippedRun
+
+
+def loop(clipped, *, other="average", requires_grad=True, also=(), steps=5):
+    """Train `model`; each step clips `model`, the other network, or both in one call."""
+    run = ClippedRun()
+    weights = run.model("model", 4)
+    strangers = run.model(other, 4, requires_grad=requires_grad)
+    optimizer = run.optimizer(weights)
+    given = {"model": weights, "other": strangers, "both": (*weights, *strangers)}
+    for _ in range(steps):
+        run.zero(optimizer)
+        run.backward(weights, size=0.01)
+        run.clip(given[clipped], 1.0)
+        for line in also:
+            run.clip(given["model"], 1.0, line=line)
+        run.step(optimizer)
+    return run
+
+
+def test_clip_of_a_copy_is_an_error_at_its_line():
+    (found,) = loop("other").findings("GS411")
+    assert (found.severity, found.location.line, found.count) == ("error", CLIP, 5)
+    assert [position.line for position in found.related] == [STEP]
+    assert found.parameters == tuple(f"average.weight{i}" for i in range(4))
+
+
+def test_frozen_copy_is_found_too():
+    (found,) = loop("other", requires_grad=False).findings("GS411")
+    assert found.severity == "error"
+
+
+@pytest.mark.parametrize("clipped", ["model", "both"])
+def test_clip_of_what_is_stepped_is_right(clipped):
+    assert not loop(clipped).findings("GS411")
+
+
+def test_copy_that_is_clipped_beside_the_model_is_fine():
+    assert not loop("other", also=[30]).findings("GS411")
+
+
+def test_clip_before_an_update_by_hand_is_right():
+    run = ClippedRun()
+    weights, bias = run.model("model", 2), run.model("offset", 2)
+    optimizer = run.optimizer(weights)
+    for _ in range(5):
+        run.zero(optimizer)
+        run.zero(bias, line=31)
+        run.backward((*weights, *bias), size=0.01)
+        run.clip(bias, 1.0)  # a gradient that the script itself follows
+        run.step(optimizer)
+    assert not run.said_by("GS411")
+
+
+@pytest.mark.parametrize(("requires_grad", "severity"), [(True, "warning"), (False, None)])
+def test_another_network_is_milder_than_a_copy(requires_grad, severity):
+    run = ClippedRun()
+    weights = run.model("model", 4)
+    backbone = run.model("backbone", 6, requires_grad=requires_grad)
+    optimizer = run.optimizer(weights)
+    for _ in range(5):
+        run.zero(optimizer)
+        run.backward(weights, size=0.01)
+        run.clip(backbone, 1.0)
+        run.step(optimizer)
+    assert [one.severity for one in run.said_by("GS411")] == ([severity] if severity else [])
+
+
+def test_clip_that_no_step_follows_is_not_judged():
+    run = ClippedRun()
+    weights, strangers = run.model("model", 4), run.model("average", 4)
+    run.optimizer(weights)
+    run.backward(weights)
+    run.clip(strangers, 1.0)
+    assert not run.said_by("GS411")
