@@ -113,6 +113,7 @@ class RanksApart(Rule):
             related=lines(context, site, [(backward_site(most), "the backward is here")]),
             evidence={"fewest_steps": min(steps), "most_steps": max(steps)},
             count=max(steps) - min(steps),
+            explains=("GS305", "GS307"),
             ranks=[rank.number for rank in job.ranks],
         )
 
