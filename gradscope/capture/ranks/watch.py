@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.digests import digest
+from gradscope.capture.ranks.divisions import divisions
 from gradscope.capture.ranks.identity import identity, is_in_group, is_launched
 from gradscope.capture.ranks.ledger import Ledger, Taken
 from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
@@ -234,6 +235,8 @@ class RankWatch:
             self._files.add(file)
             for kind, line in written_lines(file):
                 self.ledger.note(f"written-{kind}", self.ledger.line(line))
+            for subject, line in divisions(file):
+                self.ledger.note("divided-by-ranks", self.ledger.line(line), subject)
 
     def backward_ended(self) -> None:
         """Note that a backward has ended without an exception."""
