@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.digests import digest
+from gradscope.capture.ranks.divisions import divisions
 from gradscope.capture.ranks.identity import identity, is_in_group, is_launched
 from gradscope.capture.ranks.ledger import Ledger, Taken
 from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
@@ -51,6 +52,10 @@ def is_due(step: int) -> bool:
     return step < _DUE_FIRST or step & (step - 1) == 0 or step % _DUE_EVERY == 0
 
 
+_Squares = list[tuple[Entry, float | None]]
+"""Parameters, and the sums of squares of their gradients or weights; None if unknown."""
+
+
 class RankWatch:
     """Records what a rank does with others. Without a process group it observes nothing.
 
@@ -79,8 +84,8 @@ class RankWatch:
         """Number of times that they changed."""
         self._placed: set[int] = set()
         """Indices of parameters whose placement is recorded."""
-        self._waiting: list[tuple[int, Moment, list[tuple[Entry, float | None]]]] = []
-        self._after_backward: list[tuple[Entry, float | None]] = []
+        self._waiting: list[tuple[int, Moment, _Squares]] = []
+        self._after_backward: _Squares = []
         self._called: dict[int, int | None] = {}
         """By `id` of a module that was called outside of DDP since the last backward: the line."""
         self._first: tuple[int | None, int | None, str | None] | None = None
@@ -230,6 +235,8 @@ class RankWatch:
             self._files.add(file)
             for kind, line in written_lines(file):
                 self.ledger.note(f"written-{kind}", self.ledger.line(line))
+            for subject, line in divisions(file):
+                self.ledger.note("divided-by-ranks", self.ledger.line(line), subject)
 
     def backward_ended(self) -> None:
         """Note that a backward has ended without an exception."""
@@ -281,8 +288,13 @@ class RankWatch:
             return
         if not window.is_by_hand:
             self._note_unknown(ids, step)
-        self._hold("backward", self._after_backward)
-        self._hold("step", self._gradients())
+        # Other models, such as the opponent of a GAN, have gradients that this step does not use.
+        moments: tuple[tuple[Moment, _Squares], ...] = (
+            ("backward", self._after_backward),
+            ("step", self._gradients()),
+        )
+        for moment, found in moments:
+            self._hold(moment, [one for one in found if id(one[0].parameter()) in ids])
         self._hold("weight", self._weights())
 
     def _note_rates(self, optimizer: Optimizer) -> None:
@@ -296,7 +308,7 @@ class RankWatch:
             self.ledger.add(RankNumbers(step=self.ledger.step, moment="rate", values=rates))
         self._rates = rates
 
-    def _hold(self, moment: Moment, values: list[tuple[Entry, float | None]]) -> None:
+    def _hold(self, moment: Moment, values: _Squares) -> None:
         self._waiting.append((self.ledger.step, moment, values))
 
     def _note_unknown(self, ids: set[int], step: int | None) -> None:
@@ -325,11 +337,11 @@ class RankWatch:
         entries = self._training.gradient_state.entries
         return [(entry, p) for entry in entries if (p := entry.parameter()) is not None]
 
-    def _gradients(self) -> list[tuple[Entry, float | None]]:
+    def _gradients(self) -> _Squares:
         entries = self._entries()
         return _squares([e for e, _ in entries], [p.grad for _, p in entries])
 
-    def _weights(self) -> list[tuple[Entry, float | None]]:
+    def _weights(self) -> _Squares:
         entries = self._entries()
         return _squares([e for e, _ in entries], [p for _, p in entries])
 
@@ -382,9 +394,7 @@ class RankWatch:
                 )
 
 
-def _squares(
-    entries: list[Entry], values: "list[Tensor | None]"
-) -> list[tuple[Entry, float | None]]:
+def _squares(entries: list[Entry], values: "list[Tensor | None]") -> _Squares:
     with torch.no_grad():
         found = norms(values)
     squares = (None if norm is None else norm * norm for norm in found)

@@ -1,17 +1,11 @@
 """Finds lines of the script's source that can set ranks apart, such as seeds and early exits."""
 
 import ast
-import re
 from collections.abc import Iterator
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 
-_WORLD = re.compile(
-    r"^(world|world_?size|n_?gpus?|num_?gpus|num_?processes|n_?ranks|num_?ranks|nprocs)$"
-    r"|get_world_size",
-    re.IGNORECASE,
-)
 _SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "default_rng"})
 _WRAPPERS = frozenset({"fully_shard", "parallelize_module", "FSDP", "FullyShardedDataParallel"})
 _MOST_LINES = 64
@@ -23,8 +17,7 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
 
     Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
     `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
-    a condition), `reduce` (a loop with an all_reduce), `divide` (by the number of ranks), `wrap`
-    and `unfreeze`.
+    a condition), `reduce` (a loop with an all_reduce), `wrap` and `unfreeze`.
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()
@@ -60,8 +53,6 @@ def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
         case ast.With(items=items):
             if any("no_sync" in ast.unparse(item.context_expr) for item in items):
                 yield "no-sync", node.lineno
-        case ast.BinOp(op=ast.Div(), right=right) if _is_world(right):
-            yield "divide", right.lineno
 
 
 def _reduces(node: ast.stmt) -> bool:
@@ -106,8 +97,6 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
         yield "seed", node.lineno
     if name in _WRAPPERS:
         yield "wrap", node.lineno
-    if name == "div_" and any(map(_is_world, node.args)):
-        yield "divide", node.lineno
     if name == "requires_grad_" and not _is_false(node.args):
         yield "unfreeze", node.lineno
 
@@ -134,8 +123,6 @@ def _of_assignment(node: ast.Assign | ast.AugAssign, target: ast.expr) -> Iterat
             yield "unfreeze", node.lineno
         case ast.Attribute(attr="data"):
             yield "weight", node.lineno
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and _is_world(node.value):
-        yield "divide", node.lineno
 
 
 def _of_gradient(
@@ -195,18 +182,6 @@ def _is_gradient(value: ast.expr, tainted: set[str]) -> bool:
         case ast.Name(id=name):
             return name in tainted
     return False
-
-
-def _is_world(value: ast.expr) -> bool:
-    name = ""
-    match value:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            pass
-        case ast.Call(func=function):
-            name = ast.unparse(function)
-            if name in ("float", "int") and value.args:
-                return _is_world(value.args[0])
-    return bool(_WORLD.search(name.rpartition(".")[2]))
 
 
 def _is_false(args: list[ast.expr]) -> bool:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gradscope import __version__
+from gradscope.analysis.job import identity_of
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.decision import exit_code, fails
@@ -47,10 +48,13 @@ def judged_run(
         GradscopeError: The report cannot be written.
     """
     job = job_to_report(recording, path)
-    reports = job is not None
+    # A process that joined no group is one of several scripts, of which the first reports.
+    reports = job is not None and (identity_of(recording) is not None or not planned.rank)
     ranks = (recording,) if job is None else job.recordings
     result = _checked(planned, ranks, _lost(planned, recording))
     code = _told(planned, result, has_failed=has_failed, is_reported=reports)
+    if not reports and job is not None and code is not ExitCode.OK:
+        show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
     # A numbered recording lies in the working directory: its name suffices.
     show_note(f"wrote {path.name if planned.location.is_numbered else path}")
     return code

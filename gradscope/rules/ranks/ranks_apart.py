@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.job_failures import first_failure
 from gradscope.analysis.job_norms import AGREEMENT, agree
 from gradscope.recording.evidence.ranks import Moment
 from gradscope.recording.finding import Finding, Severity
@@ -99,6 +100,8 @@ class RanksApart(Rule):
         steps = [rank.step_count for rank in job.ranks]
         if not job.is_data_parallel or len(passes) > 1 or len(set(steps)) == 1:
             return
+        if first_failure(job) is not None:
+            return  # a rank may have ended between backward and step
         most = job.ranks[steps.index(max(steps))]
         fewest = job.ranks[steps.index(min(steps))]
         site = step_site(most)
@@ -113,6 +116,7 @@ class RanksApart(Rule):
             related=lines(context, site, [(backward_site(most), "the backward is here")]),
             evidence={"fewest_steps": min(steps), "most_steps": max(steps)},
             count=max(steps) - min(steps),
+            explains=("GS305", "GS307"),
             ranks=[rank.number for rank in job.ranks],
         )
 

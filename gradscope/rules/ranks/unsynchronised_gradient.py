@@ -23,6 +23,7 @@ from gradscope.rules.helpers.jobs import (
 )
 from gradscope.rules.rule import Rule
 
+_WRAPPED = "the model is wrapped here"
 _WAYS = {
     "step-after-around": (
         "the forward runs around DDP, which therefore does not average the gradients",
@@ -108,8 +109,10 @@ class UnsynchronisedGradient(Rule):
                 context,
                 main,
                 [
-                    *((site, "related call") for site in one.related),
                     *((site, "no_sync() is here") for site in _no_sync(one, kind)),
+                    (backward_site(one.rank), "the backward is here"),
+                    (step_site(one.rank), "the step uses the gradients"),
+                    *((one.rank.site(model.site), _WRAPPED) for model in one.rank.wrapped),
                 ],
             ),
             evidence={"steps_concerned": steps, "steps": one.rank.step_count},
@@ -142,10 +145,8 @@ class UnsynchronisedGradient(Rule):
                     context,
                     main,
                     [
-                        *(
-                            (site, "the model is wrapped, or stepped, here")
-                            for site in first.related
-                        ),
+                        *((first.rank.site(one.site), _WRAPPED) for one in first.rank.wrapped),
+                        (step_site(first.rank), "the step uses its gradient"),
                         *((site, "gradients are switched on here") for site in unfrozen),
                         (first.site, "the module is made here"),
                     ],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job
+from gradscope.analysis.job import Job, Rank
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -122,33 +122,23 @@ class WrongRankAverage(Rule):
     def _division(self, job: Job) -> Site | None:
         """Return the line that divides the loss by the number of ranks, None if none does."""
         rank = job.first
-        written = rank.lines("written-divide")
+        written = _of_loss(rank)
         events = [dict(event.numbers) for event in rank.backwards]
-        means = [one for one in events if one.get("reduction") != 0.0]
-        whole = [one for one in means if _divides(one.get("divided", 1.0), job.world_size)]
-        found = loss_node(rank)
-        at_loss = [
-            one
-            for one in written
-            if found and (one.file, one.line) == (found[1].file, found[1].line)
-        ]
-        if job.world_size == 1:
+        if not written or not events:
+            return None
+        if job.world_size == 1:  # a division by 1 leaves no trace but its operation
+            found = loss_node(rank)
             is_division = found is not None and found[0].operation.startswith("DivBackward")
-            return at_loss[0] if at_loss and is_division and len(means) == len(events) else None
-        if not events or len(whole) < self.share * len(events):
-            return None
+            same = [one for one in written if found and one.line == found[1].line]
+            return same[0] if is_division and same else None
         passes = round(rank.backward_count / max(rank.step_count, 1))
-        divisors = {one.get("divided", 1.0) for one in whole}
-        if not divisors <= {job.world_size, job.world_size * passes}:
-            return None
-        if at_loss:
-            return at_loss[0]
-        if divisors == {job.world_size} and passes == job.world_size:
-            return None  # it may be divided for an accumulation
-        start = backward_site(rank)
-        near = [w for w in written if start and w.file == start.file and w.line <= start.line]
-        nearest = max(near, key=lambda site: site.line, default=None)
-        return nearest or loss_site(rank) or forward_site(rank)
+        known = {float(job.world_size), float(job.world_size * passes)}
+        divided = [
+            one
+            for one in events
+            if one.get("reduction") != 0.0 and one.get("divided", 1.0) in known
+        ]
+        return written[-1] if len(divided) >= self.share * len(events) else None
 
     def _summed(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         for one in sightings(job, "gradient-scaled"):
@@ -174,6 +164,19 @@ class WrongRankAverage(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
+
+
+def _of_loss(rank: Rank) -> list[Site]:
+    """Return the lines that divide a loss by the number of ranks, as written in the script."""
+    subjects = {event.subject.split(" ")[0] for event in rank.backwards}
+    start = backward_site(rank)
+    found = []
+    for event in rank.events.get("divided-by-ranks", ()):
+        site = rank.site(event.site)
+        is_at_backward = site is not None and site == start
+        if site is not None and (is_at_backward or event.subject in {"return", *subjects}):
+            found.append(site)
+    return found
 
 
 def _divides(divisor: float, world_size: int) -> bool:

@@ -97,3 +97,39 @@ def test_a_checkpoint_loaded_on_one_rank_is_found(jobs, tmp_path):
 
 def test_a_reduction_by_hand_of_all_gradients_is_healthy(jobs, tmp_path):
     clean(jobs, HAND_HEALTHY, tmp_path)
+
+
+ONE_STEPS = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    if rank == 0:
+        optimizer.step()  # FAULT
+"""
+
+
+def test_a_rank_that_never_steps_is_found(jobs, tmp_path):
+    assert found(jobs, ONE_STEPS, tmp_path, "GS801").ranks
+
+
+WEIGHT_NOISE = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.001 * torch.randn(p.shape, generator=draws))  # FAULT
+"""
+
+
+def test_noise_on_the_weights_is_found(jobs, tmp_path):
+    assert found(jobs, WEIGHT_NOISE, tmp_path, "GS801").ranks
