@@ -152,6 +152,25 @@ class RecordingIndex:
         """Return the line at a place in the recording's sites."""
         return None if index is None else self.recording.sites[index]
 
+    def users_line(self, site: Site) -> Site | None:
+        """Return the user's line that led to one of an installed package; None if none is known.
+
+        It is the innermost one of the calls of modules around what the package's line made.
+        """
+        recording = self.recording
+        positions = {index for index, one in enumerate(recording.sites) if one == site}
+        around = [node.module_call for node in recording.nodes if node.site in positions]
+        around += [cut.call for cut in recording.cuts if cut.site in positions]
+        around += [call.index for call in recording.calls if call.site in positions]
+        for position in around:
+            while position is not None:
+                call = recording.calls[position]
+                line = self.site(call.site)
+                if line is not None and not line.is_installed:
+                    return line
+                position = call.parent
+        return None
+
     def related(self, site: int | Site | None, message: str) -> RelatedLocation | None:
         """Return a line that takes part in a cause, None where it is not known."""
         position = self.site(site) if isinstance(site, int) else site

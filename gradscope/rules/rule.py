@@ -115,6 +115,11 @@ class Rule(ABC):
             ranks: Ranks of a distributed job that show it.
         """
         location = context.site(site) if isinstance(site, int) else site
+        made = location
+        users = context.users_line(location) if location and location.is_installed else None
+        if users is not None:
+            related = (*related, context.related(location, "in the library, here"))
+            location = users
         indices = list(dict.fromkeys(parameters))
         explained = tuple(context.recording.parameters[index].name for index in indices)
         explained = (*explained, *names)
@@ -135,5 +140,5 @@ class Rule(ABC):
             caused_by=tuple(caused_by),
             explains=tuple(explains),
             ranks=tuple(ranks),
-            fingerprint=fingerprint_of(self.code, context, location, cause),
+            fingerprint=fingerprint_of(self.code, context, made, cause),
         )

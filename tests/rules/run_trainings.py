@@ -83,6 +83,18 @@ def without_gradient():
     return accumulating(SICK, sick=[ZERO], others=[ZERO, BACKWARD])
 
 
+def ceasing():
+    """Twenty steps, in the last ten of which another model gets the gradients."""
+    run = ClippedRun()
+    model, copy = run.model("model", 2), run.model("copy", 2)
+    optimizer = run.optimizer(model, line=3)
+    for step in range(20):
+        run.zero(optimizer, line=10)
+        run.backward(model if step < 10 else copy, line=11)
+        run.step(optimizer, line=12)
+    return run
+
+
 def used_again():
     return accumulating(SICK, others=[ZERO, BACKWARD])
 

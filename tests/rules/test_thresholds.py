@@ -129,9 +129,9 @@ ELSEWHERE = {
     "epsilon-dominates": {"error", "common", "small_loss"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below
     "frozen-head": {"most_frozen"},
-    "parameter-not-in-optimizer": {"most_share", "most_elements", "small_share"},
+    "parameter-not-in-optimizer": {"most_elements", "most_share", "most_times", "small_share"},
     "update-too-large": {"adaptive_note", "adaptive_warning", "adaptive_error"},
-    "update-too-small": {"lost"},
+    "update-too-small": {"lost", "rest", "stretch_share", "stretch_steps"},
 }
 """Thresholds that the samples do not meet: tested with their rules."""
 

@@ -24,6 +24,9 @@ from gradscope.capture.source.lines import Caller, Line
 
 _CALL = nn.Module._call_impl.__code__
 
+_MOST_MADE = 100_000
+"""Maximum number of modules whose makers are known: a script may make some in every step."""
+
 
 class Registration(NamedTuple):
     """A parameter was registered on a module."""
@@ -137,13 +140,18 @@ def _watch_weights(watch: "_Watch") -> Iterator[None]:
             watch.note_copy(module)
 
     note_load = _NotedLoading(loaded, watch.found.loaded)
+    made = nn.Module.__init__
+    note_making = _NotedMaking(made, watch)
     nn.Module.__setstate__ = note_copy  # type: ignore[method-assign]
     nn.Module.load_state_dict = note_load  # type: ignore[method-assign,assignment]
+    nn.Module.__init__ = note_making  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
         if nn.Module.__setstate__ is note_copy:  # else other code has replaced it since
             nn.Module.__setstate__ = copied  # type: ignore[method-assign]
+        if vars(nn.Module)["__init__"] is note_making:
+            nn.Module.__init__ = made  # type: ignore[method-assign]
         if vars(nn.Module)["load_state_dict"] is note_load:
             nn.Module.load_state_dict = loaded  # type: ignore[method-assign]
 
@@ -164,12 +172,28 @@ class _NotedLoading:
         return MethodType(self._original, module)
 
 
+class _NotedMaking:
+    """Records the lines that make modules, as their `__init__` is looked up to be called."""
+
+    def __init__(self, original: Callable[..., None], watch: "_Watch") -> None:
+        self._original, self._watch = original, watch
+
+    def __get__(self, module: nn.Module | None, kind: type | None = None) -> Callable[..., None]:
+        if module is None:
+            return self._original
+        if not is_traced():
+            self._watch.note_making(module, sys._getframe(1))
+        return MethodType(self._original, module)
+
+
 class _Watch:
     """Records the calls of torch's registration hooks."""
 
     def __init__(self) -> None:
         self._caller = Caller()
         self._noted = 0
+        self._made: dict[int, tuple[ref[nn.Module], Line]] = {}
+        """By `id` of a module: the line that made it. A module may not be hashable yet."""
         self.found = Definitions()
 
     @untraced
@@ -178,13 +202,32 @@ class _Watch:
         if module is None or line is None:
             return
         if module not in self.found.modules:
-            self.found.modules[module] = line
+            self.found.modules[module] = self._maker(module, line)
         replaced = parent._modules.get(name)
         if replaced is not None and replaced is not module:
             self.found.replacements[module] = line
             for inner, parameter in replaced.named_parameters():
                 position = Replacement(ref(parent), f"{name}.{inner}", line)
                 self.found.replaced[parameter] = position
+
+    @unfollowed
+    def note_making(self, module: nn.Module, frame: FrameType | None) -> None:
+        # A class of the user's calls this in its `__init__`: the line is further out.
+        while frame and frame.f_code.co_name == "__init__" and _is_self(frame, module):
+            frame = frame.f_back
+        line = self._caller.line(frame)
+        if line is not None and len(self._made) < _MOST_MADE:
+            self._made[id(module)] = ref(module), line
+
+    def _maker(self, module: nn.Module, line: Line) -> Line:
+        """Return the line that made a module without weights, if another function registers it.
+
+        Activations are often made by a helper, and put into a container by its caller.
+        """
+        known = self._made.get(id(module))
+        if known is None or known[0]() is not module or known[1].code is line.code:
+            return line
+        return line if module._parameters or module._modules else known[1]
 
     @untraced
     def note_parameter(self, module: nn.Module, name: str, parameter: Tensor | None) -> None:
@@ -235,6 +278,6 @@ def _is_in_forward(frame: FrameType | None) -> bool:
     return False
 
 
-def _is_self(frame: FrameType, optimizer: torch.optim.Optimizer) -> bool:
+def _is_self(frame: FrameType, made: object) -> bool:
     names = frame.f_code.co_varnames[:1]
-    return any(frame.f_locals.get(name) is optimizer for name in names)
+    return any(frame.f_locals.get(name) is made for name in names)

@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from gradscope.analysis.spine import Spines
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import is_recurrent, place_of, related_lines
-from gradscope.rules.helpers.recurrence import FADED, Memory, memories
+from gradscope.rules.helpers.recurrence import FADED, Memory, fadings, memories
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 
@@ -38,6 +39,8 @@ class ShortMemoryHorizon(Rule):
         first output that the loss uses, they are compared with the limit. The horizon is the number
         of steps after which 1 % is left: 2 decades over the decades per step. Loops are judged
         along the operations that every gradient path crosses.
+        If there are none, as with the two states of an LSTM cell, loops are judged along the calls
+        of each recurrent weight. In a run, whose forward is not repeated, layers are not judged.
 
     How to fix it:
         Let the gates start open: a forget gate's bias of 1 to 3 in an LSTM, an update gate's of 1
@@ -67,7 +70,15 @@ class ShortMemoryHorizon(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("horizons")
+        reason = context.probe_skip_reason("horizons")
+        if reason is None or not context.has_backward:
+            return reason
+        # Loops are judged by the step itself; layers need the probe.
+        classes = {module.class_name for module in context.recording.modules}
+        is_judged = any(True for _ in self.check(context)) or classes.isdisjoint(
+            (*_REMEDIES, "RNN")
+        )
+        return None if is_judged else reason
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for all recurrent layers, and one for a loop over time."""
@@ -80,7 +91,32 @@ class ShortMemoryHorizon(Rule):
         short = [memory for memory in every if memory.faded >= self.decades]
         if short:
             yield self._layers(context, short)
-        yield from self._loop(context)
+        loops = list(self._loop(context))
+        yield from loops or self._cells(context)
+
+    def _cells(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the recurrent weight whose calls fade the most."""
+        found = max(fadings(context), key=lambda one: one.decades, default=None)
+        if found is None or found.decades < self.decades:
+            return
+        slope = found.decades / (len(found.calls) - 1)
+        last = found.calls[-1]
+        yield self.finding(
+            context,
+            message=(
+                f"the loop remembers about {FADED / slope:.0f} steps: 1 % of the gradient remains "
+                f"after these, and 10^-{found.decades:.1f} after {len(found.calls)}"
+            ),
+            remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
+            site=_called_at(context, last),
+            evidence={
+                "horizon": FADED / slope,
+                "steps": len(found.calls),
+                "decades": found.decades,
+                "decades_limit": self.decades,
+                "decades_per_step": slope,
+            },
+        )
 
     def _layers(self, context: RuleContext, short: list[Memory]) -> Finding:
         worst = min(short, key=lambda memory: memory.horizon)
@@ -133,3 +169,16 @@ class ShortMemoryHorizon(Rule):
                 "decades_per_step": -trend.slope,
             },
         )
+
+
+def _called_at(context: RuleContext, node: NodeRecord) -> Site | None:
+    """Return the line that makes a call of a loop: of a module outside torch, or the operation."""
+    if node.site is not None:
+        return context.site(node.site)
+    position = node.module_call
+    while position is not None:
+        call = context.recording.calls[position]
+        if call.site is not None:
+            return context.site(call.site)
+        position = call.parent
+    return None

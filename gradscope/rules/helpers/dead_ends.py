@@ -92,16 +92,22 @@ class DeadEnds:
         positions = [(self._filled(zero), self._made(zero)) for zero in zeros]
         known = [(filled or made, made) for filled, made in positions if filled or made]
         site, made = known[0] if known else (self._position(node), None)
-        owners = (self.recording.parameters[parameter].module for parameter in parameters)
+        owners = [self.recording.parameters[parameter].module for parameter in parameters]
+        in_recurrent = all(
+            self.recording.modules[owner].class_name in _RECURRENT for owner in owners
+        )
+        if in_recurrent and all(
+            self.recording.parameters[parameter].name.endswith("_reverse")
+            for parameter in parameters
+        ):
+            site = self._reading(node) or site
         return DeadEnd(
             node=node,
             zeros=zeros,
             parameters=tuple(parameters),
             site=site,
             made=None if made == site else made,
-            in_recurrent_layer=all(
-                self.recording.modules[owner].class_name in _RECURRENT for owner in owners
-            ),
+            in_recurrent_layer=in_recurrent,
             underflows=not zeros and self._underflows(node),
             is_over_one_element=is_over_one_element(self.context, node),
         )
@@ -114,6 +120,24 @@ class DeadEnds:
         made, called = self.context.site(module.site), self.context.site(node.site)
         is_wrong = module.class_name in _SOFTMAXES and is_over_one_element(self.context, node)
         return made or called if is_wrong else called or made
+
+    def _reading(self, node: NodeRecord) -> Site | None:
+        """Return the first line that uses an output of a layer, None where several do.
+
+        A backward direction that read one step only is wrong where its output is read.
+        """
+        waiting, seen, lines = [node.index], {node.index}, set[int]()
+        while waiting:
+            for user in self.context.users.get(waiting.pop(), ()):
+                record = self.recording.nodes[user]
+                if user in seen:
+                    continue
+                seen.add(user)
+                if record.module_call == node.module_call or record.site is None:
+                    waiting.append(user)
+                else:
+                    lines.add(record.site)
+        return self.context.site(lines.pop()) if len(lines) == 1 else None
 
     def _made(self, parameter: int) -> Site | None:
         return self.context.site(self.recording.parameters[parameter].site)

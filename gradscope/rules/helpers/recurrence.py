@@ -20,6 +20,9 @@ FADED = 2.0
 FEWEST_CALLS = 8
 """Fewer calls make no trend."""
 
+_LEAST = 1e-45
+"""In place of a norm of zero: the smallest number of float32."""
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -94,14 +97,58 @@ def recurrences(context: RuleContext) -> Iterator[Recurrence]:
             yield Recurrence(parameter, calls, decades)
 
 
+@dataclass(frozen=True, slots=True)
+class Fading:
+    """A recurrence whose gradient fades towards its first call."""
+
+    calls: tuple[NodeRecord, ...]
+    """Calls of the operation, in forward order."""
+    decades: float
+    """Powers of ten by which the gradient falls from the last quarter of the calls to the first."""
+
+
+def fadings(context: RuleContext) -> Iterator[Fading]:
+    """Yield the recurrences of the first step's graph whose gradient fades during backward.
+
+    The state of an LSTM cell has two parts, and hand-written cells have gates beside their state:
+    no chain of operations is crossed by every path. The calls of the recurrent weight show it.
+    """
+    for parameter, node in context.parameter_nodes.items():
+        if len(context.recording.parameters[parameter].shape.dims) < 2:
+            continue
+        calls = _alike([one for one in context.consumers(node) if one.sequence is not None])
+        norms = _norms(context.first, calls) if len(calls) >= FEWEST_CALLS else None
+        if norms is None:
+            continue
+        decades = fall(norms)
+        if decades is not None and decades > 0 and _is_chain(context, calls):
+            yield Fading(calls, decades)
+
+
+def fall(norms: Sequence[float]) -> float | None:
+    """Return by how many powers of ten norms fall from the last to the first; None if unknown."""
+    quarter = len(norms) // 4
+    levels = [math.log10(max(norm, _LEAST)) for norm in norms if norm < math.inf]
+    if len(levels) < len(norms) or not norms[-1] > 0:
+        return None
+    # One gate that is shut makes one jump; what fades falls in most of the steps.
+    each = median(after - before for before, after in pairwise(levels)) * (len(levels) - 1)
+    return min(median(levels[-quarter:]) - median(levels[:quarter]), each)
+
+
+def _norms(view: StepView, calls: tuple[NodeRecord, ...]) -> list[float] | None:
+    stats = [view.tensor_stats.get(view.measured(TensorRef(node=c.index, slot=0))) for c in calls]
+    norms = [stat.gradient.norm for stat in stats if stat is not None and stat.gradient is not None]
+    return norms if len(norms) == len(calls) else None
+
+
 def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
     """Return by how many powers of ten a step's gradient grows; None where it was not measured.
 
     Gradients of T losses that join on the way add up to T times one of them without any explosion.
     """
-    stats = [view.tensor_stats.get(view.measured(TensorRef(node=c.index, slot=0))) for c in calls]
-    norms = [stat.gradient.norm for stat in stats if stat is not None and stat.gradient is not None]
-    if len(norms) < len(calls):
+    norms = _norms(view, calls)
+    if norms is None:
         return None
     quarter = len(norms) // 4
     early, late = median(norms[:quarter]), median(norms[-quarter:])

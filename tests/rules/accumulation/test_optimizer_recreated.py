@@ -83,3 +83,12 @@ def test_what_is_not_named_after_an_epoch_may_be_a_stage(function):
 def test_stages_differ_in_their_rate_or_their_length():
     assert not in_epochs(rates=(0.1, 0.01, 0.001))
     assert not in_epochs(steps=(10, 20, 10))
+
+
+def test_a_script_without_an_optimizer_is_fine():
+    run = Run()
+    weights = run.model("model", 2)
+    for _ in range(6):
+        run.backward(weights, line=11)
+        run.event("step", 12, parameters=2, with_gradient=2, fresh=2, manual=1, norm=1.0)
+    assert not [one for one in judge(run.recording()).findings if one.rule == "GS314"]

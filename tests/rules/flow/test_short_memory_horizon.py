@@ -1,6 +1,7 @@
 """GS112: what forgets, and what need not remember."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -9,7 +10,9 @@ from torch import nn
 from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
+from gradscope.rules.helpers.recurrence import fall
 from tests.rules.flow.test_exploding_gradient import CLASSES, recording_of
+from tests.rules.watching import findings_of
 
 
 def found_in(recording):
@@ -112,3 +115,68 @@ def test_it_is_not_judged_where_the_forward_was_not_rerun():
 
 def test_growing_memory_has_no_horizon():
     assert found_in(fading(-0.5, 41)) == []
+
+
+@pytest.mark.parametrize(
+    ("norms", "decades"),
+    [
+        ([10.0**-n for n in reversed(range(16))], 12),
+        ([10.0**n for n in reversed(range(16))], -15),
+        ([1e-6] * 8 + [1.0] * 8, 0),  # one jump is no trend
+        ([0.0] * 8 + [1.0] * 8, 0),
+        ([1.0] * 15 + [0.0], None),
+        ([math.inf] + [1.0] * 15, None),
+    ],
+)
+def test_a_fall_is_one_of_most_of_the_steps(norms, decades):
+    assert fall(norms) == (None if decades is None else pytest.approx(decades))
+
+
+class Cells(nn.Module):
+    def __init__(self, kind, bias=0.0):
+        super().__init__()
+        self.cell = kind(8, 8)
+        with torch.no_grad():
+            self.cell.bias_hh[8:16] += bias
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        state = torch.zeros(len(x), 8)
+        states = (state, torch.zeros_like(state))
+        for now in x.unbind(1):
+            if isinstance(self.cell, nn.LSTMCell):
+                states = self.cell(now, states)
+                state = states[0]
+            else:
+                state = self.cell(now, state)
+        return self.out(state)
+
+
+def memory_of(model, steps, folder):
+    torch.manual_seed(2)
+
+    def loop():
+        adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(5):
+            x = torch.randn(8, steps, 8)
+            loss = model(x).square().mean()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    return [one for one in findings_of(loop, folder) if one.rule == "GS112"]
+
+
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_cells_in_a_loop_forget_in_runs_too(kind, tmp_path):
+    torch.manual_seed(2)
+    (found,) = memory_of(Cells(kind), 60, tmp_path)
+    assert found.severity == "note"
+    assert "self.cell(now, state" in found.location.source
+
+
+def test_an_open_forget_gate_and_a_short_loop_remember(tmp_path):
+    torch.manual_seed(2)
+    assert not memory_of(Cells(nn.LSTMCell, bias=6.0), 60, tmp_path)
+    (tmp_path / "run.gradscope").unlink()
+    assert not memory_of(Cells(nn.LSTMCell), 10, tmp_path)

@@ -1,0 +1,111 @@
+"""GS205 of whole networks that a script trains through, and that no optimizer holds."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from gradscope.analysis.intent import is_named_fixed
+from tests.rules.watching import findings_of
+
+
+def network(inside, hidden, outside):
+    return nn.Sequential(nn.Linear(inside, hidden), nn.Tanh(), nn.Linear(hidden, outside))
+
+
+def training(first, second, parameters, *, clear, steps=14):
+    torch.manual_seed(1)
+    adam = torch.optim.Adam(parameters, lr=1e-2)
+    for _ in range(steps):
+        x = torch.randn(16, 12)
+        loss = functional.mse_loss(second(first(x)), x)
+        (adam if clear == "optimizer" else nn.ModuleList([first, second])).zero_grad()
+        loss.backward()
+        adam.step()
+
+
+def levels(loop, folder):
+    return [one.severity for one in findings_of(loop, folder) if one.rule == "GS205"]
+
+
+@pytest.mark.parametrize(("clear", "level"), [("optimizer", "error"), ("all", "warning")])
+def test_a_forgotten_decoder_is_worse_if_nothing_clears_its_gradients(clear, level, tmp_path):
+    def loop():
+        first, second = network(12, 24, 4), network(4, 24, 12)
+        training(first, second, first.parameters(), clear=clear)
+
+    assert levels(loop, tmp_path) == [level]
+
+
+def test_what_was_loaded_may_stay_as_it_is(tmp_path):
+    def loop():
+        first, second = network(12, 24, 4), network(4, 24, 12)
+        second.load_state_dict(copy.deepcopy(second).state_dict())
+        training(first, second, first.parameters(), clear="optimizer")
+
+    assert levels(loop, tmp_path) == ["note"]
+
+
+def test_what_is_in_eval_mode_may_stay_as_it_is(tmp_path):
+    def loop():
+        first, second = network(12, 24, 4), network(4, 24, 12).eval()
+        training(first, second, first.parameters(), clear="optimizer")
+
+    assert levels(loop, tmp_path) == ["note"]
+
+
+def test_what_is_named_for_it_may_stay_as_it_is(tmp_path):
+    def loop():
+        first, frozen_judge = network(12, 24, 4), network(4, 24, 12)
+        torch.manual_seed(1)
+        adam = torch.optim.Adam(first.parameters(), lr=1e-2)
+        for _ in range(14):
+            x = torch.randn(16, 12)
+            loss = functional.mse_loss(frozen_judge(first(x)), x)
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert levels(loop, tmp_path) == ["note"]
+
+
+@pytest.mark.parametrize(("hidden", "level"), [(80, "error"), (120, "note")])
+def test_what_is_many_times_larger_may_stay_as_it_is(hidden, level, tmp_path):
+    """The encoder has 412 elements, the others 1,372 and 2,052."""
+
+    def loop():
+        first, second = network(12, 24, 4), network(4, hidden, 12)
+        assert (sum(p.numel() for p in second.parameters()) > 4 * 412) is (level == "note")
+        training(first, second, first.parameters(), clear="optimizer")
+
+    assert levels(loop, tmp_path) == [level]
+
+
+def test_what_a_second_optimizer_trains_is_held(tmp_path):
+    def loop():
+        first, second = network(12, 24, 4), network(4, 24, 12)
+        others = torch.optim.SGD(second.parameters(), lr=0.1)
+        training(first, second, first.parameters(), clear="optimizer")
+        functional.mse_loss(second(torch.randn(8, 4)), torch.randn(8, 12)).backward()
+        others.step()
+
+    assert levels(loop, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fixed"),
+    [
+        ("encode_no_grad", True),
+        ("teacher", True),
+        ("target_net", True),
+        ("model.ema", True),
+        ("schema", False),
+        ("decoder", False),
+        ("referee", False),
+        ("gemara", False),
+    ],
+)
+def test_names_that_say_that_something_is_not_to_learn(name, is_fixed):
+    assert is_named_fixed([name]) is is_fixed
