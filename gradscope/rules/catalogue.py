@@ -43,6 +43,7 @@ from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.flow.gradient_spike import GradientSpike
+from gradscope.rules.flow.masked_infinity import MaskedInfinity
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.flow.saturated_activation import SaturatedActivation
@@ -53,6 +54,7 @@ from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
+from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
@@ -107,6 +109,7 @@ RULES: tuple[type[Rule], ...] = (
     SymmetricUnits,
     ShortMemoryHorizon,
     GradientNormLimit,
+    MaskedInfinity,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
@@ -171,6 +174,7 @@ RULES: tuple[type[Rule], ...] = (
     LossTermConflict,
     LossTermWithoutGradient,
     CriticInPolicyLoss,
+    FirstLoss,
     ExamplesMixed,
     RanksApart,
     UnsynchronisedGradient,

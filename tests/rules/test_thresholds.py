@@ -71,6 +71,7 @@ ABOVE = [
     ("wrong-custom-gradient", "warning_deviation", "relative_deviation", "warning", None),
     ("wrong-custom-gradient", "error_deviation", "relative_deviation", "error", "warning"),
     ("loss-term-conflict", "ratio", "ratio", "note", None),
+    ("first-loss", "high", "ratio", "note", None),
 ]
 
 _reports = {}
@@ -125,6 +126,7 @@ def test_a_number_has_to_be_above_its_limit(name, field, evidence, above, reache
 
 
 ELSEWHERE = {
+    "first-loss": {"low"},
     "dead-unit": {"samples"},
     "epsilon-dominates": {"error", "common", "small_loss"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below

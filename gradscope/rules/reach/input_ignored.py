@@ -9,6 +9,9 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
+_HIDING = ("GS101", "GS102", "GS104", "GS105", "GS106", "GS204")
+"""Rules whose mistakes keep the numbers of an input from the loss."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputIgnored(Rule):
@@ -72,4 +75,5 @@ class InputIgnored(Rule):
             severity="warning" if "mask" in record.name.lower() else "note",
             evidence={"input": record.name, "measured": record.is_measured},
             cause=record.name,
+            caused_by=_HIDING,
         )

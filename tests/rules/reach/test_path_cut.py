@@ -118,7 +118,7 @@ def evidence_bound(output, target):
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-@pytest.mark.parametrize("cut", [torch.Tensor.detach, lambda one: one.data])
+@pytest.mark.parametrize("cut", [torch.Tensor.detach, lambda one: one.data], ids=["detach", "data"])
 def test_a_scale_that_is_cut_is_a_note(findings_of, cut, heads):
     findings = findings_of(Sampler(cut, heads=heads), (X, Y), evidence_bound)
     assert told(findings) == ["note"]
