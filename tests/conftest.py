@@ -31,9 +31,9 @@ IMPORTED_BY_INSPECT = (
     "torch._dynamo",  # by an optimizer; it takes as long as the rest of torch
     "pydantic.type_adapter",  # by typer
     "gradscope.session.api",
-    "gradscope.cli.launching",
+    "gradscope.cli.run.launching",
     "gradscope.config",
-    "gradscope.report.text",
+    "gradscope.report.formats.text",
     "gradscope.target.loading",
 )
 

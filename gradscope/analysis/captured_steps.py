@@ -24,7 +24,7 @@ class CapturedStepRow:
     nodes: int
     """Number of nodes in the graph."""
     tensors: int
-    """Whose gradients were measured."""
+    """Number of tensors whose gradients were measured."""
 
 
 def captured_step_rows(recording: Recording) -> tuple[CapturedStepRow, ...]:

@@ -15,10 +15,20 @@ from gradscope.analysis.norms import total_norm
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.run_optimizers import first_alike
 from gradscope.analysis.step_view import first_step
+from gradscope.recording.events import (
+    ClipEvent,
+    ClipNormEvent,
+    ClipValueEvent,
+    Event,
+    ScalerStepEvent,
+    ScalerUpdateEvent,
+    StepEvent,
+    event_of,
+    only,
+)
 from gradscope.recording.growing import Growth
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
-    EventRecord,
     ModuleRecord,
     ParameterRecord,
     Recording,
@@ -146,39 +156,40 @@ class Track:
         self.skipped = 0
         """The steps that a gradient scaler skipped."""
 
-    def add(self, step: StepRecord, events: Iterable[EventRecord]) -> None:
+    def add(self, step: StepRecord, events: Iterable[Event]) -> None:
         """Take a step with what led to it."""
         self.steps += 1
         self.title = step.optimizer or self.title
         self.curves["loss"].add(step.index, step.loss)
         clips = []
         for event in events:
-            numbers = dict(event.numbers)
-            if event.kind == "step":
-                self.curves["norm"].add(step.index, numbers.get("norm"))
-                self.curves["rate"].add(step.index, numbers.get("lr"))
-            elif event.kind in ("clip-norm", "clip-value"):
-                clips.append((event.kind, numbers))
-            elif event.kind == "scaler-step":
-                self.skipped += numbers.get("skipped") == 1
-            else:
-                self.scale = numbers.get("scale_after", self.scale)
+            match event:
+                case StepEvent():
+                    self.curves["norm"].add(step.index, event.norm)
+                    self.curves["rate"].add(step.index, event.lr)
+                case ClipEvent():
+                    clips.append(event)
+                case ScalerStepEvent():
+                    self.skipped += event.skipped
+                case ScalerUpdateEvent() if event.scale_after is not None:
+                    self.scale = event.scale_after
         if clips:
             self._add_clips(step.index, clips)
 
-    def _add_clips(self, step: int, clips: list[tuple[str, dict[str, float]]]) -> None:
-        kind, numbers = max(clips, key=lambda clip: _excess(clip[1]))
+    def _add_clips(self, step: int, clips: list[ClipEvent]) -> None:
+        clip = max(clips, key=_excess)
         self.clips += 1
-        self.clipped += _excess(numbers) > 1
-        self.is_by_value = kind == "clip-value"
-        self.limit = numbers.get("clip_value" if self.is_by_value else "max_norm")
-        self.before_clip.add(step, numbers.get("norm"))
+        self.clipped += _excess(clip) > 1
+        self.is_by_value = isinstance(clip, ClipValueEvent)
+        self.limit = clip.limit
+        self.before_clip.add(step, clip.norm)
 
 
-def _excess(numbers: dict[str, float]) -> float:
-    """Return how many times the limit a norm is that was clipped; 0 where that is not known."""
-    norm, limit = numbers.get("norm"), numbers.get("max_norm")
-    return norm / limit if norm is not None and limit else 0.0
+def _excess(clip: ClipEvent) -> float:
+    """Return how many times the limit a clipped norm is; 0 if unknown, and for single elements."""
+    if not isinstance(clip, ClipNormEvent) or clip.norm is None or not clip.max_norm:
+        return 0.0
+    return clip.norm / clip.max_norm
 
 
 _KEPT = 128
@@ -206,7 +217,7 @@ class LayerNorms:
         self._rows: tuple[ModuleRow, ...] = ()
         self._held: list[list[int]] = []
         self._outlines: dict[int, list[tuple[FoldedModule, int]]] = {}
-        """By how many rows there may be."""
+        """Outlines by the number of rows that there may be."""
         self._cells: deque[dict[int, float | None]] = deque(maxlen=_KEPT)
         """By look: norms by module."""
 
@@ -330,14 +341,14 @@ class LiveRun:
         """Take in what is new."""
         self.root = growth.header.target.root
         self.is_over = growth.header.finished
-        events = defaultdict[int, list[EventRecord]](list)
-        for event in growth.events:
-            events[event.step].append(event)
+        events = defaultdict[int, list[Event]](list)
+        for record in growth.events:
+            events[record.step].append(event_of(record))
         alike = first_alike(growth.optimizers)
         for step in growth.steps:
             if step.optimizer is None:
                 continue  # what led to no step
-            made = next((one for one in events[step.index] if one.kind == "step"), None)
+            made = next(only(StepEvent, events[step.index]), None)
             position = None if made is None else made.optimizer
             if position is not None and position < len(alike):
                 position = alike[position]
@@ -348,8 +359,8 @@ class LiveRun:
                 self._pass(made.seconds)
         for position, track in self.tracks.items():
             if position is not None and position < len(growth.optimizers):
-                record = growth.optimizers[position]
-                track.name = "" if record.name == record.class_name else record.name
+                optimizer = growth.optimizers[position]
+                track.name = "" if optimizer.name == optimizer.class_name else optimizer.name
         self.layers.add(self.last_step, growth)
 
     def _pass(self, seconds: float) -> None:

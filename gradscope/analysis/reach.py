@@ -149,7 +149,7 @@ class Stop:
 
     @property
     def bypassed(self) -> frozenset[int]:
-        """Those nodes past which something else hands the gradient on."""
+        """Nodes past which something else hands the gradient on."""
         return frozenset(node for cut in self.cuts if cut.straight_through for node in cut.joins)
 
     @property
@@ -211,16 +211,40 @@ class Reach:
         return frozenset((trainable & seen) - self.learning)
 
     @cached_property
+    def _cut_late(self) -> frozenset[int]:
+        """The parameters that learned earlier in the run, and that a cut keeps from the loss.
+
+        Without a cut, it may be that they are not needed any more.
+        """
+        run = self.indexed.run
+        if run is None or not run.ceased:
+            return frozenset()
+        records = self.recording.parameters
+        joining = (cut.parameters for cut in self.recording.cuts if cut.joins)
+        behind = {index for parameters in joining for index in parameters}
+        return frozenset(p for p in run.ceased & run.stepped & behind if records[p].requires_grad)
+
+    @cached_property
     def stops(self) -> tuple[Stop, ...]:
         """The lines that keep gradients from the lost parameters, each explained once."""
         found: dict[object, list[tuple[int, CutRecord]]] = {}
-        for parameter in sorted(self.lost):
+        for parameter in sorted(self.lost | self._cut_late):
             behind = self._leading(parameter)
             if behind:
-                best = max(behind, key=lambda cut: (bool(cut.joins), cut.kind != "read"))
+                best = max(behind, key=self._likeliness)
                 found.setdefault(best.site, []).append((parameter, best))
         stops = [self._stop([p for p, _ in group], group[0][1]) for group in found.values()]
         return tuple(self._without_parts_of_one(stops))
+
+    def _likeliness(self, cut: CutRecord) -> tuple[bool, ...]:
+        """Return how likely a cut is the one that keeps a gradient, of several in front of it.
+
+        What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
+        A draw of an action comes before its log-probability, by which policies learn.
+        """
+        is_of_parameter = cut.kind != "no-grad" and cut.last is None and cut.call is None
+        is_draw = is_sampling(cut, self.indexed.site(cut.site))
+        return bool(cut.joins), cut.kind != "read", not is_of_parameter, not is_draw
 
     def _stop(self, parameters: list[int], cut: CutRecord) -> Stop:
         cuts = (one for parameter in parameters for one in self._leading(parameter))
@@ -296,7 +320,7 @@ class Reach:
     def is_behind_parameters(self, node: NodeRecord) -> bool:
         """Return whether no operation from this one on to the loss takes a parameter."""
         return not any(
-            self._is_parameter(ref.node)
+            self.is_parameter(ref.node)
             for user in self._towards_loss(node)
             for ref in self.indexed.successors.get(user.index, ())
         )
@@ -311,7 +335,7 @@ class Reach:
             seen.update(fresh)
             waiting += fresh
 
-    def _is_parameter(self, position: int) -> bool:
+    def is_parameter(self, position: int) -> bool:
         """Return whether a node is a parameter or a view of one."""
         node = self.recording.nodes[position]
         while node.kind == "view" and self.indexed.successors.get(node.index):
@@ -352,6 +376,11 @@ class Reach:
         owners = {self.recording.parameters[index].module for index in stop.parameters}
         modes = [self.recording.modules[owner].training for owner in owners]
         return self.recording.target.mode == "train" and not any(modes)
+
+    def has_ceased(self, stop: Stop) -> bool:
+        """Return whether what was cut off learned earlier in the run."""
+        run = self.indexed.run
+        return run is not None and not run.ceased.isdisjoint(stop.parameters)
 
     def draws(self, stop: Stop) -> bool:
         """Return whether the gradient ends at a draw from a distribution."""

@@ -51,6 +51,16 @@ class Surroundings:
     """Parameters that get a nonzero gradient in this step or a later one."""
     moved: frozenset[int]
     """Parameters whose norm changes during the run."""
+    followed: frozenset[int] = frozenset()
+    """Parameters that move although they never get a gradient, as a running mean of others does."""
+    ceased: frozenset[int] = frozenset()
+    """Parameters that had gradients earlier, and have none from here to the end of the run, over
+    several steps."""
+    unfrozen: frozenset[int] = frozenset()
+    """Parameters that required no grad earlier in the run."""
+    uncleared: int = 0
+    """Number of gradients that every later backward from the same line adds to although no step has
+    used them."""
     losses: tuple[float, ...]
     """Losses from this backward's line: its own, then those of later steps."""
     highest_rate: float | None

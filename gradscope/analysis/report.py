@@ -1,10 +1,12 @@
 """A recording and its findings, joined: what every report shows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Self
 
 from gradscope.analysis import assembly
+from gradscope.analysis.job_summary import JobSummary, job_summary
 from gradscope.analysis.module_rows import module_rows
 from gradscope.analysis.rows import (
     GraphSummary,
@@ -59,12 +61,25 @@ class Report:
     """Rules that ran, and rules that were skipped."""
     skipped: tuple[Skipped, ...]
     """What could not be measured, and why."""
+    job: JobSummary | None
+    """Distributed job of the recording, with all ranks that were recorded; None outside of one."""
     recording: Recording = field(compare=False)
     """Recording that the report is derived from."""
 
     @classmethod
-    def from_recording(cls, recording: Recording, verdict: Verdict = UNJUDGED) -> Self:
-        """Join the judged step's records with what the rules make of the recording."""
+    def from_recording(
+        cls,
+        recording: Recording,
+        verdict: Verdict = UNJUDGED,
+        ranks: Sequence[Recording] = (),
+    ) -> Self:
+        """Join the judged step's records with what the rules make of the recording.
+
+        Args:
+            recording: The recording, of a job that of its first rank.
+            verdict: What the rules found.
+            ranks: Recordings of all ranks, if a whole job is reported.
+        """
         run = training_run(recording)
         view = first_step(recording) if run is None else last_run_step(recording)
         parameters = assembly.parameter_rows(view)
@@ -87,6 +102,7 @@ class Report:
             findings=verdict.findings,
             rules=verdict,
             skipped=recording.skipped,
+            job=job_summary(ranks or (recording,)),
             recording=recording,
         )
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from gradscope.analysis.windows import Window
+from gradscope.analysis.windows import LoopWindow
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.records import Recording, Site
 
@@ -41,7 +41,7 @@ class Optimizers:
 
     rows: tuple[OptimizerRow, ...]
 
-    def __init__(self, recording: Recording, found: Sequence[Window]) -> None:
+    def __init__(self, recording: Recording, found: Sequence[LoopWindow]) -> None:
         records = recording.evidence_of(TrainedOptimizer)
         self._records = records
         self._first = first_alike(records)
@@ -63,7 +63,7 @@ class Optimizers:
             for key in keys
         )
 
-    def position(self, window: Window) -> int | None:
+    def position(self, window: LoopWindow) -> int | None:
         """Return the place of the optimizer of a window's step; None where it led to none."""
         return self._positions.get(self._key(window)) if window.is_finished else None
 
@@ -71,7 +71,7 @@ class Optimizers:
         """Return what an optimizer of the recording is called; empty where that is not known."""
         return _name(self._records[record]) if record < len(self._records) else ""
 
-    def _key(self, window: Window) -> _Key:
+    def _key(self, window: LoopWindow) -> _Key:
         """Return what tells the optimizer of a step from others: its class at least."""
         position = window.optimizer
         if position is None or position >= len(self._records):

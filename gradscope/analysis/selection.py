@@ -39,7 +39,7 @@ class Group(Generic[Row]):
 
     @property
     def folded(self) -> int:
-        """How many are left out of `rows`."""
+        """Number of rows left out of `rows`."""
         return self.total - len(self.rows)
 
 

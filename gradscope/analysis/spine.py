@@ -5,11 +5,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from gradscope.analysis.forward_levels import ForwardLevels
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.step_view import StepView, step_view
 from gradscope.analysis.trend import Point, Trend, jump, mildest, strongest
+from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
+
+
+class ForwardLevels:
+    """Orders of magnitude of the first forward's values: log10 of their root mean squares."""
+
+    def __init__(self, indexed: RecordingIndex) -> None:
+        self._stats = {stat.tensor: stat for stat in indexed.recording.evidence_of(ForwardStat)}
+
+    def level(self, node: NodeRecord) -> float | None:
+        """Return a node's level; None where it was not measured, is zero or not finite."""
+        stat = self._stats.get(TensorRef(node=node.index, slot=0))
+        if stat is None or not 0 < stat.rms < math.inf:
+            return None
+        return math.log10(stat.rms)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,19 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from gradscope.analysis.run_optimizers import Optimizers
-from gradscope.analysis.windows import Window
-from gradscope.recording.records import EventRecord, Site
+from gradscope.analysis.windows import LoopWindow
+from gradscope.recording.events import (
+    BackwardEvent,
+    ClipEvent,
+    ClipNormEvent,
+    ClipValueEvent,
+    Event,
+    ScalerStepEvent,
+    StepEvent,
+    ZeroEvent,
+    only,
+)
+from gradscope.recording.records import Site
 
 _LONGEST = 8
 """Words in the longest group that is looked for."""
@@ -87,8 +98,6 @@ _LIMITS_TOLD = 4
 """Limits that differ more often than so are no part of a pattern: they are computed anew."""
 _USUAL = 0.5
 """Share of steps below which patterns that differ only in repetitions are merged."""
-_LIMIT = {"clip-norm": "max_norm", "clip-value": "clip_value"}
-"""By kind of event: the number that holds the limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +135,7 @@ class Pattern:
 
 
 def patterns(
-    found: Sequence[Window], optimizers: Optimizers, sites: Sequence[Site]
+    found: Sequence[LoopWindow], optimizers: Optimizers, sites: Sequence[Site]
 ) -> tuple[Pattern, ...]:
     """Return the patterns of each optimizer's windows, the most frequent first."""
     spelling = Spelling(found, optimizers)
@@ -150,7 +159,7 @@ class _Drawn:
 
     position: int
     """Index among the windows of the run."""
-    window: Window
+    window: LoopWindow
     folds: Folds
     norms: tuple[tuple[str, float, bool], ...]
     """What functions that clip measured, after the word of each, and whether it was above the
@@ -160,57 +169,55 @@ class _Drawn:
 class Spelling:
     """How events are called, given what else there is in the run."""
 
-    def __init__(self, found: Iterable[Window], optimizers: Optimizers) -> None:
+    def __init__(self, found: Iterable[LoopWindow], optimizers: Optimizers) -> None:
         self._optimizers = optimizers
         self._folds: dict[tuple[str, ...], Folds] = {}
-        limits: dict[str, set[float | None]] = {kind: set() for kind in _LIMIT}
+        limits: dict[str, set[float | None]] = {}
         for window in found:
-            for event in window.events:
-                if event.kind in limits:
-                    limits[event.kind].add(dict(event.numbers).get(_LIMIT[event.kind]))
+            for event in only(ClipEvent, window.events):
+                limits.setdefault(event.kind, set()).add(event.limit)
         self._told = {kind for kind, values in limits.items() if len(values) <= _LIMITS_TOLD}
 
-    def drawn(self, position: int, window: Window) -> _Drawn:
+    def drawn(self, position: int, window: LoopWindow) -> _Drawn:
         """Return the window's events in words, repetitions as one."""
         words: list[str] = []
         norms: list[tuple[str, float, bool]] = []
         for event in window.events:
-            numbers = dict(event.numbers)
-            if event.kind == "backward" and not {"rows", "forward"}.isdisjoint(numbers):
+            if isinstance(event, BackwardEvent) and event.has_forward:
                 words.append("forward")
             if word := self.word(event, window):
                 words.append(word)
-            if event.kind == "clip-norm" and "norm" in numbers:
-                norm = numbers["norm"]
-                norms.append((word, norm, norm > numbers.get("max_norm", math.inf)))
+            if isinstance(event, ClipNormEvent) and event.norm is not None:
+                limit = math.inf if event.max_norm is None else event.max_norm
+                norms.append((word, event.norm, event.norm > limit))
         key = tuple(words)
         folds = self._folds.get(key)
         if folds is None:
             folds = self._folds[key] = folded(key)
         return _Drawn(position=position, window=window, folds=folds, norms=tuple(norms))
 
-    def word(self, event: EventRecord, window: Window) -> str:
+    def word(self, event: Event, window: LoopWindow) -> str:
         """Return an event's word; empty where it says nothing that its neighbours do not say."""
-        numbers = dict(event.numbers)
-        match event.kind:
-            case "clip-norm" | "clip-value":
-                return self._clip(event.kind, numbers)
-            case "scaler-step":
-                return f"skipped step{self._owner(event, window)}" if numbers.get("skipped") else ""
-            case "backward" if numbers.get("create"):
+        match event:
+            case ClipEvent():
+                return self._clip(event)
+            case ScalerStepEvent():
+                return f"skipped step{self._owner(event, window)}" if event.skipped else ""
+            case BackwardEvent() if event.create:
                 return "backward with create_graph"
-            case "zero" if event.subject == "outside":
+            case ZeroEvent() if event.subject == "outside":
                 return "zero by hand"
-            case "step" if numbers.get("manual") and event.optimizer is None:
+            case StepEvent() if event.manual and event.optimizer is None:
                 return "step by hand"
         return _WORDS.get(event.kind, event.kind) + self._owner(event, window)
 
-    def _clip(self, kind: str, numbers: dict[str, float]) -> str:
-        word = "clip values" if kind == "clip-value" else "clip"
-        limit = numbers.get(_LIMIT[kind])
-        return word if limit is None or kind not in self._told else f"{word} {limit_text(limit)}"
+    def _clip(self, event: ClipEvent) -> str:
+        word = "clip values" if isinstance(event, ClipValueEvent) else "clip"
+        if event.limit is None or event.kind not in self._told:
+            return word
+        return f"{word} {limit_text(event.limit)}"
 
-    def _owner(self, event: EventRecord, window: Window) -> str:
+    def _owner(self, event: Event, window: LoopWindow) -> str:
         """Return the optimizer of an event that has to do with another than the window's."""
         if event.optimizer is None or event.optimizer == window.optimizer:
             return ""

@@ -9,10 +9,11 @@ from gradscope.analysis.norms import total_norm
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import shown_path
-from gradscope.analysis.windows import Window, windows
+from gradscope.analysis.windows import LoopWindow, windows
+from gradscope.recording.events import BackwardEvent, ClipEvent, StepEvent, only
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
-from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
 
 _INCOMPLETE = "run incomplete"
@@ -106,20 +107,20 @@ class TrainingRun:
     patterns: tuple[Pattern, ...]
     """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
     seconds: float
-    """Until the last event."""
+    """Seconds until the last event."""
     is_complete: bool
     """Whether the recording goes on to the end of the run."""
     loss_divided: float | None = None
-    """By what every loss was divided before its backward; None where by nothing, or not alike."""
+    """Number that every loss was divided by before its backward; None if by none, or by several."""
     has_cut: bool = False
     """Whether a clip has made gradients smaller."""
     ending: EndingText | None = None
     """Ending of the run; None if it ended normally, or if unknown."""
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
-    """What watching it has cost; None where that is not known."""
+    """Cost of recording; None if unknown."""
     captured_steps: tuple[CapturedStepRow, ...] = ()
-    """The backward passes of which every tensor was seen."""
+    """Backward passes of which every tensor was captured."""
 
 
 def training_run(recording: Recording) -> TrainingRun | None:
@@ -146,19 +147,18 @@ def training_run(recording: Recording) -> TrainingRun | None:
     )
 
 
-def _loss_divided(found: Iterable[Window]) -> float | None:
+def _loss_divided(found: Iterable[LoopWindow]) -> float | None:
     divisors = {
-        dict(event.numbers).get("divided", 1.0)
+        1.0 if event.divided is None else event.divided
         for window in found
-        for event in window.events
-        if event.kind == "backward"
+        for event in only(BackwardEvent, window.events)
     }
     (divisor,) = divisors if len(divisors) == 1 else (1.0,)
     return None if divisor == 1 else divisor
 
 
 def _steps(
-    recording: Recording, found: Iterable[Window], optimizers: Optimizers
+    recording: Recording, found: Iterable[LoopWindow], optimizers: Optimizers
 ) -> tuple[RunStep, ...]:
     measured = norms_of(recording)
     rows: list[RunStep] = []
@@ -167,9 +167,8 @@ def _steps(
         if position is None or window.is_skipped:
             continue
         step = window.step.index
-        event = next((event for event in window.events if event.kind == "step"), None)
-        numbers = {} if event is None else dict(event.numbers)
-        norm = numbers.get("norm")
+        event = next(only(StepEvent, window.events), None)
+        norm = None if event is None else event.norm
         rows.append(
             RunStep(
                 step=step,
@@ -179,21 +178,21 @@ def _steps(
                 grad_norm=_grad_norm(measured, step) if norm is None else norm,
                 norm_before_clip=_norm_before_clip(window),
                 update_ratio=_update_ratio(measured, step),
-                learning_rate=numbers.get("lr"),
+                learning_rate=None if event is None else event.lr,
             )
         )
     return tuple(rows)
 
 
-def _norm_before_clip(window: Window) -> float | None:
+def _norm_before_clip(window: LoopWindow) -> float | None:
     """Return the largest norm that a clip found of gradients that are not scaled any more."""
-    clips = [dict(event.numbers) for event in window.events if event.kind.startswith("clip-")]
-    norms = [clip["norm"] for clip in clips if "norm" in clip and not clip.get("scaled")]
+    clips = only(ClipEvent, window.events)
+    norms = [clip.norm for clip in clips if clip.norm is not None and not clip.scaled]
     # NaN is larger than every number here.
     return max(norms, key=lambda norm: (math.isnan(norm), norm), default=None)
 
 
-def _seconds(window: Window, event: EventRecord | None) -> float | None:
+def _seconds(window: LoopWindow, event: StepEvent | None) -> float | None:
     if event is not None:
         return event.seconds
     return window.last.seconds if window.last else None

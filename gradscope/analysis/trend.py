@@ -44,7 +44,7 @@ class Trend:
 
     @property
     def decades(self) -> float:
-        """By how many powers of ten it grows during backward; negative where it shrinks."""
+        """Powers of ten by which the gradient grows during backward; negative where it shrinks."""
         return self.matched[-1].level - self.matched[0].level
 
     @property

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Literal
+from typing import Annotated, Literal
 
+from gradscope.options.declaration import Option
 from gradscope.recording.records import Site
 
 
@@ -25,18 +26,41 @@ SortKey = Literal["order", "name", "norm", "ratio", "depth"]
 """`order` is that of the forward; `ratio` is gradient norm over weight norm."""
 
 
+_REPORT = "Report"
+
+ModuleOption = Annotated[
+    str | None, Option("--module", metavar="PATH", help="Show only this module.", panel=_REPORT)
+]
+DepthOption = Annotated[
+    int | None,
+    Option(
+        "--depth",
+        min=0,
+        metavar="N",
+        help="Fold modules below this depth.",
+        panel=_REPORT,
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
     """What a reader wants to see; `json` and `jsonl` hold everything, whatever is asked for."""
 
-    tensors: TensorChoice = "top"
-    """Tensors to list: none, the notable ones, or all."""
-    sort: SortKey = "order"
-    top: int = 5
-    """Number of the largest and the smallest to list."""
-    module: str | None = None
-    """Only this module and what lies below it."""
-    depth: int | None = None
-    """Fold modules deeper than this below the model or `module`."""
+    tensors: Annotated[TensorChoice, Option(help="Tensors to list.", panel=_REPORT)] = "top"
+    sort: Annotated[SortKey, Option(help="Order of the lists.", panel=_REPORT)] = "order"
+    top: Annotated[
+        int,
+        Option(
+            min=1,
+            metavar="N",
+            help="Number of largest and smallest entries to list.",
+            panel=_REPORT,
+        ),
+    ] = 5
+    module: ModuleOption = None
+    depth: DepthOption = None
+    """Counted from the model, or from `module`."""
     can_save: bool = False
     """Whether the command at hand has `--save`."""

@@ -1,36 +1,277 @@
-"""A run in windows: what happened on the way to each optimizer step, in the order of the loop.
+"""A training run in windows: what led to each step.
 
-A step that a gradient scaler skips is a window too, although the optimizer made none.
-
-A recording counts an event to the step after it. What a loop does behind its step, as a scheduler
-or a `zero_grad` at the end, is counted to the step before it here: the first window of a run would
-look unlike all others otherwise.
+The events of a run are cut once into segments. A segment ends with a step, with a step that a
+gradient scaler skipped, or where the recording counts events to another step. Two views put the
+segments together. For an optimizer, a window holds all segments since its own step before. In the
+order of the loop, windows do not overlap, and each has one step.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from functools import cached_property
+from itertools import chain, takewhile
+from operator import attrgetter
 
-from gradscope.recording.records import EventRecord, Recording, StepRecord
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.events import (
+    BackwardEvent,
+    CarriedEvent,
+    EpochEvent,
+    Event,
+    GradEvent,
+    KeptEvent,
+    ModeEvent,
+    ScalerStepEvent,
+    ScalerUpdateEvent,
+    SchedulerEvent,
+    StepEvent,
+    ZeroEvent,
+    event_of,
+    only,
+)
+from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
+from gradscope.recording.records import Recording, StepRecord
 
-_UNSEEN = frozenset({"carried", "mode", "epoch"})
-"""Kinds of events that are no part of a step."""
+_UNSEEN = (CarriedEvent, ModeEvent, EpochEvent, KeptEvent)
+"""Events that are no part of a step of the loop."""
 
-_BETWEEN = frozenset({"zero", "scheduler", "scaler-step", "scaler-update"})
-"""Kinds of events that may belong to the step before or to the one after them."""
+_BETWEEN = (ZeroEvent, SchedulerEvent, ScalerStepEvent, ScalerUpdateEvent)
+"""Events that may belong to the step before or to the one after them."""
 
 _Key = tuple[str, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Consecutive events that the recording counts to one step."""
+
+    events: tuple[Event, ...]
+
+    @property
+    def end(self) -> Event:
+        """The step that ends it, made or skipped; the last event if it led to none."""
+        return self.events[-1]
+
+
+def segments(events: Iterable[Event]) -> Iterator[Segment]:
+    """Yield the segments of events, none of them empty."""
+    part: list[Event] = []
+    for event in events:
+        if part and part[-1].step != event.step:
+            yield Segment(events=tuple(part))
+            part = []
+        part.append(event)
+        if isinstance(event, StepEvent) or _is_skipped(event):
+            yield Segment(events=tuple(part))
+            part = []
+    if part:
+        yield Segment(events=tuple(part))
+
+
+def _is_skipped(event: Event) -> bool:
+    return isinstance(event, ScalerStepEvent) and event.skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What led to an optimizer step, that step, and what the loop did behind it."""
+    """What led to a step of an optimizer; windows of other optimizers may overlap it."""
+
+    step: StepEvent
+    events: tuple[Event, ...]
+    """Events since the optimizer's own step before, steps of others included."""
+    passes: tuple[BackwardEvent, ...]
+    """The backward passes among them whose gradients feed the step."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no gradient for the step: none at all, or nothing but zeros."""
+        if self.step.manual:
+            return False
+        if self.step.none >= self.step.parameters:
+            return True
+        is_used = self.step.fresh or self.step.stale
+        return not is_used and not self.step.norm
+
+    def zeros(self, optimizers: Sequence[int]) -> list[ZeroEvent]:
+        """Return the times when gradients of some optimizers may have been zeroed."""
+        return [
+            event
+            for event in only(ZeroEvent, self.events)
+            if event.optimizer is None or event.optimizer in optimizers
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """All steps of an optimizer, and of those that took its place at the same line."""
+
+    optimizers: tuple[int, ...]
+    """Indices among the optimizers of the run; none where the script itself moves weights."""
+    record: TrainedOptimizer | None
+    """Record of the first of the optimizers; None without any."""
+    windows: tuple[Window, ...]
+    generations: int = 1
+    """Number of optimizers that replaced each other."""
+
+    @property
+    def name(self) -> str:
+        """Name of the optimizer, or of the update."""
+        return "the update" if self.record is None else self.record.name
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Parameters that the optimizers hold."""
+        return () if self.record is None else self.record.parameters
+
+    def may_lose(self, event: Event) -> bool:
+        """Return whether an event may zero gradients of its own that no step has used."""
+        is_own = event.optimizer is None or event.optimizer in self.optimizers
+        return isinstance(event, ZeroEvent) and is_own and event.unspent > 0
+
+    @property
+    def family(self) -> OptimizerFamily:
+        """Family of the optimizer; a script that moves weights itself does as SGD."""
+        return "sgd" if self.record is None else self.record.family
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The steps of a run."""
+
+    indexed: RecordingIndex
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """All that the script did, in order."""
+        records = sorted(self.indexed.recording.events, key=attrgetter("step", "order"))
+        return tuple(event_of(record, position) for position, record in enumerate(records))
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """The events, cut once."""
+        return tuple(segments(self.events))
+
+    @cached_property
+    def optimizers(self) -> tuple[TrainedOptimizer, ...]:
+        """The optimizers of the run."""
+        return self.indexed.recording.evidence_of(TrainedOptimizer)
+
+    @cached_property
+    def series(self) -> tuple[Series, ...]:
+        """The steps by optimizer.
+
+        Weights that the script moves itself are left out where there are optimizers: what is moved
+        beside them, as averages and clamped weights are, is not moved by gradients.
+        """
+        positions = {
+            lineage: tuple(
+                position for position, one in enumerate(self._lineages) if one == lineage
+            )
+            for lineage in dict.fromkeys(self._lineages)
+        }
+        found = [self._series(members, lineage) for lineage, members in positions.items()]
+        return tuple(found) if found else (self._series((), None),)
+
+    @cached_property
+    def first_pass(self) -> int | None:
+        """Position of the first backward pass; None without any."""
+        return next((event.position for event in only(BackwardEvent, self.events)), None)
+
+    def requires_grad(self, series: Series) -> bool:
+        """Return whether something that an optimizer holds is to be trained at all."""
+        records = self.indexed.recording.parameters
+        return not series.parameters or any(records[i].requires_grad for i in series.parameters)
+
+    @cached_property
+    def _lineages(self) -> tuple[int, ...]:
+        """The lineage of each optimizer: the first of those of its line that replaced each other.
+
+        An optimizer whose steps are part of another's has the lineage of the other.
+        """
+        return tuple(map(self._lineage, range(len(self.optimizers))))
+
+    def _lineage(self, position: int) -> int:
+        record = self.optimizers[position]
+        if record.joined is not None:
+            return self._lineage(record.joined)
+        if record.replaced is None:
+            return position
+        before = self.optimizers[record.replaced]
+        is_again = before.site == record.site and before.joined is None
+        return self._lineage(record.replaced) if is_again else position
+
+    def _series(self, members: tuple[int, ...], lineage: int | None) -> Series:
+        record = None if lineage is None else self.optimizers[lineage]
+        windows = []
+        start = 0
+        for number in self._own_segments.get(lineage, ()):
+            *others, own = self.segments[start : number + 1]
+            *before, step = own.events
+            if isinstance(step, StepEvent):
+                events = (*chain.from_iterable(one.events for one in others), *before)
+                passes = _passes(events, step, members)
+                windows.append(Window(step=step, events=events, passes=passes))
+            start = number + 1
+        generations = sum(self.optimizers[position].joined is None for position in members)
+        return Series(
+            optimizers=members, record=record, windows=tuple(windows), generations=generations
+        )
+
+    @cached_property
+    def _own_segments(self) -> Mapping[int | None, Sequence[int]]:
+        """By lineage: the segments that end with its steps, as indices."""
+        found: dict[int | None, list[int]] = {}
+        for number, segment in enumerate(self.segments):
+            if isinstance(segment.end, StepEvent):
+                optimizer = segment.end.optimizer
+                lineage = None if optimizer is None else self._lineages[optimizer]
+                found.setdefault(lineage, []).append(number)
+        return found
+
+    @cached_property
+    def in_loop_order(self) -> tuple["LoopWindow", ...]:
+        """The windows of the loop, in order; none of a recording that is no run."""
+        found: dict[int, list[Segment]] = {
+            step.index: [] for step in self.indexed.recording.steps if step.kind == "run"
+        }
+        for segment in self.segments:
+            if segment.end.step in found:
+                found[segment.end.step].append(segment)
+        return _in_loop_order(
+            window
+            for step in self.indexed.recording.steps
+            if step.index in found
+            for window in _loop_windows(step, found[step.index])
+        )
+
+
+def _passes(
+    events: Sequence[Event], step: StepEvent, members: tuple[int, ...]
+) -> tuple[BackwardEvent, ...]:
+    """Return the passes that feed a step: as many of the last ones as it says."""
+    passes = tuple(only(BackwardEvent, events))
+    if step.backwards is not None:
+        return passes[-int(step.backwards) :] if step.backwards else ()
+    whole = Window(step=step, events=tuple(events), passes=())
+    zeroed = max((event.position for event in whole.zeros(members)), default=-1)
+    return tuple(event for event in passes if event.position > zeroed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopWindow:
+    """What led to an optimizer step, that step, and what the loop did behind it.
+
+    A step that a gradient scaler skips has a window too, although the optimizer made none. A
+    recording counts an event to the step after it. What a loop does behind its step, as a scheduler
+    or a `zero_grad` at the end, is counted to the step before it here: the first window of a run
+    would look unlike all others otherwise.
+    """
 
     step: StepRecord
     """Step that ends the window; the next one if the step was skipped."""
     optimizer: int | None
     """Index among the `TrainedOptimizer` records; None if unknown, or if no step follows."""
-    events: tuple[EventRecord, ...]
+    events: tuple[Event, ...]
     is_skipped: bool = False
 
     @property
@@ -39,49 +280,39 @@ class Window:
         return self.is_skipped or self.step.optimizer is not None
 
     @property
-    def last(self) -> EventRecord | None:
+    def last(self) -> Event | None:
         """The event of the step itself; where it came to none, the last one."""
-        steps = [event for event in self.events if event.kind == "step" or _is_skipped(event)]
+        steps = [
+            event for event in self.events if isinstance(event, StepEvent) or _is_skipped(event)
+        ]
         return steps[-1] if steps else self.events[-1] if self.events else None
 
 
-def windows(recording: Recording) -> tuple[Window, ...]:
-    """Return the windows of a run, in order; none of a recording that is no run."""
-    events: dict[int, list[EventRecord]] = {
-        step.index: [] for step in recording.steps if step.kind == "run"
-    }
-    for event in recording.events:
-        if event.step in events and event.kind not in _UNSEEN:
-            events[event.step].append(event)
-    return _in_loop_order(
-        window
-        for step in recording.steps
-        if step.index in events
-        for window in _windows(step, events[step.index])
-    )
+def windows(recording: Recording) -> tuple[LoopWindow, ...]:
+    """Return the windows of a run in the order of the loop; none of a recording that is no run."""
+    return Windows(RecordingIndex(recording)).in_loop_order
 
 
-def _windows(step: StepRecord, events: list[EventRecord]) -> Iterator[Window]:
+def _loop_windows(step: StepRecord, found: Iterable[Segment]) -> Iterator[LoopWindow]:
     """Yield what led to a step, after what led to those that were skipped before it."""
-    events.sort(key=lambda event: event.order)
-    start = 0
-    for end, event in enumerate(events, 1):
-        if _is_skipped(event) and event.optimizer is not None:
-            skipped = tuple(events[start:end])
-            yield Window(step=step, optimizer=event.optimizer, events=skipped, is_skipped=True)
-            start = end
-    steps = [event for event in events if event.kind == "step"]
-    optimizer = steps[-1].optimizer if steps else None
-    yield Window(step=step, optimizer=optimizer, events=tuple(events[start:]))
+    events: list[Event] = []
+    optimizer = None
+    for segment in found:
+        events += (event for event in segment.events if not isinstance(event, _UNSEEN))
+        end = segment.end
+        if isinstance(end, StepEvent):
+            optimizer = end.optimizer
+        elif _is_skipped(end) and end.optimizer is not None:
+            yield LoopWindow(
+                step=step, optimizer=end.optimizer, events=tuple(events), is_skipped=True
+            )
+            events = []
+    yield LoopWindow(step=step, optimizer=optimizer, events=tuple(events))
 
 
-def _is_skipped(event: EventRecord) -> bool:
-    return event.kind == "scaler-step" and ("skipped", 1.0) in event.numbers
-
-
-def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
+def _in_loop_order(found: Iterable[LoopWindow]) -> tuple[LoopWindow, ...]:
     """Move what the loop does behind a step to that step's window."""
-    ordered: list[Window] = []
+    ordered: list[LoopWindow] = []
     starts: dict[int | None, set[_Key]] = {}
     for window in found:
         lead = tuple(_lead(window))
@@ -107,28 +338,28 @@ def _in_loop_order(found: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(ordered)
 
 
-def _starts(window: Window, starts: dict[int | None, set[_Key]]) -> set[_Key]:
+def _starts(window: LoopWindow, starts: dict[int | None, set[_Key]]) -> set[_Key]:
     """Return what windows of this optimizer start with; of every one where it led to no step."""
     if window.is_finished:
         return starts[window.optimizer]
     return set().union(*starts.values())
 
 
-def _lead(window: Window) -> Iterator[EventRecord]:
+def _lead(window: LoopWindow) -> Iterator[Event]:
     """Yield the events before the first that has to do with a new gradient or with a step."""
-    return takewhile(lambda event: event.kind in _BETWEEN, window.events)
+    return takewhile(lambda event: isinstance(event, _BETWEEN), window.events)
 
 
-def _opening(window: Window) -> Iterator[EventRecord]:
+def _opening(window: LoopWindow) -> Iterator[Event]:
     """Yield the same, those behind an `autograd.grad` too: not every step need have one."""
-    events = (event for event in window.events if event.kind != "grad")
-    return takewhile(lambda event: event.kind in _BETWEEN, events)
+    events = (event for event in window.events if not isinstance(event, GradEvent))
+    return takewhile(lambda event: isinstance(event, _BETWEEN), events)
 
 
-def _key(event: EventRecord) -> _Key:
+def _key(event: Event) -> _Key:
     return (event.kind, event.site, event.optimizer)
 
 
-def _is_of(event: EventRecord, before: Window, window: Window) -> bool:
+def _is_of(event: Event, before: LoopWindow, window: LoopWindow) -> bool:
     """Whether an event has to do with the optimizer before alone, and not with this window's."""
     return event.optimizer is not None and event.optimizer == before.optimizer != window.optimizer

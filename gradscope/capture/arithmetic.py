@@ -49,6 +49,7 @@ def in_memory_order(tensor: Tensor) -> Tensor:
 
 def exact(flat: Tensor) -> Exact:
     """Measure elements on the CPU."""
+    # `aminmax` propagates NaN, so one pass tells about NaN, infinity and the scale.
     least, greatest = (float(extreme) for extreme in torch.aminmax(flat))
     maximum = max(abs(least), abs(greatest))
     if not math.isfinite(maximum):
@@ -68,6 +69,7 @@ def exact(flat: Tensor) -> Exact:
 
 def short_norms(tensors: list[Tensor]) -> list[float]:
     """Return the norms of tensors of a few thousand elements, all of one type in `SAFE_NORMS`."""
+    # One foreach kernel for all: with a call per tensor, the calls cost more than the sums.
     found: list[float] = torch.stack(torch._foreach_norm(tensors)).tolist()
     low, high = SAFE_NORMS[tensors[0].dtype]
     return [
@@ -95,6 +97,7 @@ def norm_in_double(flat: Tensor) -> float:
     maximum = max(abs(float(least)), abs(float(greatest)))
     if maximum == 0 or not math.isfinite(maximum):
         return maximum
+    # By blocks: a copy of all elements in float64 could exhaust the memory.
     squares = (
         float(torch.linalg.vector_norm(block.double() / maximum)) ** 2
         for block in flat.split(BLOCK)
@@ -141,6 +144,7 @@ def to_host(tensors: list[Tensor]) -> list[Tensor]:
         groups.setdefault((tensor.dtype, tensor.device), []).append(index)
     result = list(tensors)
     for indices in groups.values():
+        # One transfer per group: every read from an accelerator waits for all work before it.
         flat = torch.cat([tensors[i].detach().reshape(-1) for i in indices]).cpu()
         pieces = flat.split([tensors[i].numel() for i in indices])
         for i, piece in zip(indices, pieces, strict=True):

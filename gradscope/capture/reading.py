@@ -93,6 +93,7 @@ def is_plain_float(tensor: Tensor) -> bool:
 
 def is_in_place(tensor: Tensor) -> bool:
     """Return whether torch's own kernels would read a tensor in its storage, if allocated."""
+    # The keys decide which kernels run. Class, device and layout can be claimed by a subclass.
     known = _dispatch_keys(tensor).raw_repr()
     try:
         return _are_in_place[known]
@@ -131,6 +132,7 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.numel() > most:
         return None
     try:
+        # Functional tensors and those of transforms of `torch.func` raise here.
         address = tensor.data_ptr()
     except RuntimeError:  # without elements of its own
         return None
@@ -181,6 +183,7 @@ def whole(tensor: Tensor) -> Tensor | None:
     """
     with DisableTorchFunction():
         while _wraps(tensor):
+            # Other placements leave elements on other ranks, or partial sums.
             placements = getattr(tensor, "placements", ())
             if not all(placement.is_replicate() for placement in placements):
                 return None
@@ -218,6 +221,7 @@ def elements(tensor: Tensor) -> Elements:
         for dim, stride in enumerate(values.stride()):
             if stride == 0 and values.shape[dim] > 1:
                 repeats *= values.shape[dim]
+                # Expanded dimensions have stride 0: all their elements are one in memory.
                 values = values.narrow(dim, 0, 1)
         return Elements(values, repeats, part.numel())
 
@@ -233,6 +237,7 @@ def _why_not(tensor: Tensor, *, of_any_type: bool = False) -> str | None:
     for key, reason in _REASONS:
         if keys.has(key):
             return reason
+    # Fake and meta tensors have shapes and strides, but no memory.
     if tensor.is_meta:
         return "a meta tensor has no elements"
     if tensor.is_quantized or not (of_any_type or _has_numbers(tensor.dtype)):
@@ -278,6 +283,7 @@ def _inner(tensor: Tensor) -> Tensor:
         return tensor.elem  # type: ignore[attr-defined,no-any-return]
     distributed = _class("torch.distributed.tensor", "DTensor")
     if distributed is not None and issubclass(kind, distributed):
+        # `to_local()` would be a node of the graph, and may communicate.
         return tensor._local_tensor  # type: ignore[attr-defined,no-any-return]
     if kind is _class("torch.nested._internal.nested_tensor", "NestedTensor"):
         return tensor._values  # type: ignore[return-value]
@@ -312,6 +318,7 @@ def _strided(tensor: Tensor) -> Tensor:
     if tensor.layout is torch.strided:
         return tensor
     if tensor.layout is torch.sparse_coo:
+        # Before coalescing, an index may occur several times, and its values add up.
         return tensor.coalesce().values()
     if tensor.layout in _COMPRESSED:
         return tensor.values()

@@ -20,6 +20,7 @@ Shards = dict[int, nn.Parameter]
 def shards_of(modules: Iterable[nn.Module]) -> Shards:
     """Return the shards of the modules that have gathered weights, by these weights."""
     found: Shards = {}
+    # Not imported here: the import takes seconds, and without it nothing is sharded.
     if _FSDP not in sys.modules:
         return found
     for module in modules:

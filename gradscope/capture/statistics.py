@@ -280,6 +280,7 @@ def norms(tensors: Sequence[Tensor | None]) -> list[float | None]:
                 on_devices.setdefault((tensor.device, tensor.dtype), []).append((position, tensor))
             elif tensor.dtype not in SAFE_NORMS or not (tensor.is_cpu and is_plain(tensor)):
                 measurer.add((position, 0), tensor.detach() if is_plain(tensor) else tensor)
+            # All short tensors cost one foreach call. Long ones are measured one by one.
             elif tensor.numel() <= HELD_ELEMENTS:
                 dense = tensor if tensor.is_contiguous() else in_memory_order(tensor)
                 short.setdefault(tensor.dtype, []).append((position, dense))

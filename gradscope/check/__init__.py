@@ -1,1 +1,1 @@
-"""The gate: what of a check's findings counts, and whether it passes."""
+"""Decides whether a check passes, and which of its findings count."""

@@ -1,4 +1,4 @@
-"""Findings that are known, and do not count until they become worse."""
+"""Applies baselines: known findings do not count until they become worse."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,19 +7,19 @@ from pathlib import Path
 from gradscope.check.baseline_entry import Entry, entry_of, target_key, worsening
 from gradscope.check.baseline_file import read_entries, write_entries
 from gradscope.check.baseline_matching import Surroundings, moved, paired, similar
-from gradscope.check.merging import obstacle_of
+from gradscope.check.merging import skip_reason_of
 from gradscope.check.results import CheckResult, TargetResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The findings that are known."""
+    """The known findings."""
 
     entries: tuple[Entry, ...] = ()
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Return the baseline that a file holds.
+    """Return the baseline in a file.
 
     Raises:
         GradscopeError: There is none, or it cannot be read.
@@ -30,12 +30,12 @@ def read_baseline(path: Path) -> Baseline:
 def write_baseline(
     path: Path, result: CheckResult, configured: Collection[str] | None = None
 ) -> Baseline:
-    """Write what a check found, and keep what the file knows of what this check did not judge.
+    """Write the findings of a check, and keep the file's entries that it did not judge.
 
     Args:
-        path: Of the baseline; need not be there.
-        result: Of the check.
-        configured: Names of all configured targets; None where nothing is configured.
+        path: File of the baseline; it may be missing.
+        result: Result of the check.
+        configured: Names of all configured targets; None without a configuration.
 
     Raises:
         GradscopeError: The file is there and no baseline, or it cannot be written.
@@ -49,14 +49,14 @@ def write_baseline(
 def prune_baseline(
     path: Path, result: CheckResult, configured: Collection[str] | None = None
 ) -> Baseline:
-    """Remove from a file what a check has not found any more, and return what was removed.
+    """Remove the entries that a check no longer finds from a file, and return them.
 
     What the check has found elsewhere, as a file was renamed, is written as it is there.
 
     Args:
-        path: Of the baseline.
-        result: Of the check.
-        configured: Names of all configured targets; None where nothing is configured.
+        path: File of the baseline.
+        result: Result of the check.
+        configured: Names of all configured targets; None without a configuration.
 
     Raises:
         GradscopeError: The file is no baseline, or it cannot be written.
@@ -75,14 +75,14 @@ def applied(
     is_strict: bool,
     configured: Collection[str] | None = None,
 ) -> CheckResult:
-    """Return the result with known findings marked, last in their target, and stale entries told.
+    """Return the result with known findings marked and moved last, and with stale entries.
 
     Args:
-        result: Of a check.
-        baseline: What was known before.
-        tolerance: How many times worse a known finding may have become; 1 and above.
+        result: Result of a check.
+        baseline: The known findings.
+        tolerance: Factor by which a known finding may have become worse, at least 1.
         is_strict: Whether stale entries fail the check.
-        configured: Names of all configured targets; None where nothing is configured.
+        configured: Names of all configured targets; None without a configuration.
     """
     compared = _Comparison(result, baseline, configured)
     stale = tuple(_words(entry, similar(entry, compared.new)) for entry in compared.stale)
@@ -100,7 +100,7 @@ def applied(
 def updated(
     baseline: Baseline, result: CheckResult, configured: Collection[str] | None = None
 ) -> Baseline:
-    """Return the baseline that knows what was found now, and of the rest what it knew before."""
+    """Return the baseline of the present findings, with the old entries that were not judged."""
     compared = _Comparison(result, baseline, configured)
     kept = [entry for entry in compared.unmatched if not _is_judged(entry, result)]
     return Baseline(entries=(*kept, *_found(result)))
@@ -109,7 +109,7 @@ def updated(
 def pruned(
     baseline: Baseline, result: CheckResult, configured: Collection[str] | None = None
 ) -> Baseline:
-    """Return the baseline without what the check has judged and not found any more."""
+    """Return the baseline without entries that were judged but not found."""
     compared = _Comparison(result, baseline, configured)
     return Baseline(
         entries=tuple(
@@ -121,12 +121,12 @@ def pruned(
 
 
 class _Comparison:
-    """Which findings of a check are which entries of a baseline.
+    """Matches the findings of a check with the entries of a baseline.
 
     Args:
-        result: Of the check.
-        baseline: What was known.
-        configured: Names of all configured targets; None where nothing is configured.
+        result: Result of the check.
+        baseline: The known findings.
+        configured: Names of all configured targets; None without a configuration.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class _Comparison:
             {position: baseline.entries[entry] for position, entry in pairs}
             for pairs in (tuple(_pairs(target, baseline)) for target in result.targets)
         ]
-        """By target: the entries of its findings, by their places."""
+        """Entries of the findings of each target, by the positions of the findings."""
         self.moved: dict[int, Entry] = {}
-        """By place in the baseline: entries that stand elsewhere now, as they are there."""
+        """Entries that have moved, at their new locations, by position in the baseline."""
         matched = {entry for target in result.targets for _, entry in _pairs(target, baseline)}
         unmatched = [
             position for position in range(len(baseline.entries)) if position not in matched
@@ -166,18 +166,18 @@ class _Comparison:
         ]
         """Findings that match nothing, as entries."""
         self.stale = [entry for entry in self.unmatched if _is_judged(entry, result)]
-        """Entries whose targets were judged by their rules, and that nothing matches."""
+        """Entries that match nothing although their rules judged their targets."""
 
 
 def _at(old: Entry, new: Entry) -> Entry:
-    """Return an entry at the place of another."""
+    """Return an entry at the location of another."""
     return replace(
         old, target=new.target, fingerprint=new.fingerprint, file=new.file, function=new.function
     )
 
 
 def _found(result: CheckResult) -> list[Entry]:
-    """Return entries for all findings; of two recordings of one target the worse of each two."""
+    """Return entries for all findings; of two recordings of a target, the worse finding counts."""
     found: list[Entry] = []
     for target in result.targets:
         known = dict(_pairs(target, Baseline(entries=tuple(found))))
@@ -200,13 +200,13 @@ def _marked(target: TargetResult, known: Mapping[int, Entry], tolerance: float) 
 
 
 def _eligible(target: TargetResult) -> list[int]:
-    """Return the places of the findings that may be known: those of runs that could be judged."""
-    blocked = [obstacle_of(run) is not None for run in target.runs]
+    """Return the positions of the findings that may be known: those of judged runs."""
+    blocked = [skip_reason_of(run) is not None for run in target.runs]
     return [position for position, item in enumerate(target.findings) if not blocked[item.run]]
 
 
 def _pairs(target: TargetResult, baseline: Baseline) -> Iterator[tuple[int, int]]:
-    """Yield the places of findings that may be known, each with that of its entry."""
+    """Yield the positions of findings that may be known, each with that of its entry."""
     key, positions = target_key(target), _eligible(target)
     entries = [position for position, entry in enumerate(baseline.entries) if entry.target == key]
     findings = [target.findings[position].finding for position in positions]
@@ -215,7 +215,7 @@ def _pairs(target: TargetResult, baseline: Baseline) -> Iterator[tuple[int, int]
 
 
 def _is_judged(entry: Entry, result: CheckResult) -> bool:
-    """Return whether a check would have found what an entry knows, if it were still there."""
+    """Return whether a check could have found the finding of an entry."""
     targets = [target for target in result.targets if target_key(target) == entry.target]
     return bool(targets) and all(_would_show(target, entry) for target in targets)
 
@@ -225,7 +225,7 @@ def _would_show(target: TargetResult, entry: Entry) -> bool:
         return False
     if any(entry.rule not in run.verdict.ran for run in target.runs):
         return False
-    # What another finding explains is still there, though no finding of its own.
+    # A finding that another one explains still exists, but is not reported.
     explained = {one.rule for item in target.findings for one in item.finding.consequences}
     seeds = {run.recording.target.seed for run in target.runs}
     return entry.rule not in explained and (not entry.seeds or not seeds.isdisjoint(entry.seeds))
@@ -235,8 +235,8 @@ def _words(entry: Entry, likely: Entry | None) -> str:
     """Return a line on an entry: `GS201 gradient-cut in model.py, Net.forward (target small)`.
 
     Args:
-        entry: What nothing matches.
-        likely: What it may have become.
+        entry: Entry that matches nothing.
+        likely: Entry that it may have become.
     """
     now = "" if likely is None else _location(likely) or " without a line"
     became = f"; it may now be{now}" if now else ""

@@ -1,4 +1,4 @@
-"""What a baseline knows of a finding."""
+"""A known finding, as a baseline stores it."""
 
 import math
 import posixpath
@@ -28,21 +28,21 @@ _RECORDING = ".gradscope"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A finding that is known: by what it is found again, how bad it was, and words for people."""
+    """A known finding: what identifies it, how bad it was, and its text."""
 
     target: str
     """Target as `target_key` returns it."""
     rule: str
     name: str
-    """The rule's."""
+    """Name of the rule."""
     fingerprint: str
     subjects: tuple[str, ...] = ()
-    """What it concerns: tells findings of one fingerprint apart."""
+    """Subjects of the finding, which tell findings with the same fingerprint apart."""
     level: Severity
     count: int
     """Number of affected items."""
     measure: tuple[str, float] | None = None
-    """The number that told how bad it was; None where the rule has none."""
+    """Measured severity of the finding; None if the rule measures none."""
     seeds: tuple[int, ...] = ()
     """Seeds that showed the finding; empty if all runs did."""
     file: str = ""
@@ -52,7 +52,7 @@ class Entry:
 
 
 def entry_of(item: CheckedFinding, target: TargetResult) -> Entry:
-    """Return what a baseline is to know of a finding."""
+    """Return the entry of a finding."""
     finding, record = item.finding, target.runs[item.run].recording.target
     position, measured = finding.location, measure_of(finding)
     in_all = len(item.seeds) >= len(target.runs)
@@ -73,7 +73,7 @@ def entry_of(item: CheckedFinding, target: TargetResult) -> Entry:
 
 
 def target_key(target: TargetResult) -> str:
-    """Return the name of a target as it is in every folder of its repository.
+    """Return the name of a target from its repository's folder, equal in every folder.
 
     A path is taken from the repository's folder, and a recording is one of the target in it; names
     of the configuration and of modules stay as they are.
@@ -89,7 +89,7 @@ def target_key(target: TargetResult) -> str:
 
 
 def _within_repository(file: str, record: TargetRecord) -> str:
-    """Return a file's path from the repository's folder, as it is where it lies outside."""
+    """Return a file's path from the repository's folder; unchanged outside of one."""
     root, repository = pure_path(record.root), pure_path(record.repository)
     absolute = posixpath.normpath((root / file).as_posix())
     relative = posixpath.relpath(absolute, repository.as_posix())
@@ -97,7 +97,7 @@ def _within_repository(file: str, record: TargetRecord) -> str:
 
 
 def measure_of(finding: Finding) -> tuple[Measure, float] | None:
-    """Return what tells how bad a finding is, with its number; None where nothing does."""
+    """Return the number that measures how bad a finding is, with its name; None without one."""
     rule = _RULES.get(finding.rule)
     evidence = dict(finding.evidence)
     for measure in () if rule is None else rule.measures:
@@ -108,17 +108,17 @@ def measure_of(finding: Finding) -> tuple[Measure, float] | None:
 
 
 def rounded(value: float) -> float:
-    """Return a number to four digits: more would change from machine to machine."""
+    """Return a number to four digits; further ones differ between machines."""
     return float(f"{value:.4g}") if math.isfinite(value) else value
 
 
 def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
-    """Return how a finding is worse than a baseline allows, None where it is not.
+    """Return how a finding is worse than a baseline allows; None if it is not.
 
     Args:
-        finding: As it is now.
-        known: As it was.
-        tolerance: How many times worse its measure, and how many times larger its count may be.
+        finding: The finding.
+        known: Entry of the finding in the baseline.
+        tolerance: Factor by which its measure may be worse, and its count larger.
     """
     reasons = []
     if LEVELS.index(finding.severity) < LEVELS.index(known.level):

@@ -172,7 +172,7 @@ def write_entries(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def baseline_text(entries: Iterable[Entry]) -> str:
-    """Return the file's text: neighbours concern one file, so that branches seldom collide."""
+    """Return the file's text; sorted entries keep merge conflicts rare."""
     lines = sorted((one.target, one.file, one.rule, _line(one)) for one in entries)
     findings = ",\n".join(f"    {line}" for *_, line in lines)
     body = f"[\n{findings}\n  ]" if findings else "[]"
@@ -183,7 +183,7 @@ def baseline_text(entries: Iterable[Entry]) -> str:
 
 
 def _line(entry: Entry) -> str:
-    """Return an entry as a JSON object, what it has nothing to say of left out."""
+    """Return an entry as a JSON object without empty fields."""
     measure = None if entry.measure is None else {entry.measure[0]: spell(entry.measure[1])}
     values: dict[str, object] = {
         "target": entry.target,

@@ -1,4 +1,4 @@
-"""Which finding is which entry of a baseline, also where files and targets were renamed.
+"""Matches findings with entries of a baseline, also after files and targets were renamed.
 
 The same line may be wrong in two models. So a known finding has only moved if the file that it was
 in is gone, or the target that showed it, and if exactly one new finding can be it.
@@ -22,7 +22,7 @@ parameters are what the mistake has reached, which differs from run to run."""
 
 
 def paired(findings: Sequence[Finding], entries: Sequence[Entry]) -> Iterator[tuple[int, int]]:
-    """Yield the places of findings and entries that are the same cause, each of them once.
+    """Yield the positions of findings and entries with the same cause, each of them once.
 
     They share rule and fingerprint. Where several findings do, as on the line of the loss, those
     that concern the same things belong together, then those that concern some of the same.
@@ -58,7 +58,7 @@ def _is_part(name: str, other: str) -> bool:
 
 
 def _may_be_one(finding: Finding, entry: Entry) -> bool:
-    """Return whether the line alone tells that they are one."""
+    """Return whether their lines alone identify them."""
     is_told_apart = finding.rule.startswith(_TOLD_BY_PARAMETERS)
     return not (is_told_apart and subjects_of(finding) and entry.subjects)
 
@@ -69,7 +69,7 @@ _ALIKE = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What there is, to tell what is gone."""
+    """The targets and files that exist, to recognize those that are gone."""
 
     targets: frozenset[str]
     """Keys of the targets that were checked."""
@@ -78,11 +78,11 @@ class Surroundings:
     repositories: tuple[Path, ...]
     """Repositories of the checked targets on this machine."""
     configured: frozenset[str] | None
-    """Names of all targets in the configuration; None where nothing is configured."""
+    """Names of all targets in the configuration; None without a configuration."""
 
     @classmethod
     def of(cls, result: CheckResult, configured: Collection[str] | None) -> "Surroundings":
-        """Return what a check, its configuration and this machine tell."""
+        """Return the targets and files of a check, its configuration and this machine."""
         recordings = [run.recording for target in result.targets for run in target.runs]
         seen = {
             (site.file, recording.target.repository)
@@ -98,11 +98,11 @@ class Surroundings:
         )
 
     def lost_file(self, entry: Entry) -> bool:
-        """Return whether the file that an entry names is no more."""
+        """Return whether the file of an entry is gone."""
         return bool(entry.file) and entry.file not in self.files and self._lacks(entry.file)
 
     def lost_target(self, entry: Entry) -> bool:
-        """Return whether the target that an entry names is no more.
+        """Return whether the target of an entry is gone.
 
         That another check is of other targets does not tell.
         """
@@ -123,12 +123,12 @@ class Surroundings:
 def moved(
     known: Sequence[Entry], found: Sequence[Entry], surroundings: Surroundings
 ) -> Iterator[tuple[int, int]]:
-    """Yield the places of entries and of findings that they have moved to.
+    """Yield the positions of entries and of the findings that they moved to.
 
     Args:
         known: Entries that match no finding.
         found: Findings that match no entry, as entries.
-        surroundings: What there is.
+        surroundings: The targets and files that exist.
     """
     pairs = [
         (old, new)
@@ -153,10 +153,10 @@ def _has_moved(old: Entry, new: Entry, surroundings: Surroundings) -> bool:
 
 
 def similar(entry: Entry, found: Sequence[Entry]) -> Entry | None:
-    """Return what an entry that matches nothing may have become; None where nothing is like it.
+    """Return the finding that an unmatched entry may have become; None if none is similar.
 
     Args:
-        entry: Of a target that was checked.
+        entry: Entry of a checked target.
         found: Findings that match no entry, as entries.
     """
     ratios = [
@@ -169,7 +169,7 @@ def similar(entry: Entry, found: Sequence[Entry]) -> Entry | None:
 
 
 def _likeness(entry: Entry, other: Entry) -> float:
-    """Return how much alike two findings of a rule are, from 0 to 1."""
+    """Return the similarity of two findings of a rule, from 0 to 1."""
     if entry.subjects and entry.subjects == other.subjects:
         return 1.0
     return SequenceMatcher(None, entry.code, other.code).ratio() if entry.code else 0.0

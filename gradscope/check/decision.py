@@ -1,4 +1,4 @@
-"""Whether a check passes, why it does not, and which of its limits hold for nothing."""
+"""Decides whether a check passes, and finds limits that match nothing."""
 
 from collections.abc import Iterable, Iterator
 
@@ -32,7 +32,7 @@ def fails(item: CheckedFinding, level: Severity) -> bool:
 
 
 def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
-    """Return how a target came out of a check."""
+    """Return the outcome of a target."""
     if target.failures or not target.runs:
         return "unjudged"
     if result.policy is None:
@@ -42,7 +42,7 @@ def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
 
 
 def exit_code(result: CheckResult) -> ExitCode:
-    """Return the exit code: what could not be judged comes first, and nothing demotes it."""
+    """Return the exit code; a target that could not be judged overrides everything else."""
     outcomes = {outcome_of(target, result) for target in result.targets}
     if "unjudged" in outcomes or not result.targets:
         return ExitCode.CANNOT_JUDGE
@@ -52,7 +52,7 @@ def exit_code(result: CheckResult) -> ExitCode:
 
 
 def reasons(result: CheckResult) -> Iterator[str]:
-    """Yield why a check fails, in words; nothing where it passes or could not judge."""
+    """Yield the reasons why a check fails, in words; nothing if it passes or could not judge."""
     policy = result.policy
     if policy is None:
         return

@@ -1,34 +1,35 @@
-"""The runs of one target, merged: one finding a cause, with the seeds that show it."""
+"""Merges the runs of a target: one finding per cause, with the seeds that show it."""
 
 from collections.abc import Sequence
 
 from gradscope.analysis.step_view import ended_by, first_step
 from gradscope.check.results import CheckedFinding, Failure, Run, TargetResult
+from gradscope.recording.events import BackwardEvent, Event, GradEvent, event_of
 from gradscope.recording.finding import Finding
-from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.records import Recording
 from gradscope.rules.engine import rank_of
 from gradscope.rules.merging import by_cause
 
 
 def target_result(name: str, runs: Sequence[Run], failures: Sequence[Failure] = ()) -> TargetResult:
-    """Return what the runs of a target come to.
+    """Return the result of the runs of a target.
 
     Args:
-        name: Of the target.
-        runs: Those that could be made, by ascending seed.
-        failures: Why others could not.
+        name: Name of the target.
+        runs: Judged runs, by ascending seed.
+        failures: Failures of the other runs.
     """
-    obstacles = (obstacle_of(run) for run in runs)
+    skip_reasons = (skip_reason_of(run) for run in runs)
     return TargetResult(
         name=name,
         runs=tuple(runs),
         findings=merged(runs),
-        failures=(*failures, *(failure for failure in obstacles if failure is not None)),
+        failures=(*failures, *(failure for failure in skip_reasons if failure is not None)),
     )
 
 
 def merged(runs: Sequence[Run]) -> tuple[CheckedFinding, ...]:
-    """Return the findings of several runs, equal causes as one, the worst first."""
+    """Return the findings of several runs, one per cause, the worst first."""
     causes = by_cause([run.verdict.findings for run in runs])
     found = [_merged(occurrences, runs) for occurrences in causes]
     return tuple(sorted(found, key=lambda item: rank_of(item.finding)))
@@ -43,16 +44,16 @@ def _merged(occurrences: list[tuple[int, Finding]], runs: Sequence[Run]) -> Chec
     )
 
 
-def obstacle_of(run: Run) -> Failure | None:
-    """Return why a run says nothing of gradients, None where it does.
+def skip_reason_of(run: Run) -> Failure | None:
+    """Return why a run says nothing about gradients; None if it does.
 
-    Without this, a gate would be green because it saw nothing.
+    Without this, a check would pass because it observed nothing.
     """
     recording = run.recording
     seed = recording.target.seed
     error = ended_by(recording)
     if error is not None:
-        # Its advice is in the exception, which the run has told, and better in the finding.
+        # The run has printed the exception, and the finding has the advice.
         cause = error.message.partition("\n")[0].partition(". ")[0]
         return Failure(what="autograd raised an exception", cause=cause, seed=seed)
     if not has_gradient(recording):
@@ -78,16 +79,16 @@ def has_gradient(recording: Recording) -> bool:
     A run may also have asked for gradients by `autograd.grad`, which leaves them in none.
     """
     if any(step.kind == "run" for step in recording.steps):
-        return any(event.kind == "grad" or _reaches(event) for event in recording.events)
+        return any(map(_reaches, map(event_of, recording.events)))
     return any(
         stat.reach in ("gradient", "zero")
         for stat in first_step(recording).parameter_stats.values()
     )
 
 
-def _reaches(event: EventRecord) -> bool:
-    """Return whether an event of a run is a backward that reached parameters, or may have."""
-    return event.kind == "backward" and dict(event.numbers).get("reached", 1.0) > 0
+def _reaches(event: Event) -> bool:
+    """Return whether an event of a run computed gradients, or may have."""
+    return isinstance(event, GradEvent) or (isinstance(event, BackwardEvent) and event.may_reach)
 
 
 def _why_none(recording: Recording) -> str:

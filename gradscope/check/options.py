@@ -1,57 +1,121 @@
-"""What a check can be told, beside how to load the target and which rules judge."""
+"""Options of a check, besides how to load the target and which rules judge."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
+from gradscope.options import checks
+from gradscope.options.declaration import Option
 from gradscope.recording.finding import Severity
 from gradscope.target.options import TargetOptions, Trial
+
+_CHECK = "Check"
+_BASELINE = "Baseline"
+
+DEFAULT_BASELINE = Path(".gradscope-baseline.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What makes a check fail."""
+    """Policy that makes a check fail."""
 
-    fail_level: Severity = "error"
-    """The mildest level of a finding that fails the check."""
-    max_warnings: int | None = None
-    """Number of warnings that pass; None for no limit."""
+    fail_level: Annotated[
+        Severity,
+        Option(help="Lowest level that fails the check.", panel=_CHECK, shows_default=True),
+    ] = "error"
+    max_warnings: Annotated[
+        int | None, Option(min=0, metavar="N", help="Fail above N warnings.", panel=_CHECK)
+    ] = None
     exit_zero: bool = False
-    """Whether findings do not show in the exit code; what could not be judged does all the same."""
+    """Whether findings leave the exit code at 0; a target that cannot be judged changes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineOptions:
-    """Which findings are known, and how."""
+    """Which findings are known, and how strictly they are compared."""
 
-    file: Path | None = None
-    tolerance: float = 2.0
-    """Factor by which a known finding may become worse before it counts again."""
-    is_strict: bool = False
-    """Whether an entry that matches nothing any more fails the check."""
+    file: Annotated[
+        Path | None,
+        Option(
+            "--baseline",
+            metavar="FILE",
+            help="Ignore findings listed in FILE, unless they became worse.",
+            panel=_BASELINE,
+        ),
+    ] = None
+    writes: Annotated[
+        bool,
+        Option(
+            "--write-baseline",
+            help=f"Write all findings to the baseline. Default file: {DEFAULT_BASELINE}.",
+            panel=_BASELINE,
+        ),
+    ] = False
+    prunes: Annotated[
+        bool,
+        Option(
+            "--prune-baseline",
+            help="Remove findings that no longer occur from the baseline.",
+            panel=_BASELINE,
+        ),
+    ] = False
+    is_strict: Annotated[
+        bool,
+        Option(
+            "--strict-baseline/--no-strict-baseline",
+            help="Fail if the baseline lists findings that no longer occur.",
+            panel=_BASELINE,
+        ),
+    ] = False
+    tolerance: Annotated[
+        float,
+        Option(
+            "--baseline-tolerance",
+            min=1.0,
+            metavar="X",
+            help="Factor by which a known finding may become worse.",
+            panel=_BASELINE,
+            shows_default=True,
+        ),
+    ] = 2.0
     targets: tuple[str, ...] | None = None
-    """Names of all configured targets; None where nothing is configured."""
+    """Names of all configured targets; None without a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTarget:
-    """A target of a check, and all that is known of how to run it."""
+    """A target of a check, and everything that says how to run it."""
 
     name: str
     """Name as written by the user, or in the configuration."""
     spec: str
     """`path/file.py[:EXPR]` or `package.module[:EXPR]`."""
     folder: Path
-    """The working directory in which it runs."""
+    """Working directory of the run."""
     options: TargetOptions = field(default_factory=TargetOptions)
     """Options of the run; its seed is the first one."""
     trial: Trial = field(default_factory=Trial)
-    seeds: int = 1
-    """Under how many seeds it runs, each one higher than the last."""
-    timeout: float | None = None
-    """Seconds for one run; None is for ever."""
+    seeds: Annotated[
+        int,
+        Option(
+            min=1,
+            metavar="N",
+            help="Run each target with N seeds, and check the worst.",
+            panel=_CHECK,
+        ),
+    ] = 1
+    timeout: Annotated[
+        float | None,
+        Option(
+            metavar="S",
+            help="Timeout in seconds for each run.",
+            panel=_CHECK,
+            check=checks.seconds,
+        ),
+    ] = None
 
     @property
     def every_seed(self) -> range:
-        """The seeds of its runs."""
+        """The seeds of its runs, each one higher than the last."""
         first = self.options.seed or 0
         return range(first, first + self.seeds)

@@ -1,4 +1,4 @@
-"""What a check found: the runs of every target, their findings, and whether it passed."""
+"""Results of a check: the runs of every target, their findings and failures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Outcome = Literal["passed", "failed", "unjudged"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a run could not be judged, as a `GradscopeError` says it."""
+    """A run that could not be judged, with the texts of its `GradscopeError`."""
 
     what: str
     cause: str | None = None
@@ -28,11 +28,13 @@ class Run:
 
     recording: Recording
     verdict: Verdict
+    ranks: tuple[Recording, ...] = ()
+    """Recordings of all ranks, if a job was judged; `recording` is the first of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedFinding:
-    """One cause, in however many runs of a target it was found."""
+    """A finding of one or several runs of a target, with one cause."""
 
     finding: Finding
     """The finding as in its worst run."""
@@ -41,7 +43,7 @@ class CheckedFinding:
     seeds: tuple[int | None, ...]
     """Seeds of the runs with this finding, in order."""
     is_known: bool = False
-    """Whether the baseline hides it: it is reported apart and does not count."""
+    """Whether the baseline hides the finding: it is reported apart and does not count."""
     worsened: str | None = None
     """Change beyond the baseline's tolerance, such as `decades 5.2 instead of 2.1`; None without.
     """
@@ -49,14 +51,14 @@ class CheckedFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetResult:
-    """A target, its runs and what was found in them."""
+    """A target with its runs and their findings."""
 
     name: str
     runs: tuple[Run, ...] = ()
     findings: tuple[CheckedFinding, ...] = ()
-    """The worst first, known ones last."""
+    """Findings, the worst first, known ones last."""
     failures: tuple[Failure, ...] = ()
-    """Why runs could not be judged."""
+    """Failures of the runs that could not be judged."""
 
     def counted(self) -> Iterator[CheckedFinding]:
         """Yield the findings that the baseline does not hide."""
@@ -65,7 +67,7 @@ class TargetResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What one command found, of one target or several."""
+    """Result of one command, for one target or several."""
 
     version: str
     """Version of gradscope."""
@@ -73,15 +75,15 @@ class CheckResult:
     """Command line as typed."""
     targets: tuple[TargetResult, ...]
     policy: Policy | None = None
-    """None where nothing is a gate: `inspect` and `report`."""
+    """Policy of the check; None for `inspect` and `report`."""
     stale: tuple[str, ...] = ()
     """Entries of the baseline that match nothing any more, in words."""
     stale_fails: bool = False
     unmatched: tuple[str, ...] = ()
-    """Patterns of limits that mean no module of any target: nothing was held to them."""
+    """Patterns of limits that match no module of any target."""
 
     def counts(self) -> dict[Severity, int]:
-        """Return how many findings of each level count."""
+        """Return the number of findings of each level that count."""
         found: dict[Severity, int] = {"error": 0, "warning": 0, "note": 0}
         for target in self.targets:
             for item in target.counted():

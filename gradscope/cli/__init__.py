@@ -9,11 +9,12 @@ from gradscope.errors import ExitCode, GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.cli.app import app as app
-    from gradscope.cli.run import PlainRun, PlannedRun
+    from gradscope.cli.run.command import PlainRun, PlannedRun
+    from gradscope.cli.run.rank_launching import PlannedRanks
 
 
 def __getattr__(name: str) -> object:
-    # A script that is run is not to find the parser imported, which draws random numbers.
+    # Deferred: the import of the parser draws random numbers, which would change a script's.
     if name == "app":
         from gradscope.cli.app import app
 
@@ -25,16 +26,18 @@ def main() -> None:
     """Run the command line and exit."""
     open_streams()
     planned = _parsed()
-    from gradscope.cli.launching import launch
-    from gradscope.cli.plain_launching import launch_plainly
-    from gradscope.cli.run import PlannedRun
+    from gradscope.cli.run.command import PlannedRun
+    from gradscope.cli.run.launching import launch, launch_plainly
+    from gradscope.cli.run.rank_launching import PlannedRanks, launch_ranks
 
     if isinstance(planned, PlannedRun):
         launch(planned)
+    if isinstance(planned, PlannedRanks):
+        launch_ranks(planned)
     launch_plainly(planned)
 
 
-def _parsed() -> "PlannedRun | PlainRun":
+def _parsed() -> "PlannedRun | PlainRun | PlannedRanks":
     """Run the command line, and exit unless it leaves a script to be run."""
     is_left = True
     with BugReport():
@@ -50,12 +53,12 @@ def _parsed() -> "PlannedRun | PlainRun":
                 seal_stdout()
 
 
-def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
-    """Return the run that a plain command line asks for; None where typer is to say."""
+def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
+    """Return the run of a plain command line; None for a line that typer has to parse."""
     if line[:1] != ["run"]:
         return None
-    from gradscope.cli.plain_parser import parsed
-    from gradscope.cli.run import RunPlanned, run
+    from gradscope.cli.run.command import RunPlanned, run
+    from gradscope.cli.run.plain_parser import parsed
 
     values = parsed(run, line[1:])
     if values is None:
@@ -64,17 +67,17 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | None":
         run(**values)
     except RunPlanned as planned:
         return planned.run
-    raise AssertionError  # it has planned a run, or raised an error
+    raise AssertionError  # run() raises RunPlanned or an error
 
 
-def _parsed_by_typer() -> "PlannedRun | PlainRun":
+def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
     from gradscope.cli.app import app
-    from gradscope.cli.run import RunPlanned
+    from gradscope.cli.run.command import RunPlanned
 
     show_exception = sys.excepthook
     try:
         app()
     except RunPlanned as planned:
-        sys.excepthook = show_exception  # typer has put its own in the place
+        sys.excepthook = show_exception  # typer replaces it
         return planned.run
     raise AssertionError  # app() exits

@@ -12,14 +12,14 @@ from gradscope.cli.check import check
 from gradscope.cli.clip_report import clip_report
 from gradscope.cli.compare import compare
 from gradscope.cli.config import config
-from gradscope.cli.declared import Argument, Parameter
 from gradscope.cli.export import export
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.option_groups import with_parameters
 from gradscope.cli.report import report
 from gradscope.cli.rule import rule
-from gradscope.cli.run import run
+from gradscope.cli.run.command import run
+from gradscope.options.declaration import Argument, Parameter
 
 COMMANDS = (
     ("inspect", inspect, True),

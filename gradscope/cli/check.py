@@ -2,22 +2,23 @@
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
 from gradscope.cli import options
-from gradscope.cli.arguments import given_arguments, split_arguments
-from gradscope.cli.check_options import BaselineGroup, GateGroup
-from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.further_reports import (
+from gradscope.cli.check_outputs import (
     AlsoOption,
     check_further_reports,
     write_further_reports,
 )
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import given_arguments, split_arguments
 from gradscope.cli.output import (
     Destination,
     check_destinations,
@@ -25,13 +26,15 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
-from gradscope.cli.running import kept_as_saved, typed_command
+from gradscope.cli.rank_recordings import recording_paths
+from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
-from gradscope.config.formats import OutputFormat
+from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
+from gradscope.rules.settings import NormLimit
 
 if TYPE_CHECKING:
-    from gradscope.check.options import PlannedTarget
     from gradscope.check.results import CheckResult
     from gradscope.config import Configuration
 
@@ -39,7 +42,7 @@ _RECORDING = ".gradscope"
 
 CheckArguments = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR], package.module[:EXPR], a target's name in the configuration, or "
         "a .gradscope file or a folder of them. Default: every configured target. Arguments "
@@ -47,80 +50,117 @@ CheckArguments = Annotated[
         show_default=False,
     ),
 ]
-NoStepSummaryOption = Annotated[
+ExitZeroOption = Annotated[
     bool,
-    typer.Option(
-        "--no-step-summary",
-        help="With --output-format github, do not write $GITHUB_STEP_SUMMARY.",
-        rich_help_panel="Output",
+    Option(
+        help="Exit with code 0 even with findings; still 2 if nothing could be checked.",
+        panel="Check",
     ),
 ]
+LimitOptions = Annotated[Overrides, Policy, NormLimit, PlannedTarget]
+"""Overrides options that say when the check fails, and how often and how long a target runs."""
+BaselineOverrides = Annotated[Overrides, BaselineOptions]
+"""Overrides options for findings that are already known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOutput:
+    """Output options of a check."""
+
+    output_format: OutputFormatOption = None
+    output_file: options.ReportFileOption = "-"
+    open_page: options.OpenOption = False
+    also: AlsoOption = None
+    no_step_summary: Annotated[
+        bool,
+        Option(
+            help="With --output-format github, do not write $GITHUB_STEP_SUMMARY.",
+            panel="Output",
+        ),
+    ] = False
+    save: Annotated[
+        Path | None,
+        Option(
+            metavar="RECORDING|FOLDER",
+            help="Save the recording, or the recordings of several runs in a folder.",
+            panel="Output",
+        ),
+    ] = None
+    force: options.ForceOption = False
+    quiet: options.QuietOption = False
+    verbose: options.VerboseOption = False
+    color: options.ColorOption = "auto"
 
 
 @with_groups
-def check(  # noqa: PLR0913 - the signature is the list of options
-    gate: GateGroup,
-    loading: options.TargetGroup,
-    trial: options.TrialGroup,
-    rules: options.RulesGroup,
-    baseline: BaselineGroup,
+def check(
+    *,
     targets: CheckArguments = None,
-    output_format: options.OutputFormatOption = None,
-    output_file: options.ReportFileOption = "-",
-    open_page: options.OpenOption = False,
-    also: AlsoOption = None,
-    no_step_summary: NoStepSummaryOption = False,
-    save: options.SaveRunsOption = None,
-    force: options.ForceOption = False,
-    quiet: options.QuietOption = False,
-    verbose: options.VerboseOption = False,
-    color: options.ColorOption = "auto",
+    limits: LimitOptions,
+    exit_zero: ExitZeroOption = False,
+    trial: options.TrialOptions,
+    rules: options.RuleOptions,
+    baseline: BaselineOverrides,
+    output: CheckOutput,
 ) -> None:
     """Fail if gradients are broken, for continuous integration.
 
     Exit code: 0 if all gradients pass, 1 for findings, 2 if something could not be checked.
     """
-    set_verbosity(quiet=quiet, verbose=verbose)
-    # What reads and runs is loaded for those who check, not for --help.
+    set_verbosity(quiet=output.quiet, verbose=output.verbose)
+    # Deferred: --help does not need them.
     from gradscope.check.decision import exit_code
-    from gradscope.cli.checking import baseline_applied, check_baseline, checked
-    from gradscope.cli.github import add_step_summary, commands_off
-    from gradscope.cli.saving import recording_locations, save_runs
+    from gradscope.cli.check_outputs import (
+        add_step_summary,
+        commands_off,
+        recording_locations,
+        save_runs,
+    )
+    from gradscope.cli.checking import baseline_applied, check_baseline, checked, chosen_baseline
     from gradscope.config import read_configuration
 
     given, args = split_arguments(targets or [], sys.argv)
     named = tuple(_unfolded(given))
-    configuration = read_configuration(rules.config)
-    settings = gate.settings(rules, configuration.settings)
-    overrides = {**loading.given(), **trial.given(), **gate.running()}
+    configuration = read_configuration(options.ConfigurationFile.of(rules))
+    settings = settings_of({**rules, **limits}, configuration.settings)
+    repeated = {key: limits[key] for key in declarations(PlannedTarget) if key in limits}
+    overrides = {**trial, **repeated}
     # Limits for another target match nothing in this one.
     is_whole = not named or {*configuration.targets} <= {*named}
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
-    subjects = _kept(found, trial, is_saved=save is not None)
+    subjects = _kept(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
-    known = baseline.chosen(configuration.baseline)
-    check_baseline(baseline, known)
-    # Nothing may take the place of anything that the check reads or keeps.
+    known = chosen_baseline(configuration.baseline, baseline)
+    check_baseline(known, baseline)
+    # No output may overwrite a file that the check reads or keeps.
     read = (*_files_read(subjects), *((known.file,) if known.file else ()))
-    positions = {} if save is None else recording_locations(save, planned, read, force=force)
+    positions = (
+        {}
+        if output.save is None
+        else recording_locations(output.save, planned, read, force=output.force)
+    )
     kept = (*read, *positions.values())
     wanted = wanted_output(
-        output_format,
-        output_file,
-        is_opened=open_page,
+        output.output_format,
+        output.output_file,
+        is_opened=output.open_page,
         subject=named[0] if len(named) == 1 else "check",
         default=configuration.output_format,
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=kept).report
-    further = check_further_reports(also or (), destination, kept)
-    policy = gate.policy(configuration.policy)
+    further = check_further_reports(output.also or (), destination, kept)
+    policy = replace(
+        configuration.policy,
+        exit_zero=exit_zero,
+        **field_values(Policy, limits),  # type: ignore[arg-type]
+    )
     with commands_off(is_wanted=wanted.form == "github"):
         result = checked(subjects, settings, typed_command(), policy=policy, is_whole=is_whole)
-    result = baseline_applied(result, baseline, known)
-    _write(result, wanted.form, destination, is_brief=quiet, color=color)
+    result = baseline_applied(result, known)
+    _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
     write_further_reports(result, further)
-    save_runs(result, positions, force=force)
-    if wanted.form == "github" and not no_step_summary:
+    save_runs(result, positions, force=output.force)
+    if wanted.form == "github" and not output.no_step_summary:
         add_step_summary(result)
     wanted.open(destination)
     raise typer.Exit(exit_code(result))
@@ -136,7 +176,7 @@ def _write(
 ) -> None:
     """Write a report on a check to a file, or to stdout."""
     from gradscope.report.check.phrasing import closing_text
-    from gradscope.report.check.render import render_check
+    from gradscope.report.render import render_check
 
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
     text = render_check(result, form, console, is_brief=is_brief)
@@ -144,16 +184,17 @@ def _write(
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:
-    """Yield what was given, and in place of a folder of recordings what is in it."""
+    """Yield the arguments; a folder is replaced by its recordings, a base name by its ranks."""
     for name in given:
-        found = sorted(Path(name).glob(f"*{_RECORDING}")) if name and Path(name).is_dir() else []
+        is_recorded = name.endswith(_RECORDING) or (name and Path(name).is_dir())
+        found = list(recording_paths([Path(name)])) if is_recorded else []
         yield from map(str, found) if found else (name,)
 
 
 def _subjects(
-    configuration: "Configuration", named: Sequence[str], overrides: Mapping[str, options.Value]
+    configuration: "Configuration", named: Sequence[str], overrides: Overrides
 ) -> "list[PlannedTarget | Path]":
-    """Return what is checked, in the order given: targets to run, and recordings.
+    """Return the targets to run and the recordings, in the order given.
 
     Raises:
         GradscopeError: There is nothing to check, or options for targets without a target.
@@ -174,19 +215,17 @@ def _subjects(
 
 
 def _kept(
-    subjects: "Iterable[PlannedTarget | Path]", trial: options.TrialGroup, *, is_saved: bool
+    subjects: "Iterable[PlannedTarget | Path]", trial: Overrides, *, is_saved: bool
 ) -> "list[PlannedTarget | Path]":
-    """Return what is checked, targets with the gradients that their recordings are to keep."""
+    """Return the subjects; targets store gradients only if their recordings are saved."""
     return [
-        one
-        if isinstance(one, Path)
-        else kept_as_saved(one, trial.keep_gradients, is_saved=is_saved)
+        one if isinstance(one, Path) else kept_as_saved(one, trial, is_saved=is_saved)
         for one in subjects
     ]
 
 
 def _files_read(subjects: "Sequence[PlannedTarget | Path]") -> Iterator[Path]:
-    """Yield the files that may be read, where no report goes."""
+    """Yield the files that the check may read; no report may overwrite them."""
     for subject in subjects:
         if isinstance(subject, Path):
             yield subject

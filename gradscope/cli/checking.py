@@ -9,18 +9,20 @@ from gradscope import __version__
 from gradscope.check.baseline import applied, prune_baseline, read_baseline, write_baseline
 from gradscope.check.decision import unmatched_limits
 from gradscope.check.merging import target_result
-from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
+from gradscope.check.options import DEFAULT_BASELINE, BaselineOptions, PlannedTarget, Policy
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
-from gradscope.cli.check_options import BaselineGroup
 from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
+from gradscope.cli.rank_recordings import grouped
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from gradscope.rules.job_judging import judge_job
 from gradscope.rules.settings import Settings
 
 
@@ -32,23 +34,26 @@ def checked(
     policy: Policy,
     is_whole: bool,
 ) -> CheckResult:
-    """Return what is found in targets, each run in processes of its own, and in recordings.
+    """Judge targets, each run in a process of its own, and recordings.
 
     Args:
         subjects: Targets to run, and paths of recordings.
-        settings: Which rules judge, and how.
-        command: As typed, for the record.
-        policy: What makes the check fail.
-        is_whole: Whether it is all that is configured: a limit that matches nothing is told then.
+        settings: Settings of the rules.
+        command: Command line as typed, for the record.
+        policy: Policy that makes the check fail.
+        is_whole: Whether all configured targets are checked. Limits that match nothing are then
+            reported.
     """
     is_told = len(subjects) > 1 or any(
         isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
     )
+    recorded = _checked_recordings([one for one in subjects if isinstance(one, Path)], settings)
     targets = tuple(
         _checked(subject, settings, command, is_told=is_told)
         if isinstance(subject, PlannedTarget)
-        else _checked_recording(subject, settings)
+        else recorded[subject]
         for subject in subjects
+        if isinstance(subject, PlannedTarget) or subject in recorded
     )
     return CheckResult(
         version=__version__,
@@ -59,15 +64,32 @@ def checked(
     )
 
 
-def _checked_recording(path: Path, settings: Settings) -> TargetResult:
-    """Return what is found in a recording; one that cannot be read is not judged."""
-    try:
-        recording = load_recording(path)
-    except GradscopeError as error:
-        show_error(error)
-        failure = Failure(what=error.what, cause=error.cause, help=error.help)
-        return TargetResult(name=str(path), failures=(failure,))
-    return _told(target_result(str(path), [_judged(recording, settings)]))
+def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path, TargetResult]:
+    """Return what is found in recordings, by path; in the ranks of a job by its first one.
+
+    Raises:
+        GradscopeError: There are ranks of several jobs, or a rank twice.
+    """
+    loaded: dict[Path, Recording] = {}
+    results: dict[Path, TargetResult] = {}
+    for path in paths:
+        try:
+            loaded[path] = load_recording(path)
+        except GradscopeError as error:
+            show_error(error)
+            failure = Failure(what=error.what, cause=error.cause, help=error.help)
+            results[path] = TargetResult(name=str(path), failures=(failure,))
+    for job in grouped(list(loaded), list(loaded.values())):
+        run = _judged_job(job.recordings, settings)
+        results[job.paths[0]] = _told(target_result(job.name, [run]))
+    return results
+
+
+def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
+    if len(recordings) == 1:
+        return _judged(recordings[0], settings)
+    ranks = tuple(recordings)
+    return Run(recording=ranks[0], verdict=judge_job(ranks, settings), ranks=ranks)
 
 
 def _checked(
@@ -99,11 +121,11 @@ def _judged(recording: Recording, settings: Settings) -> Run:
 
 
 def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
-    """Return a result after telling on stderr why it could not be judged.
+    """Return a result after printing its failures.
 
     Args:
-        result: Of a target.
-        known: How many of its failures the runs have told themselves.
+        result: Result of a target.
+        known: Number of its failures that the runs have printed themselves.
     """
     for failure in result.failures[known:]:
         show_error(
@@ -113,33 +135,43 @@ def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
 
 
 def _tell(text: str) -> None:
-    """Print what is being done, where somebody is looking."""
+    """Print progress, on a terminal."""
     if sys.stderr.isatty() and VERBOSITY.level > QUIET:
         write_line(text)
 
 
-def check_baseline(group: BaselineGroup, options: BaselineOptions) -> None:
-    """Make sure that the baseline can be used, before anything slow is run.
+def chosen_baseline(configured: BaselineOptions, given: Overrides) -> BaselineOptions:
+    """Return the configured baseline with the given options applied; its path is absolute."""
+    chosen = replace(configured, **field_values(BaselineOptions, given))  # type: ignore[arg-type]
+    if chosen.file is None:
+        return replace(chosen, file=DEFAULT_BASELINE.resolve()) if chosen.writes else chosen
+    return replace(chosen, file=Path(chosen.file).resolve()) if "baseline" in given else chosen
+
+
+def check_baseline(options: BaselineOptions, given: Overrides) -> None:
+    """Check that the baseline can be used, before anything slow runs.
+
+    Args:
+        options: The baseline as configured and given.
+        given: The given options, by their configuration keys.
 
     Raises:
-        GradscopeError: It cannot be read, or none is named.
+        GradscopeError: The baseline cannot be read, or an option needs one.
     """
     if options.file is None:
-        for name, is_given in (("prune", group.prune_baseline), ("strict", group.strict_baseline)):
-            if is_given:
+        for key in ("prune-baseline", "strict-baseline"):
+            if given.get(key):
                 raise GradscopeError(
-                    f"--{name}-baseline needs a baseline file", help="name it with --baseline FILE"
+                    f"--{key} needs a baseline file", help="name it with --baseline FILE"
                 )
-    elif options.file.exists() or not group.write_baseline:
+    elif options.file.exists() or not options.writes:
         read_baseline(options.file)
     else:
         check_destinations(_shown(options.file), None, force=False)
 
 
-def baseline_applied(
-    result: CheckResult, group: BaselineGroup, options: BaselineOptions
-) -> CheckResult:
-    """Return a check after its baseline has been written, pruned or applied, as the user asks.
+def baseline_applied(result: CheckResult, options: BaselineOptions) -> CheckResult:
+    """Write or prune the baseline if an option says so, and return the check with it applied.
 
     Raises:
         GradscopeError: The baseline cannot be read or written.
@@ -147,10 +179,10 @@ def baseline_applied(
     file = options.file
     if file is None:
         return result
-    if group.write_baseline:
+    if options.writes:
         known = write_baseline(file, result, options.targets)
         show_note(f"wrote {_shown(file)}: {counted(len(known.entries), 'known finding')}")
-    elif group.prune_baseline:
+    elif options.prunes:
         removed = prune_baseline(file, result, options.targets)
         gone = counted(len(removed.entries), "finding")
         show_note(f"removed from {_shown(file)}: {gone} that no longer occurs")
@@ -160,5 +192,5 @@ def baseline_applied(
 
 
 def _shown(file: Path) -> str:
-    """Return a path as it is shorter to read: relative to the working directory where it can be."""
+    """Return a path relative to the working directory if it is inside."""
     return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
-import typer
-
+from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
-from gradscope.cli.arguments import given_arguments, split_arguments
-from gradscope.cli.clip_source import is_recording, nearest
 from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import given_arguments, is_recording, split_arguments
 from gradscope.cli.output import (
     Destination,
     check_destinations,
@@ -24,16 +23,24 @@ from gradscope.cli.output import (
     write_text,
 )
 from gradscope.cli.report import check_count
-from gradscope.cli.rules import judged, settings_of
-from gradscope.cli.running import exit_if_broken, kept_as_saved, planned_target, record_planned
+from gradscope.cli.running import (
+    exit_if_broken,
+    judged,
+    kept_as_saved,
+    planned_target,
+    record_planned,
+    settings_of,
+)
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
+    from gradscope.config import Configuration
     from gradscope.recording.records import Recording
     from gradscope.target.options import ClipOptions
 
@@ -46,85 +53,69 @@ _CLIP = "Clipping"
 
 TargetsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files. Default: the "
         "configured target, or the newest recording here.",
         show_default=False,
     ),
 ]
-MaxNormOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-norm",
-        metavar="X|auto",
-        help="Largest global norm; auto chooses one. Default: the clip_grad_norm of the target's "
-        "gradscope_setup(), otherwise auto.",
-        rich_help_panel=_CLIP,
-        show_default=False,
-    ),
-]
-NormTypeOption = Annotated[
-    str,
-    typer.Option("--norm-type", metavar="2|inf|P", help="Type of the norm.", rich_help_panel=_CLIP),
-]
-ClipValueOption = Annotated[
-    float | None,
-    typer.Option(
-        "--clip-value",
-        metavar="V",
-        help="Clip each element to at most this size.",
-        rich_help_panel=_CLIP,
-        show_default=False,
-    ),
-]
-PerLayerOption = Annotated[
-    bool,
-    typer.Option(
-        "--per-layer",
-        help="Clip each parameter's gradient by its own norm.",
-        rich_help_panel=_CLIP,
-    ),
-]
-AgcOption = Annotated[
-    float | None,
-    typer.Option(
-        "--agc",
-        metavar="RATIO",
-        help="Clip each unit's gradient to X times the norm of its weights.",
-        rich_help_panel=_CLIP,
-        show_default=False,
-    ),
-]
-BatchesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--batches",
-        min=1,
-        metavar="N",
-        help="Measure N batches after the steps. Without --steps, run no steps.",
-        rich_help_panel=_CLIP,
-        show_default=False,
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClipGroup:
-    """What to clip to."""
+class MethodOptions:
+    """Clipping methods to measure, as typed."""
 
-    max_norm: MaxNormOption = None
-    norm_type: NormTypeOption = "2"
-    clip_value: ClipValueOption = None
-    per_layer: PerLayerOption = False
-    agc: AgcOption = None
-    batches: BatchesOption = None
+    max_norm: Annotated[
+        str | None,
+        Option(
+            metavar="X|auto",
+            help="Largest global norm; auto chooses one. Default: the clip_grad_norm of the "
+            "target's gradscope_setup(), otherwise auto.",
+            panel=_CLIP,
+            show_default=False,
+        ),
+    ] = None
+    norm_type: Annotated[str, Option(metavar="2|inf|P", help="Type of the norm.", panel=_CLIP)] = (
+        "2"
+    )
+    clip_value: Annotated[
+        float | None,
+        Option(
+            metavar="V",
+            help="Clip each element to at most this size.",
+            panel=_CLIP,
+            show_default=False,
+        ),
+    ] = None
+    per_layer: Annotated[
+        bool, Option(help="Clip each parameter's gradient by its own norm.", panel=_CLIP)
+    ] = False
+    agc: Annotated[
+        float | None,
+        Option(
+            metavar="RATIO",
+            help="Clip each unit's gradient to X times the norm of its weights.",
+            panel=_CLIP,
+            show_default=False,
+        ),
+    ] = None
+    batches: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Measure N batches after the steps. Without --steps, run no steps.",
+            panel=_CLIP,
+            show_default=False,
+        ),
+    ] = None
 
     def chosen(self) -> "ClipOptions":
-        """Return what was asked for.
+        """Return the methods to measure.
 
         Raises:
-            GradscopeError: A number is none, or not above zero.
+            GradscopeError: A value is not a number above zero.
         """
         from gradscope.target.options import ClipOptions
 
@@ -156,31 +147,24 @@ def _positive(option: str, given: str | float, *, may_be_infinite: bool = False)
 
 
 @with_groups
-def clip_report(  # noqa: PLR0913 - the signature is the list of options
-    clip: ClipGroup,
-    loading: options.TargetGroup,
-    trial: options.TrialGroup,
-    view: options.ViewGroup,
-    rules: options.RulesGroup,
+def clip_report(
+    *,
     targets: TargetsArgument = None,
-    output_format: options.OutputFormatOption = None,
-    output_file: options.ReportFileOption = "-",
-    open_page: options.OpenOption = False,
-    save: options.SaveOption = None,
-    force: options.ForceOption = False,
-    quiet: options.QuietOption = False,
-    verbose: options.VerboseOption = False,
-    color: options.ColorOption = "auto",
+    clip: MethodOptions,
+    trial: options.TrialOptions,
+    view: ViewOptions,
+    rules: options.RuleOptions,
+    output: options.TargetOutput,
 ) -> None:
     """Show how often and how strongly clipping changes gradients, and which layers cause it.
 
     A target runs optimizer steps, and is restored afterwards: 20 steps without --steps and
     --batches. A recording of a run shows the effect of the script's own clip calls.
     """
-    set_verbosity(quiet=quiet, verbose=verbose)
+    set_verbosity(quiet=output.quiet, verbose=output.verbose)
     from gradscope.config import read_configuration
 
-    configuration = read_configuration(rules.config)
+    configuration = read_configuration(options.ConfigurationFile.of(rules))
     settings = settings_of(rules, configuration.settings)
     if not settings.select:
         settings = replace(settings, select=CLIP_RULES)
@@ -190,25 +174,27 @@ def clip_report(  # noqa: PLR0913 - the signature is the list of options
     recordings = _recordings(chosen)
     planned = None
     if not recordings:
-        overrides = {**loading.given(), **trial.given(), **given_arguments(args)}
+        overrides = {**trial, **given_arguments(args)}
         planned = _with_clipping(
             planned_target(chosen[0], configuration, overrides), clipping, clip
         )
-        planned = kept_as_saved(planned, trial.keep_gradients, is_saved=save is not None)
-    elif save is not None:
+        planned = kept_as_saved(planned, trial, is_saved=output.save is not None)
+    elif output.save is not None:
         raise GradscopeError("nothing to --save: the recordings are already saved")
     read = recordings if planned is None else files_of_target(planned)
-    wanted = wanted_output(output_format, output_file, is_opened=open_page, subject=chosen[0])
-    destinations = check_destinations(wanted.file, save, force=force, inputs=read)
+    wanted = wanted_output(
+        output.output_format, output.output_file, is_opened=output.open_page, subject=chosen[0]
+    )
+    destinations = check_destinations(wanted.file, output.save, force=output.force, inputs=read)
     check_count(len(chosen), "recordings", wanted)
     with reserved_stdout() as stdout:
         reports = [judged(one, settings) for one in _recorded(planned, recordings)]
         if destinations.recording is not None:
-            save_recording(reports[0], destinations.recording, force=force)
-        # Where autograd ended the first step, there is nothing to tell beside what was told.
+            save_recording(reports[0], destinations.recording, force=output.force)
+        # If autograd ended the first step, the error on stderr is the whole report.
         shown = [one for one in reports if not is_ended_at_once(one)]
         if shown:
-            _write(shown, wanted.form, view, destinations.report, stdout, color)
+            _write(shown, wanted.form, view, destinations.report, stdout, output.color)
             wanted.open(destinations.report)
     for report in reports:
         exit_if_broken(report)
@@ -224,10 +210,10 @@ def is_ended_at_once(report: "Report") -> bool:
 
 
 def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
-    """Return the recordings that were named; none where it is a target.
+    """Return the named recordings; none if a target is named.
 
     Raises:
-        GradscopeError: There are both, or several targets.
+        GradscopeError: Recordings and targets are named, or several targets.
     """
     recordings = tuple(Path(text) for text in chosen if is_recording(text))
     if len(recordings) == len(chosen) or len(chosen) == 1:
@@ -239,9 +225,9 @@ def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _with_clipping(
-    planned: "PlannedTarget", clipping: "ClipOptions", clip: ClipGroup
+    planned: "PlannedTarget", clipping: "ClipOptions", clip: MethodOptions
 ) -> "PlannedTarget":
-    """Return how to run a target, with so many steps that there is something to tell."""
+    """Return how to run a target, by default with enough steps for a report."""
     trial = planned.trial
     steps = trial.steps or (DEFAULT_STEPS if clip.batches is None else 0)
     return replace(planned, trial=replace(trial, steps=steps, clipping=clipping))
@@ -259,13 +245,12 @@ def _recorded(planned: "PlannedTarget | None", recordings: Sequence[Path]) -> "I
 def _write(
     reports: "Sequence[Report]",
     output_format: OutputFormat,
-    view: options.ViewGroup,
+    view: ViewOptions,
     destination: Destination | None,
     stdout: TextIO,
     color: ColorChoice,
 ) -> None:
-    from gradscope.report.clipping.render import render_clip_report
-    from gradscope.report.render import render_ci, together
+    from gradscope.report.render import render_ci, render_clip_report, together
 
     if is_of_ci(output_format):
         write_text(render_ci(together(reports), output_format), destination, stdout)
@@ -277,5 +262,33 @@ def _write(
         return
     console = make_console(stdout if destination is None else io.StringIO(), color)
     for report in reports:
-        text = render_clip_report(report, output_format, view.chosen(can_save=True), console)
+        text = render_clip_report(report, output_format, replace(view, can_save=True), console)
         write_text(text, destination, stdout)
+
+
+def nearest(configuration: "Configuration") -> str:
+    """Return the target or recording to use without an argument, and print it.
+
+    It is the configured target, or the newest recording in the working directory.
+
+    Raises:
+        GradscopeError: There is neither, or several targets are configured.
+    """
+    names = tuple(configuration.targets)
+    if len(names) > 1:
+        raise GradscopeError(
+            f"{len(names)} targets are configured: {', '.join(names)}",
+            help=f"name one: gradscope clip-report {names[0]}",
+        )
+    if names:
+        show_note(f"clipping of `{names[0]}`, the configured target")
+        return names[0]
+    found = [path for path in Path().glob("*.gradscope") if path.is_file()]
+    if not found:
+        raise GradscopeError(
+            "no target given, none configured, and no recording here",
+            help="gradscope clip-report model.py, or record a run: gradscope run train.py",
+        )
+    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
+    show_note(f"clipping of `{newest}`, the newest recording here")
+    return str(newest)

@@ -1,4 +1,4 @@
-"""What `gradscope compare` compares: recordings that are read, and targets that are run."""
+"""Plans the sides of a comparison: recordings to read, and targets to run."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope.cli.clip_source import is_recording
+from gradscope.cli.options import is_recording
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.check.options import PlannedTarget
-    from gradscope.cli.options import Value
     from gradscope.config import Configuration
+    from gradscope.options.checks import Value
+    from gradscope.options.declaration import Overrides
     from gradscope.recording.records import Recording
     from gradscope.target.options import Trial
 
@@ -29,7 +30,7 @@ class PlannedSide:
         """Read the recording, or run the target in a process of its own.
 
         Raises:
-            GradscopeError: It cannot be read, or nothing was seen of it.
+            GradscopeError: The recording cannot be read, or the run failed.
         """
         if isinstance(self.source, Path):
             from gradscope.recording.store import load_recording
@@ -42,18 +43,18 @@ def planned_sides(
     given: Sequence[str],
     vary: str | None,
     configuration: "Configuration",
-    overrides: "Mapping[str, Value]",
+    overrides: "Overrides",
 ) -> tuple[PlannedSide, ...]:
-    """Return what is compared, in the order given.
+    """Return the sides to compare, in the order given.
 
     Args:
         given: Recordings and targets.
-        vary: An option of targets and its values, as `seed=0,1`.
-        configuration: The user's.
+        vary: An option of targets and its values, such as `seed=0,1`.
+        configuration: The user's configuration.
         overrides: The options that were given, by the configuration's keys.
 
     Raises:
-        GradscopeError: There are not two, or options for targets without a target.
+        GradscopeError: There are fewer than two sides, or options for targets without a target.
     """
     has_target = any(not is_recording(name) for name in given)
     if overrides and not has_target:
@@ -77,7 +78,7 @@ def _sides(
     name: str,
     varied: "Sequence[tuple[str, str, Value]]",
     configuration: "Configuration",
-    overrides: "Mapping[str, Value]",
+    overrides: "Overrides",
 ) -> Iterator[PlannedSide]:
     if is_recording(name):
         yield PlannedSide(name=name, source=Path(name))
@@ -122,7 +123,7 @@ def _varied(text: str) -> "tuple[tuple[str, str, Value], ...]":
     """Return an option's name, and each of its values as text and as value.
 
     Raises:
-        GradscopeError: It is none, or a value is wrong.
+        GradscopeError: The option cannot be varied, or a value is wrong.
     """
     key, _, values = text.partition("=")
     reader = _READERS.get(key.removeprefix("--"))
@@ -144,8 +145,8 @@ def _varied(text: str) -> "tuple[tuple[str, str, Value], ...]":
 
 
 def _run(name: str, planned: "PlannedTarget") -> "Recording":
-    """Run a target apart from others: it may define what they define, and change what they use."""
-    # Only who runs a target needs what runs it.
+    """Run a target in its own process: targets may define the same names, or change globals."""
+    # Deferred: comparing recordings does not need them.
     from gradscope.cli.errors import VERBOSITY
     from gradscope.cli.isolation import run_apart
     from gradscope.cli.job import Job
@@ -167,5 +168,5 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
 
 
 def _keeping(trial: "Trial") -> "Trial":
-    """Return a trial that keeps gradients: norms alone do not tell where they point."""
+    """Return a trial that stores gradients: norms alone do not give their directions."""
     return replace(trial, keep_gradients="sketch") if trial.keep_gradients == "none" else trial

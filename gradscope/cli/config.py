@@ -5,15 +5,15 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from gradscope.cli import options
 from gradscope.cli.console import make_console
+from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, write_text
+from gradscope.options.declaration import Argument, Option
 
 KeyArgument = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="KEY",
         help="Only this key and what is below it, as targets.small, rules or rules.dead-unit; "
         "with what nobody set.",
@@ -22,7 +22,7 @@ KeyArgument = Annotated[
 ]
 FileOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--config",
         metavar="FILE",
         help="Read \\[tool.gradscope] from FILE instead of the nearest pyproject.toml.",
@@ -30,10 +30,11 @@ FileOption = Annotated[
 ]
 ListingFormatOption = Annotated[
     Literal["text", "json"],
-    typer.Option("--output-format", help="Output format.", rich_help_panel="Output"),
+    Option("--output-format", help="Output format.", panel="Output"),
 ]
 
 
+@with_groups
 def config(
     key: KeyArgument = None,
     config: FileOption = None,

@@ -14,9 +14,10 @@ WIDTH_OFF_TERMINAL = 120
 
 
 def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether to write colour: `--color`, then NO_COLOR, FORCE_COLOR, then a capable terminal.
+    """Return whether to write colour.
 
-    The variables count when they are not empty.
+    `--color` comes first, then NO_COLOR, then FORCE_COLOR, then the terminal. Empty variables do
+    not count.
     """
     if choice != "auto":
         return choice == "always"
@@ -28,8 +29,8 @@ def wants_color(choice: ColorChoice, stream: TextIO, environment: Mapping[str, s
 
 
 def make_console(stream: TextIO, choice: ColorChoice) -> "Console":
-    """A console for one stream; names are printed on it as they are, never as markup."""
-    # It draws random numbers when it is imported, which a script that is run is to find unused.
+    """Return a console for a stream; it prints names as they are, never as markup."""
+    # Deferred: the import draws random numbers, which would change those of a script.
     from rich.console import Console
 
     has_color = wants_color(choice, stream, os.environ)
@@ -60,7 +61,7 @@ def make_console(stream: TextIO, choice: ColorChoice) -> "Console":
 
 
 def _width(is_terminal: bool, columns: str) -> int | None:
-    """Return how wide a console is; None leaves it to rich, which looks at `COLUMNS` first."""
-    if columns.isdigit() and int(columns) == 0:  # as of terminals whose width nobody knows
+    """Return the width of a console; None leaves it to rich, which reads `COLUMNS` first."""
+    if columns.isdigit() and int(columns) == 0:  # some terminals report an unknown width as 0
         return shutil.get_terminal_size().columns if is_terminal else WIDTH_OFF_TERMINAL
     return None if is_terminal or columns else WIDTH_OFF_TERMINAL

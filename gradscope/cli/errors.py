@@ -1,4 +1,4 @@
-"""Shows errors on stderr: the user's in full, gradscope's own as what they are."""
+"""Shows errors on stderr: those of user code with a traceback, gradscope's own as bugs."""
 
 import contextlib
 import sys
@@ -15,9 +15,9 @@ QUIET, NORMAL, VERBOSE = -1, 0, 1
 
 @dataclass(slots=True)
 class Verbosity:
-    """How much is told on stderr.
+    """Amount of messages on stderr.
 
-    Not the level of a logger: a script that is run would find it among its own.
+    It is not the level of a logger: a script would find that logger among its own.
     """
 
     level: int = NORMAL
@@ -43,19 +43,19 @@ def show_error(error: GradscopeError) -> None:
 
 
 def show_note(text: str) -> None:
-    """Print something worth knowing, unless the user wants to hear of errors only."""
+    """Print a note, unless the user asked for errors only."""
     if VERBOSITY.level > QUIET:
         write_line(f"note: {text}")
 
 
 def write_line(text: str) -> None:
-    """Print one line on stderr, whatever the names in it are made of."""
+    """Print one line on stderr; line breaks in it become spaces."""
     line = " ".join(text.splitlines())
     sys.stderr.write(printable(line) + "\n")
 
 
 def printable(text: str) -> str:
-    """The text with control characters, which could rule the terminal, as escapes."""
+    """Return the text with control characters as escapes, which terminals would obey."""
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else repr(letter)[1:-1]
         for letter in text
@@ -63,7 +63,7 @@ def printable(text: str) -> str:
 
 
 def user_traceback(error: BaseException, *, is_full: bool) -> str:
-    """The traceback of an exception and of those it came from.
+    """Return the traceback of an exception and of its causes.
 
     Frames of gradscope, torch and the import machinery are left out, unless it is to be full.
     """
@@ -86,13 +86,13 @@ def _is_users(frame: FrameSummary) -> bool:
     packages = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
     hidden = [_OWN_FOLDER, *(str(Path(packages_folder, "torch")) for packages_folder in packages)]
     hidden.append(str(Path(sysconfig.get_path("stdlib"), "importlib")))
-    if frame.filename == contextlib.__file__:  # what decorates functions of torch's and our own
+    if frame.filename == contextlib.__file__:  # decorators of torch's functions and ours
         return False
     return not any(frame.filename.startswith(f"{folder}/") for folder in hidden)
 
 
 class BugReport:
-    """Context in which an exception is a bug in gradscope: said so, shown in full, exit code 2.
+    """Context that reports an exception as a bug in gradscope, with exit code 2.
 
     Python's own exit code would be 1, which means findings.
     """

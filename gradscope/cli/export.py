@@ -6,25 +6,24 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from gradscope.cli import options
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
-from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.running import judged, settings_of
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from gradscope.export.plan import ExportPlan
 
 RecordingArgument = Annotated[
     Path,
-    typer.Argument(metavar="RECORDING", help="Recording written by --save.", show_default=False),
+    Argument(metavar="RECORDING", help="Recording written by --save.", show_default=False),
 ]
 PathArgument = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="FOLDER|FILE",
         help="Where to write, same as -o: --to tensorboard logs.",
         show_default=False,
@@ -32,38 +31,36 @@ PathArgument = Annotated[
 ]
 FormOption = Annotated[
     Literal["tensorboard", "csv", "parquet", "jsonl"],
-    typer.Option("--to", help="Output format.", rich_help_panel="Output"),
+    Option("--to", help="Output format.", panel="Output"),
 ]
 OutputOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "-o",
         "--output",
         metavar="FOLDER|FILE",
         help="Write to a folder, or with --table to a file; - for stdout.",
-        rich_help_panel="Output",
+        panel="Output",
         show_default=False,
     ),
 ]
 TableOption = Annotated[
     Literal["steps", "parameters", "tensors", "modules", "events", "findings"] | None,
-    typer.Option(
+    Option(
         "--table",
         help="Export only this table. Default: every table, one file each.",
-        rich_help_panel="Output",
+        panel="Output",
         show_default=False,
     ),
 ]
-ForceOption = Annotated[
-    bool, typer.Option("-f", "--force", help="Overwrite files.", rich_help_panel="Output")
-]
+ForceOption = Annotated[bool, Option("-f", "--force", help="Overwrite files.", panel="Output")]
 
 
 @with_groups
 def export(
     recording: RecordingArgument,
     to: FormOption,
-    rules: options.RulesGroup,
+    rules: options.RuleOptions,
     path: PathArgument = None,
     output: OutputOption = None,
     table: TableOption = None,
@@ -72,7 +69,7 @@ def export(
 ) -> None:
     """Write a recording for other tools: TensorBoard, CSV, Parquet or JSON Lines."""
     set_verbosity(quiet=quiet, verbose=False)
-    # What reads, judges and writes is loaded for those who export, not for --help.
+    # Deferred: --help does not need them.
     from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
     from gradscope.recording.store import load_recording
@@ -85,7 +82,7 @@ def export(
     plan.check(force=force, inputs=(recording,))
     settings = settings_of(rules)
     loaded = load_recording(recording)
-    # What was loaded stays to the end; a long run is a million records for the collector to visit.
+    # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
     report = judged(loaded, settings) if plan.needs_findings else Report.from_recording(loaded)
     if isinstance(sys.stdout, io.TextIOWrapper):

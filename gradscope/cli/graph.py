@@ -1,25 +1,24 @@
 """`gradscope graph`."""
 
 import io
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gradscope.analysis.view import DepthOption, ModuleOption
 from gradscope.cli import options
-from gradscope.cli.arguments import check_file_arguments, given_arguments
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import check_file_arguments, given_arguments, is_recording
 from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
 from gradscope.cli.report import StepOption, step_reports
-from gradscope.cli.rules import judged
-from gradscope.cli.running import exit_if_broken, planned_target, record_planned
+from gradscope.cli.running import exit_if_broken, judged, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
-from gradscope.report.graph.render import GraphFormat, graph_format
+from gradscope.options.declaration import Argument, Option, Overrides
+from gradscope.report.graph.formats import GraphFormat
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
@@ -32,75 +31,83 @@ _MOST_DRAWN = 3000
 
 GraphTargetArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="TARGET|RECORDING",
         help="path/file.py[:EXPR], package.module[:EXPR], or a .gradscope file written by --save.",
         show_default=False,
     ),
 ]
-GraphFormatOption = Annotated[
-    GraphFormat | None,
-    typer.Option(
-        "--output-format",
-        help="Graph format. Default: by the extension of the output file.",
-        rich_help_panel="Output",
-        show_default=False,
-    ),
-]
-MaxNodesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-nodes",
-        min=1,
-        metavar="N",
-        help="Fold the deepest modules until at most N nodes are left. Default: 200 in dot, "
-        "mermaid and svg.",
-        rich_help_panel="Report",
-        show_default=False,
-    ),
-]
-UnfoldOption = Annotated[
-    bool,
-    typer.Option(
-        "--unfold",
-        help="Draw repeated blocks one by one in dot, mermaid and svg.",
-        rich_help_panel="Report",
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphView:
+    """Options that say which part of the graph is drawn."""
+
+    module: ModuleOption = None
+    depth: DepthOption = None
+    max_nodes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Fold the deepest modules until at most N nodes are left. Default: 200 in dot, "
+            "mermaid and svg.",
+            panel="Report",
+            show_default=False,
+        ),
+    ] = None
+    unfold: Annotated[
+        bool,
+        Option(help="Draw repeated blocks one by one in dot, mermaid and svg.", panel="Report"),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOutput:
+    """Output options of a graph."""
+
+    output_format: Annotated[
+        GraphFormat | None,
+        Option(
+            help="Graph format. Default: by the extension of the output file.",
+            panel="Output",
+            show_default=False,
+        ),
+    ] = None
+    output_file: options.OutputFileOption = "-"
+    open_page: options.OpenOption = False
+    quiet: options.QuietOption = False
+    verbose: options.VerboseOption = False
+    color: options.ColorOption = "auto"
 
 
 @with_groups
-def graph(  # noqa: PLR0913 - the signature is the list of options
+def graph(
+    *,
     target: GraphTargetArgument,
-    loading: options.TargetGroup,
     args: options.FileArguments = None,
+    loading: options.LoadingOptions,
     step: StepOption = None,
-    module: options.ModuleOption = None,
-    depth: options.DepthOption = None,
-    max_nodes: MaxNodesOption = None,
-    unfold: UnfoldOption = False,
-    output_format: GraphFormatOption = None,
-    output_file: options.OutputFileOption = "-",
-    open_page: options.OpenOption = False,
-    quiet: options.QuietOption = False,
-    verbose: options.VerboseOption = False,
-    color: options.ColorOption = "auto",
+    view: GraphView,
+    output: GraphOutput,
 ) -> None:
     """Draw the autograd graph: modules, their operations, and the gradients between them."""
-    set_verbosity(quiet=quiet, verbose=verbose)
+    set_verbosity(quiet=output.quiet, verbose=output.verbose)
     check_file_arguments(args)
-    is_page = open_page and output_file == "-"
-    form = graph_format(output_format or ("html" if is_page else None), output_file)
-    page = _page(form, output_file, is_opened=open_page, subject=target)
-    _check_folding(form, depth, max_nodes)
+    from gradscope.report.graph.formats import graph_format
+
+    is_page = output.open_page and output.output_file == "-"
+    form = graph_format(output.output_format or ("html" if is_page else None), output.output_file)
+    page = _page(form, output.output_file, is_opened=output.open_page, subject=target)
+    _check_folding(form, view.depth, view.max_nodes)
     from gradscope.config import read_configuration
 
     configuration = read_configuration()
-    planned = None if _is_recording(target) else _planned(target, configuration, loading, args)
+    planned = None if is_recording(target) else _planned(target, configuration, loading, args)
     if planned is not None and step is not None:
         raise GradscopeError("`--step` needs a recording of a training run")
     read = (Path(target),) if planned is None else files_of_target(planned)
-    file = output_file if page is None else page.file
+    file = output.output_file if page is None else page.file
     destination = check_destinations(file, None, force=False, inputs=read).report
     with reserved_stdout() as stdout:
         from gradscope.report.graph.part import GraphOptions
@@ -112,9 +119,12 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
             report = _report_of(load_recording(target), target, step, configuration.settings)
         else:
             report = judged(record_planned(planned), configuration.settings)
-        console = make_console(stdout if destination is None else io.StringIO(), color)
+        console = make_console(stdout if destination is None else io.StringIO(), output.color)
         wanted = GraphOptions(
-            module=module, depth=depth, max_nodes=max_nodes, folds_repeats=not unfold
+            module=view.module,
+            depth=view.depth,
+            max_nodes=view.max_nodes,
+            folds_repeats=not view.unfold,
         )
         rendered = render_graph(report, form, wanted, console)
         write_text(rendered.text, destination, stdout)
@@ -126,10 +136,10 @@ def graph(  # noqa: PLR0913 - the signature is the list of options
 
 
 def _page(form: GraphFormat, file: str, *, is_opened: bool, subject: str) -> WantedOutput | None:
-    """Return where a page of HTML goes; None for another format.
+    """Return the destination of an HTML page; None for another format.
 
     Raises:
-        GradscopeError: It would fill the terminal, or something is to be opened that is no page.
+        GradscopeError: The page would be written to the terminal, or --open gets another format.
     """
     if form == "html":
         return wanted_output("html", file, is_opened=is_opened, subject=subject)
@@ -144,11 +154,10 @@ def _page(form: GraphFormat, file: str, *, is_opened: bool, subject: str) -> Wan
 def _report_of(
     recording: "Recording", name: str, step: int | None, settings: "Settings"
 ) -> "Report":
-    """Return the report on what was recorded, or on one step of a training run.
+    """Return the report on a recording, or on one step of a training run.
 
     Raises:
-        GradscopeError: It is of a run, and of the step that was asked for, or of none, there is no
-            graph.
+        GradscopeError: The recording is of a training run, and `step` is missing or has no graph.
     """
     if step is None:
         report = judged(recording, settings)
@@ -162,7 +171,7 @@ def _report_of(
 
 
 def _stepless(recording: "Recording", name: str) -> GradscopeError:
-    """Return why there is nothing to be drawn of a run without a step."""
+    """Return the error about a training run without a chosen step."""
     from gradscope.analysis.captured_steps import steps_text
 
     if not recording.captured_steps:
@@ -181,17 +190,17 @@ def _stepless(recording: "Recording", name: str) -> GradscopeError:
 def _planned(
     target: str,
     configuration: "Configuration",
-    loading: options.TargetGroup,
+    loading: Overrides,
     args: list[str] | None,
 ) -> "PlannedTarget":
-    """Return how to run a target for its graph alone."""
-    overrides = {**loading.given(), **given_arguments(args), "probe-steps": 0, "steps": 0}
+    """Return how to run a target for its graph only."""
+    overrides = {**loading, **given_arguments(args), "probe-steps": 0, "steps": 0}
     planned = planned_target(target, configuration, overrides)
     return replace(planned, trial=replace(planned.trial, micro_batches=None, keep_gradients="none"))
 
 
 def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) -> None:
-    """Make sure that there is something to be folded.
+    """Check that the options for folding have an effect.
 
     Raises:
         GradscopeError: The text has a row a module and none a node, a picture can hold so many
@@ -212,7 +221,3 @@ def _check_folding(form: GraphFormat, depth: int | None, max_nodes: int | None) 
             "`--depth` and `--max-nodes` have no effect on `html`, which opens modules one by one",
             help="--module PATH opens one module first",
         )
-
-
-def _is_recording(target: str) -> bool:
-    return target.endswith(".gradscope")

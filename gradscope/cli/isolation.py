@@ -1,4 +1,4 @@
-"""Runs a target in a process of its own, which may crash, hang or change whatever it likes."""
+"""Runs a target in a process of its own, which may crash or hang."""
 
 import os
 import re
@@ -26,20 +26,20 @@ _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>
 _ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""What a user, a CI system and a closed terminal end a command with."""
+"""Signals by which a user, a CI system or a closed terminal ends a command."""
 _GRACE = 1.0
-"""Seconds that a process has to say where it is before it is ended."""
+"""Seconds that a process has to report its current line before it is ended."""
 
 
 def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Failure:
-    """Run a job in a child process; return what it saw, or why it saw nothing.
+    """Run a job in a child process; return its recording, or the reason why there is none.
 
-    The child's output goes to stderr; what went wrong has been told there.
+    The child's output goes to stderr, and so do its errors.
 
     Args:
-        job: What to run.
+        job: The run.
         folder: The working directory in which it runs.
-        timeout: Seconds after which it is ended.
+        timeout: Seconds until the process is ended; None for no limit.
     """
     with _leaving_when_ended(), TemporaryDirectory(prefix="gradscope-") as shared:
         position = Path(shared)
@@ -48,7 +48,7 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
-                # A process that does not end has all the same been seen, where it got so far.
+                # A process that does not end may have written its recording before.
                 if not recording_in(position).exists():
                     return _told(_too_slow(job, position, child, timeout or 0.0))
                 code = None
@@ -56,7 +56,7 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
 
 
 def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
-    """Return what a child saw that has ended with an exit code; None where it had to be ended."""
+    """Return the recording of a child, or its failure; `code` is None if it had to be ended."""
     recording = recording_in(shared)
     if recording.exists():
         if code != ExitCode.OK:
@@ -72,20 +72,20 @@ def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
 
 @contextmanager
 def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the child, and end it with all that it started when the block is left.
+    """Start the child; at the end of the block, end it and its own children.
 
     Args:
         shared: The folder of the job.
         folder: The child's working directory.
-        is_apart: Whether it gets a process group of its own, in which it can be ended as a whole.
+        is_apart: Whether it gets a process group of its own, which can be ended as a whole.
     """
-    # The same modules as here, and nothing of the working directory before them.
+    # The child imports the same modules; the working directory must not shadow them.
     start = (
         f"import sys; sys.path[:] = {sys.path!r}; "
         f"from gradscope.cli.worker import main; main({str(shared)!r})"
     )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    # Sets of strings have the same order each time.
+    # A fixed seed gives sets of strings the same order in every run.
     environment = {"PYTHONHASHSEED": "0", **os.environ}
     try:
         child = subprocess.Popen(
@@ -105,16 +105,16 @@ def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess
 
 @contextmanager
 def _leaving_when_ended() -> Iterator[None]:
-    """Leave by an exception when the command is ended: its child is to end, its files are to go."""
+    """Raise an exception when the command is ended, to end its child and remove its files."""
     before = {number: signal.getsignal(number) for number in _ENDING}
 
     def leave(number: int, frame: FrameType | None) -> None:
-        for one in _ENDING:  # a second one, as `timeout` sends it, does not disturb that
+        for one in _ENDING:  # `timeout` sends a second one, which must not interrupt the clean-up
             signal.signal(one, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # which is what `nohup` wants
+        if handler is not signal.SIG_IGN:  # `nohup` ignores SIGHUP, and so does the command
             signal.signal(number, leave)
     try:
         yield
@@ -134,13 +134,13 @@ def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
 
 
 def _told(failure: Failure) -> Failure:
-    """Return a failure that the child could not tell, after telling it."""
+    """Print a failure that the child could not print itself, and return it."""
     show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return failure
 
 
 def _too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: float) -> Failure:
-    """Return the failure of a run that took too long, with the line that it was at."""
+    """Return the failure of a run that took too long, with its current line."""
     line = _line_of(child, shared)
     return Failure(
         what=f"{job.name} took longer than {seconds:g} s",
@@ -151,7 +151,7 @@ def _too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: f
 
 
 def _line_of(child: subprocess.Popen[bytes], shared: Path) -> str | None:
-    """Return the user's line that a child is at, None where it does not tell."""
+    """Return the line of user code that a child executes; None if it does not answer."""
     stacks = stacks_in(shared)
     if not (stacks.exists() and hasattr(signal, "SIGUSR1")):
         return None
@@ -159,7 +159,7 @@ def _line_of(child: subprocess.Popen[bytes], shared: Path) -> str | None:
     end = time.monotonic() + _GRACE
     while not stacks.stat().st_size and time.monotonic() < end:
         time.sleep(0.02)
-    time.sleep(0.05)  # to the end of what is being written
+    time.sleep(0.05)  # until all of it is written
     frames = list(_FRAME.finditer(stacks.read_text(errors="replace")))
     mine = [frame for frame in frames if _is_users(frame["file"])]
     if not mine:
@@ -173,7 +173,7 @@ def _is_users(file: str) -> bool:
 
 
 def _crash(job: Job, shared: Path, code: int) -> Failure:
-    """Return the failure of a run that ended without a word."""
+    """Return the failure of a run that ended without a message."""
     cause = help_ = None
     if not shared.is_dir():
         cause = f"the code removed the temporary folder {str(shared)!r}"
@@ -192,7 +192,7 @@ def _crash(job: Job, shared: Path, code: int) -> Failure:
 
 
 def _ending(code: int) -> str:
-    """Return how a process ended that has an exit code."""
+    """Return how a process with this exit code ended."""
     if code >= 0:
         return f"ended its process with exit code {code}"
     known = {number.value: number.name for number in signal.Signals}

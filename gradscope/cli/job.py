@@ -1,4 +1,4 @@
-"""What a child process is to run, and what it says when it could not, as files between the two."""
+"""Files between a command and its child process: what to run, and why it failed."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from gradscope.target.options import TargetOptions, Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run of a target under one seed, written into a folder that parent and child share."""
+    """A run of a target with one seed, in a folder that parent and child share."""
 
     name: str
     """Name of the target as the user knows it."""
@@ -22,12 +22,12 @@ class Job:
     options: TargetOptions
     trial: Trial
     command: str
-    """What the user typed, for the record."""
+    """Command line as typed, for the record."""
     level: int
     """Verbosity of messages on stderr."""
 
     def write(self, folder: Path) -> None:
-        """Write the job into a folder, from where the child reads it."""
+        """Write the job into a folder, for the child."""
         (folder / "job.json").write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
 
     @classmethod
@@ -41,22 +41,22 @@ class Job:
 
 
 def recording_in(folder: Path) -> Path:
-    """Return where the child writes what it saw."""
+    """Return the file to which the child writes its recording."""
     return folder / "run.gradscope"
 
 
 def stacks_in(folder: Path) -> Path:
-    """Return where the child writes where it is, when it is asked."""
+    """Return the file to which the child writes its stack on request."""
     return folder / "stacks.txt"
 
 
 def failure_in(folder: Path) -> Path:
-    """Return where the child writes why it saw nothing."""
+    """Return the file to which the child writes its failure."""
     return folder / "failure.json"
 
 
 def write_failure(folder: Path, error: GradscopeError) -> None:
-    """Write into a folder why a job could not be done, as far as there is room for it."""
+    """Write the failure of a job into a folder, unless the disk is full."""
     raised = error.__cause__
     cause = error.cause
     if cause is None and raised is not None and not isinstance(raised, GradscopeError):
@@ -68,7 +68,7 @@ def write_failure(folder: Path, error: GradscopeError) -> None:
 
 
 def read_failure(folder: Path, seed: int | None) -> Failure | None:
-    """Return why the job of a folder could not be done, None where nothing readable says so."""
+    """Return the failure of a folder's job; None if there is no readable one."""
     try:
         values = json.loads(failure_in(folder).read_text(encoding="utf-8"))
         return Failure(**values, seed=seed)

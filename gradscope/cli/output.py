@@ -1,4 +1,4 @@
-"""Where a command's report and recording go."""
+"""Checks and writes the destinations of a command's report and recording."""
 
 import io
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def set_verbosity(*, quiet: bool, verbose: bool) -> None:
-    """Set how much is told on stderr, for the whole process."""
+    """Set the amount of messages on stderr, for the whole process."""
     VERBOSITY.level = QUIET if quiet else VERBOSE if verbose else NORMAL
 
 
@@ -31,15 +31,15 @@ class Destination:
     text: str
     """Destination as written by the user."""
     path: Path
-    """Absolute: the target's code may change the working directory."""
+    """Absolute path: the target's code may change the working directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
-    """Where the results of a command go."""
+    """Destinations of the results of a command."""
 
     report: Destination | None
-    """None is stdout."""
+    """Destination of the report; None for stdout."""
     recording: Destination | None
 
 
@@ -49,10 +49,10 @@ def check_destinations(
     """Make sure that results can be written, before anything slow is run.
 
     Args:
-        output_file: Of the report; `-` is stdout.
-        save: Of the recording.
+        output_file: File of the report; `-` for stdout.
+        save: File of the recording; None for none.
         force: Whether a recording may be overwritten.
-        inputs: What the command reads, which is never overwritten.
+        inputs: Files that the command reads, which are never overwritten.
 
     Raises:
         GradscopeError: A folder is missing, or something would be overwritten.
@@ -79,9 +79,9 @@ def check_destinations(
 
 
 def files_of_target(planned: "PlannedTarget") -> tuple[Path, ...]:
-    """The files that may hold the code of a target, given as path or as module."""
+    """Return the files that may hold the code of a target, given as a path or a module."""
     # The parser knows where EXPR begins; it needs no torch.
-    from gradscope.target.spec import parse_target
+    from gradscope.target.notation import parse_target
 
     location = parse_target(planned.spec).location
     module = Path(*location.split("."))
@@ -111,7 +111,7 @@ def _destination(text: str) -> Destination:
 
 def save_recording(report: "Report", destination: Destination, *, force: bool) -> None:
     """Save the recording and say so."""
-    from gradscope.recording import store  # sqlite3 is needed by those alone who save
+    from gradscope.recording import store  # deferred: it imports sqlite3
 
     store.save_recording(report.recording, destination.path, force=force)
     show_note(f"wrote {destination.text}")
@@ -126,7 +126,7 @@ def write_report(
     stdout: TextIO,
     color: ColorChoice,
 ) -> None:
-    """Render a report and write it to the file, or to stdout where there is none."""
+    """Render a report and write it to the file, or to stdout without one."""
     from gradscope.report.render import render
 
     console = make_console(stdout if destination is None else io.StringIO(), color)
@@ -135,7 +135,7 @@ def write_report(
 
 
 def outcome_of(report: "Report") -> str:
-    """Return what was found, for whoever sees no report; empty if nothing was judged."""
+    """Return the outcome in words, for a note on stderr; empty if nothing was judged."""
     from gradscope.report.finding_phrasing import found_text
 
     return found_text(report) or ("no findings" if report.rules.ran else "")
@@ -144,13 +144,13 @@ def outcome_of(report: "Report") -> str:
 def write_text(
     text: str, destination: Destination | None, stdout: TextIO, outcome: str = ""
 ) -> None:
-    """Write a text and a line break to the file, or to stdout where there is none.
+    """Write a text and a line break to the file, or to stdout without one.
 
     Args:
-        text: To be written.
-        destination: The file.
-        stdout: Where it goes else.
-        outcome: Told on stderr where a file hides it.
+        text: The text.
+        destination: The file; None for stdout.
+        stdout: The stream that stands for stdout.
+        outcome: Outcome to report on stderr if the text goes to a file.
 
     Raises:
         GradscopeError: The file cannot be written.
@@ -174,10 +174,10 @@ def write_text(
 
 @contextmanager
 def pipe_may_close(stdout: TextIO) -> Iterator[None]:
-    """Write to stdout, which whoever reads it may close, and flush it.
+    """Flush stdout at the end of the block; its reader may close it early.
 
     Raises:
-        GradscopeError: It cannot be written.
+        GradscopeError: stdout cannot be written.
     """
     try:
         yield
@@ -185,5 +185,5 @@ def pipe_may_close(stdout: TextIO) -> Iterator[None]:
     except OSError as error:
         # Later flushes must not complain a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
-        if not isinstance(error, BrokenPipeError):  # as `head` leaves behind when it has enough
+        if not isinstance(error, BrokenPipeError):  # `head` closes the pipe when it has enough
             raise GradscopeError("cannot write to stdout", cause=error.strerror) from None

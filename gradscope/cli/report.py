@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
@@ -16,10 +15,12 @@ from gradscope.cli.output import (
     write_report,
     write_text,
 )
-from gradscope.cli.rules import judged, settings_of
+from gradscope.cli.rank_recordings import grouped, recording_paths
+from gradscope.cli.running import judged_job, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
@@ -28,13 +29,17 @@ if TYPE_CHECKING:
 
 RecordingArguments = Annotated[
     list[Path],
-    typer.Argument(metavar="RECORDING", help="Recordings written by --save.", show_default=False),
+    Argument(
+        metavar="RECORDING",
+        help="Recordings written by --save, or a folder of them. Ranks of a job are one report.",
+        show_default=False,
+    ),
 ]
 
 
 StepOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--step",
         min=0,
         metavar="N",
@@ -45,36 +50,42 @@ StepOption = Annotated[
 
 
 @with_groups
-def report(  # noqa: PLR0913 - the signature is the list of options
+def report(
+    *,
     recordings: RecordingArguments,
-    view: options.ViewGroup,
-    rules: options.RulesGroup,
+    view: ViewOptions,
+    rules: options.RuleOptions,
     step: StepOption = None,
-    output_format: options.OutputFormatOption = None,
-    output_file: options.ReportFileOption = "-",
-    open_page: options.OpenOption = False,
-    quiet: options.QuietOption = False,
-    color: options.ColorOption = "auto",
+    output: options.ReportOutput,
 ) -> None:
     """Render saved recordings in any format, without running code."""
-    set_verbosity(quiet=quiet, verbose=False)
+    set_verbosity(quiet=output.quiet, verbose=False)
     wanted = wanted_output(
-        output_format, output_file, is_opened=open_page, subject=str(recordings[0])
+        output.output_format,
+        output.output_file,
+        is_opened=output.open_page,
+        subject=str(recordings[0]),
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
-    check_count(len(recordings), "recordings", wanted)
-    # sqlite3 is loaded for those who read a recording, not for --help.
+    # Deferred: they import sqlite3, which --help does not need.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
-    loaded = [load_recording(path) for path in recordings]
-    # What was loaded stays to the end; a long run is a million records for the collector to visit.
+    paths = list(recording_paths(recordings))
+    jobs = grouped(paths, [load_recording(path) for path in paths])
+    check_count(len(jobs), "recordings", wanted)
+    # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
     if step is None:
-        reports = [judged(recording, settings) for recording in loaded]
+        reports = [judged_job(job.recordings, settings) for job in jobs]
     else:
-        reports = [one for run in loaded for one in step_reports(run, step, settings)]
+        reports = [
+            one
+            for job in jobs
+            for run in job.recordings
+            for one in step_reports(run, step, settings)
+        ]
         check_count(len(reports), "backward passes", wanted)
     if is_of_ci(wanted.form):
         write_text(render_ci(together(reports), wanted.form), destination, sys.stdout)
@@ -90,18 +101,18 @@ def report(  # noqa: PLR0913 - the signature is the list of options
         write_report(
             one,
             wanted.form,
-            view.chosen(),
+            view,
             destination=destination,
             stdout=sys.stdout,
-            color=color,
+            color=output.color,
         )
 
 
 def check_count(count: int, things: str, wanted: WantedOutput) -> None:
-    """Make sure that the output can hold as many reports as there are things to report on.
+    """Check that the output can hold this number of reports.
 
     Raises:
-        GradscopeError: It holds one, and there are more.
+        GradscopeError: It can hold one, but there are more.
     """
     if count == 1 or holds_several(wanted.form):
         return
@@ -122,7 +133,7 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     """Return a report on each captured backward of a run's step.
 
     Raises:
-        GradscopeError: None was.
+        GradscopeError: The step was not captured.
     """
     from gradscope.analysis.captured_steps import captured_at, verdict_on
     from gradscope.analysis.report import Report

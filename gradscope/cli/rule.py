@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from gradscope.cli import options
 from gradscope.cli.console import make_console
+from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, write_text
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RuleArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="[RULE]",
         help="Code or name: show the manual of one rule. Prefix or family, such as GS2 or reach: "
         "list its rules. Default: list all rules.",
@@ -28,11 +28,11 @@ RuleArgument = Annotated[
 ]
 ManualFormatOption = Annotated[
     Literal["text", "json", "markdown"],
-    typer.Option("--output-format", help="Output format.", rich_help_panel="Output"),
+    Option("--output-format", help="Output format.", panel="Output"),
 ]
 WhyOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--why",
         metavar="RECORDING",
         help="Show what the rule measured on a recording, and why it found something or not.",
@@ -41,6 +41,7 @@ WhyOption = Annotated[
 ]
 
 
+@with_groups
 def rule(
     rule: RuleArgument = "all",
     why: WhyOption = None,

@@ -1,25 +1,24 @@
-"""Loads a target and runs it under watch."""
+"""Plans, runs and records a target, and judges a recording, for all commands."""
 
 import gc
 import shlex
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import chdir
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
+from gradscope.options.declaration import Overrides, field_values
+from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
-    from gradscope.cli.options import Value
     from gradscope.config import Configuration
     from gradscope.recording.records import Recording
-    from gradscope.recording.stored_gradient import KeepMode
     from gradscope.target.options import TargetOptions, Trial
 
 
@@ -30,7 +29,7 @@ def record_target(
     *,
     command: str,
 ) -> "Recording":
-    """Load a target, tell what was decided for the user, run it, and return what was seen."""
+    """Load a target, print the decisions made for the user, run it, and return the recording."""
     _import_torch()
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
@@ -51,30 +50,30 @@ def record_target(
 
 
 def _import_torch() -> None:
-    """Import torch; it takes more than a second, which recordings and --help must not pay for."""
+    """Import torch; it takes more than a second, so recordings and --help go without it."""
     is_first = "torch" not in sys.modules
     if is_first:
         gc.disable()
     with warnings.catch_warnings():
-        # It needs no numpy, and says so where there is none.
+        # torch warns without numpy, which it does not need here.
         warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
         import torch  # noqa: F401
     if is_first:
-        # All that came with it stays to the end: to go through it again and again takes a second.
+        # Garbage collections would visit torch's objects again and again, which takes a second.
         gc.freeze()
         gc.enable()
 
 
 def planned_target(
-    target: str, configuration: "Configuration", overrides: "Mapping[str, Value]"
+    target: str, configuration: "Configuration", overrides: Overrides
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
     A target without a loss gets a placeholder, which the report mentions.
 
     Args:
-        target: As written, or a name in the configuration.
-        configuration: The user's.
+        target: Target as written, or a name in the configuration.
+        configuration: The user's configuration.
         overrides: The options that were given, by the configuration's keys.
     """
     from gradscope.config import plan_targets
@@ -83,22 +82,21 @@ def planned_target(
     return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
 
 
-def kept_as_saved(
-    planned: "PlannedTarget", asked: "KeepMode | None", *, is_saved: bool
-) -> "PlannedTarget":
-    """Return how to run a target so that no gradients are kept which nobody saves.
+def kept_as_saved(planned: "PlannedTarget", given: Overrides, *, is_saved: bool) -> "PlannedTarget":
+    """Return how to run a target, without stored gradients unless its recording is saved.
 
     Args:
-        planned: As the configuration and the options say.
-        asked: What `--keep-gradients` asks for.
+        planned: The target, as the configuration and the options say.
+        given: The given options, by the configuration's keys.
         is_saved: Whether its recording is saved.
 
     Raises:
-        GradscopeError: They are asked for, and not saved.
+        GradscopeError: An option asks for stored gradients, but no recording is saved.
     """
     if is_saved:
         return planned
-    if asked not in (None, "none"):
+    asked = given.get("keep-gradients", "none")
+    if asked != "none":
         raise GradscopeError(
             f"--keep-gradients {asked} stores gradients in a recording, but none is saved",
             help="add --save RECORDING",
@@ -107,7 +105,7 @@ def kept_as_saved(
 
 
 def record_planned(planned: "PlannedTarget") -> "Recording":
-    """Run a planned target in this process, in its folder, and return what was seen."""
+    """Run a planned target in this process, in its folder, and return the recording."""
     with chdir(planned.folder):
         return record_target(planned.spec, planned.options, planned.trial, command=typed_command())
 
@@ -118,10 +116,10 @@ def typed_command() -> str:
 
 
 def exit_if_broken(report: "Report") -> None:
-    """End the command where autograd ended the step: the report tells why, and judges nothing.
+    """End the command with code 2 if autograd ended the step; the report says why.
 
     Raises:
-        typer.Exit: It did.
+        typer.Exit: Autograd ended the step.
     """
     from gradscope.analysis.step_view import ended_by
 
@@ -129,3 +127,50 @@ def exit_if_broken(report: "Report") -> None:
         import typer
 
         raise typer.Exit(ExitCode.CANNOT_JUDGE)
+
+
+def settings_of(rules: Overrides, configured: Settings | None = None) -> Settings:
+    """Return the settings that the configuration and the options make; the options win.
+
+    Args:
+        rules: The given options that select rules or limit the gradient norm.
+        configured: The settings of the configuration, where it has been read already.
+
+    Raises:
+        GradscopeError: An option names no rule, or the configuration is wrong.
+    """
+    if configured is None:
+        from gradscope.cli.options import ConfigurationFile
+        from gradscope.config import configured_settings
+
+        configured = configured_settings(ConfigurationFile.of(rules))
+    selected, limits = field_values(Settings, rules), field_values(NormLimit, rules)
+    if not selected and not limits:  # then no rule needs to be imported
+        return configured
+    from gradscope.config import with_options
+    from gradscope.rules.selection import parsed_selectors
+
+    return with_options(
+        configured,
+        **{name: parsed_selectors(texts) for name, texts in selected.items()},  # type: ignore[arg-type]
+        max_grad_norm=limits.get("maximum"),  # type: ignore[arg-type]
+        min_grad_norm=limits.get("minimum"),  # type: ignore[arg-type]
+    )
+
+
+def judged(recording: "Recording", settings: Settings) -> "Report":
+    """Return the report of a recording, judged by the rules."""
+    from gradscope.analysis.report import Report
+    from gradscope.rules.engine import judge
+
+    return Report.from_recording(recording, judge(recording, settings))
+
+
+def judged_job(recordings: "Sequence[Recording]", settings: Settings) -> "Report":
+    """Return the report of a job, judged by the rules; of a single recording its own."""
+    if len(recordings) == 1:
+        return judged(recordings[0], settings)
+    from gradscope.analysis.report import Report
+    from gradscope.rules.job_judging import judge_job
+
+    return Report.from_recording(recordings[0], judge_job(recordings, settings), recordings)

@@ -12,9 +12,9 @@ _STDERR = 2
 
 
 def open_streams() -> None:
-    """Open on nothing what the caller has closed of stdin, stdout and stderr.
+    """Open those of stdin, stdout and stderr on the null device that the caller has closed.
 
-    Otherwise the next file that is opened would take the place, and get what is printed.
+    Otherwise the next opened file would get the descriptor, and everything that is printed.
     """
     for descriptor, name, mode in (
         (0, "stdin", "r"),
@@ -22,7 +22,7 @@ def open_streams() -> None:
         (_STDERR, "stderr", "w"),
     ):
         if not _is_open(descriptor):
-            nothing = os.open(os.devnull, os.O_RDWR)  # the lowest number is free: it is this one
+            nothing = os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
             os.set_inheritable(nothing, True)
         if getattr(sys, name) is None:
             stream = open(descriptor, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
@@ -47,7 +47,7 @@ def reserved_stdout() -> Iterator[TextIO]:
         saved = os.dup(_STDOUT)
         undo.callback(os.close, saved)
         os.dup2(_STDERR, _STDOUT)
-        # What user code left in the buffers has to leave them before stdout is back.
+        # Buffered output of user code must be flushed before stdout is restored.
         undo.callback(os.dup2, saved, _STDOUT)
         undo.callback(_flush, real)
         if not _writes_to(real, _STDOUT):
@@ -59,14 +59,14 @@ def reserved_stdout() -> Iterator[TextIO]:
 
 
 def seal_stdout() -> None:
-    """Point stdout at stderr for the rest of the process: user code may print as it exits."""
+    """Redirect stdout to stderr for the rest of the process: user code may print at exit."""
     if _is_open(_STDOUT) and _is_open(_STDERR) and _writes_to(sys.stdout, _STDOUT):
         _flush(sys.stdout)
         os.dup2(_STDERR, _STDOUT)
 
 
 def _flush(stream: TextIO | None) -> None:
-    """Empty Python's buffer and that of C's stdio."""
+    """Flush Python's buffer and that of C's stdio."""
     if stream is not None and not stream.closed:
         stream.flush()
     if os.name == "posix":

@@ -1,4 +1,4 @@
-"""Which report a command writes where: what the options and a file's ending say together."""
+"""Chooses the format and the file of a report, from the options and the file's extension."""
 
 import sys
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ class WantedOutput:
 
     form: OutputFormat
     file: str
-    """`-` is stdout, or where the command writes otherwise."""
+    """Path of the file; `-` for stdout."""
     is_opened: bool
-    """Whether a browser is to show it."""
+    """Whether a browser opens the report."""
 
     def open(self, destination: Destination | None) -> None:
-        """Show the written page in a browser, where that was asked for."""
+        """Open the written page in a browser, with `--open`."""
         if not self.is_opened or destination is None:
             return
-        # Whoever opens no page needs none of what looks for a browser.
+        # Deferred: only --open needs it.
         import webbrowser
 
         if not webbrowser.open(destination.path.as_uri()):
@@ -43,18 +43,18 @@ def wanted_output(
     default: OutputFormat | None = None,
     streams: Sequence[str] = ("-",),
 ) -> WantedOutput:
-    """Return what is written where, before anything slow is run.
+    """Return the format and the file of a report, before anything slow runs.
 
     Args:
-        form: The format asked for; None leaves it to the file's ending, then to the default.
-        file: The file asked for, or one of `streams`.
-        is_opened: Whether a browser is to show the page.
-        subject: What is reported on, which names a page that nobody named.
-        default: The format of the configuration.
-        streams: What stands for no file.
+        form: Given format; None leaves it to the file's extension, then to the default.
+        file: Given file, or one of `streams`.
+        is_opened: Whether a browser opens the page.
+        subject: Subject of the report, which names a page without a given file.
+        default: Format of the configuration.
+        streams: Texts that stand for a stream instead of a file.
 
     Raises:
-        GradscopeError: A page would fill the terminal, or something is to be opened that is none.
+        GradscopeError: A page would be written to the terminal, or --open gets another format.
     """
     is_stream = file in streams
     is_page = is_opened or (not is_stream and Path(file).suffix.lower() in _PAGES)
@@ -75,8 +75,8 @@ def wanted_output(
 
 
 def _page_for(subject: str) -> Path:
-    """Return a file in a new folder among the temporary ones."""
-    # Who opens no page needs none of it, and a script that is run is not to find it imported.
+    """Return a file in a new temporary folder."""
+    # Deferred: only --open needs it, and a script must not find it imported.
     import tempfile
 
     name = Path(subject.partition(":")[0]).stem or "report"

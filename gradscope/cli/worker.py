@@ -1,4 +1,4 @@
-"""The child process of `gradscope check`: runs one target once, and writes what it saw."""
+"""The child process of `gradscope check`: runs one target once, and writes its recording."""
 
 import contextlib
 import ctypes
@@ -14,7 +14,7 @@ from gradscope.cli.running import record_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import ExitCode, GradscopeError
 
-# Here, before user code can put a module of the same name in the way of what it imports.
+# Imported before user code can shadow its imports by modules of the same names.
 from gradscope.recording.store import save_recording
 
 _PR_SET_PDEATHSIG = 1
@@ -25,7 +25,7 @@ def main(folder: str) -> None:
     """Do the job of a folder, and exit.
 
     Args:
-        folder: Holds the job; the recording and all else that the parent reads is written there.
+        folder: Folder of the job. The recording and the failure are written there too.
     """
     shared = Path(folder)
     job = Job.read(shared)
@@ -34,13 +34,13 @@ def main(folder: str) -> None:
     own = os.getpid()
     with contextlib.ExitStack() as stack, BugReport():
         stacks = stack.enter_context(stacks_in(shared).open("w"))
-        if hasattr(signal, "SIGUSR1"):  # how the parent asks where a run is that takes too long
+        if hasattr(signal, "SIGUSR1"):  # the parent asks a slow run for its line by it
             faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=False)
         faulthandler.enable()
         try:
             with reserved_stdout():
                 recording = record_target(job.spec, job.options, job.trial, command=job.command)
-            if os.getpid() == own:  # and no copy of it, which the user's code has forked
+            if os.getpid() == own:  # not in a process that user code has forked
                 save_recording(recording, recording_in(shared), force=True)
         except GradscopeError as error:
             show_error(error)
@@ -57,6 +57,6 @@ def main(folder: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """Have this process killed when its parent is, which then cannot do it, where Linux can."""
+    """Have this process killed when its parent is killed, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

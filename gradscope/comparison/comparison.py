@@ -42,7 +42,7 @@ class Comparison:
     curves: tuple[ComparedCurve, ...]
     tolerance: Tolerance
     verdict: ComparisonVerdict
-    is_gate: bool
+    is_check: bool
     """Whether a regression is a failure."""
 
 
@@ -52,7 +52,7 @@ def compare(
     *,
     command: str = "",
     step: int | None = None,
-    is_gate: bool = False,
+    is_check: bool = False,
 ) -> Comparison:
     """Compare reports with the first of them.
 
@@ -61,7 +61,7 @@ def compare(
         tolerance: What passes.
         command: As typed, for the record.
         step: Of training runs, the one step to compare.
-        is_gate: Whether a regression is a failure.
+        is_check: Whether a regression is a failure.
 
     Raises:
         GradscopeError: They have no step in common.
@@ -100,7 +100,7 @@ def compare(
         curves=curves,
         tolerance=tolerance,
         verdict=judged(sides, parameters, findings, curves, tolerance, of_ranks=of_ranks),
-        is_gate=is_gate,
+        is_check=is_check,
     )
 
 

@@ -2,7 +2,8 @@
 
 import math
 
-from gradscope.analysis.windows import Window, windows
+from gradscope.analysis.windows import LoopWindow, windows
+from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.records import Recording
 
 
@@ -20,5 +21,5 @@ def summed_losses(recording: Recording) -> dict[int, float]:
     return sums
 
 
-def _losses(window: Window) -> list[float | None]:
-    return [dict(event.numbers).get("loss") for event in window.events if event.kind == "backward"]
+def _losses(window: LoopWindow) -> list[float | None]:
+    return [event.loss for event in only(BackwardEvent, window.events)]

@@ -60,7 +60,7 @@ class ComparisonVerdict:
     outcome: Outcome
     regressions: tuple[Regression, ...]
     """By side; there may be some where not all could be judged."""
-    obstacles: tuple[str, ...]
+    skip_reasons: tuple[str, ...]
     """Why it cannot be judged; empty where it can."""
 
 
@@ -77,7 +77,7 @@ def judged(
 
     Ranks see parts of a batch each: their losses differ, and their weights may not.
     """
-    obstacles = tuple(_obstacles(sides, parameters))
+    obstacles = tuple(_skip_reasons(sides, parameters))
     found: list[Regression] = []
     for position in range(1, len(sides)):
         found += _of_findings(position, findings, tolerance)
@@ -88,10 +88,10 @@ def judged(
             found += _of_loss(position, sides, curves, tolerance)
         found += _of_ending(position, sides)
     outcome: Outcome = "unjudged" if obstacles else "failed" if found else "passed"
-    return ComparisonVerdict(outcome=outcome, regressions=tuple(found), obstacles=obstacles)
+    return ComparisonVerdict(outcome=outcome, regressions=tuple(found), skip_reasons=obstacles)
 
 
-def _obstacles(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -> Iterator[str]:
+def _skip_reasons(sides: Sequence[Side], parameters: Sequence[ComparedParameter]) -> Iterator[str]:
     for position, side in enumerate(sides):
         if not side.has_gradient:
             yield f"no parameter of {side.letter} has a gradient: {side.name}"

@@ -1,7 +1,9 @@
 """How far a recording may be from another before that is a regression."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from gradscope.options.declaration import Option
 from gradscope.recording.finding import Severity
 
 DEFAULT_NORM = 0.1
@@ -14,19 +16,54 @@ RANK_NORM = 1e-5
 """
 
 
+_PANEL = "Regressions"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """Limits of what passes."""
 
-    norm: float | None = None
-    """Allowed relative change of a gradient norm: 0.1 allows factors from 1 / 1.1 to 1.1. None uses
-    `DEFAULT_NORM`, or `RANK_NORM` between ranks."""
-    loss: float = DEFAULT_LOSS
-    """Allowed relative increase of the loss."""
-    cosine: float = DEFAULT_COSINE
-    """Smallest allowed cosine between stored gradients."""
-    fail_level: Severity = "error"
-    """The mildest level of a new finding that is a regression."""
+    norm: Annotated[
+        float | None,
+        Option(
+            "--tolerance",
+            min=0.0,
+            metavar="X",
+            help="Allowed relative change of a gradient norm: 0.1 allows a factor of 1.1 up or "
+            "down. Default: 0.1, or 1e-5 between ranks.",
+            panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None
+    """None uses `DEFAULT_NORM`, or `RANK_NORM` between ranks."""
+    loss: Annotated[
+        float,
+        Option(
+            "--max-loss-increase",
+            min=0.0,
+            metavar="X",
+            help="Allowed relative increase of the loss; for training runs, of the final loss. "
+            f"Default: {DEFAULT_LOSS}.",
+            panel=_PANEL,
+            show_default=False,
+        ),
+    ] = DEFAULT_LOSS
+    cosine: Annotated[
+        float,
+        Option(
+            "--min-cosine",
+            min=-1.0,
+            max=1.0,
+            metavar="X",
+            help=f"Smallest allowed cosine between stored gradients. Default: {DEFAULT_COSINE}.",
+            panel=_PANEL,
+            show_default=False,
+        ),
+    ] = DEFAULT_COSINE
+    fail_level: Annotated[
+        Severity,
+        Option(help="Lowest level at which a new finding is a regression.", panel=_PANEL),
+    ] = "error"
 
     def norm_limit(self, *, of_ranks: bool) -> float:
         """Return how many times a norm may grow or shrink, less one."""

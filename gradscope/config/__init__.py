@@ -24,7 +24,7 @@ _MODULES = {"plan_targets": "planning", "with_options": "selection"}
 
 
 def __getattr__(name: str) -> object:
-    # A configuration names rules: whoever has none does not wait for all rules to be imported.
+    # Deferred: some import all rules, which a project without a configuration does not need.
     if name in __all__:
         return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'reading')}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Checks what `[tool.gradscope]` of a file says."""
+"""Checks `[tool.gradscope]` of a file."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,11 +10,12 @@ from gradscope.config.document import Document, Source, Table
 from gradscope.config.planning import read_targets
 from gradscope.config.reading import Configuration
 from gradscope.config.selection import read_settings
-from gradscope.config.values import Value
+from gradscope.options.checks import Value
+from gradscope.options.declaration import field_values
 
 
 def checked(document: Document) -> Configuration:
-    """Return what a file says.
+    """Return the configuration of a file.
 
     Raises:
         GradscopeError: A key is unknown, or its value is wrong.
@@ -31,7 +32,7 @@ def checked(document: Document) -> Configuration:
         file=document.path,
         folder=document.path.parent,
         settings=read_settings(table, values),
-        policy=Policy(**keys.arguments(Policy, values)),  # type: ignore[arg-type]
+        policy=Policy(**field_values(Policy, values)),  # type: ignore[arg-type]
         baseline=_baseline(values, document.path.parent, targets),
         output_format=values.get("output-format"),  # type: ignore[arg-type]
         values=values,
@@ -43,7 +44,7 @@ def checked(document: Document) -> Configuration:
 def _baseline(values: Mapping[str, Value], folder: Path, targets: Iterable[str]) -> BaselineOptions:
     options = BaselineOptions(
         targets=tuple(targets),
-        **keys.arguments(BaselineOptions, values),  # type: ignore[arg-type]
+        **field_values(BaselineOptions, values),  # type: ignore[arg-type]
     )
     return options if options.file is None else replace(options, file=folder / options.file)
 
@@ -51,7 +52,7 @@ def _baseline(values: Mapping[str, Value], folder: Path, targets: Iterable[str])
 def _sources(
     document: Document, above: tuple[str, ...], table: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, ...], Source]]:
-    """Yield where each key of a table stands, and each key below it."""
+    """Yield the location of each key of a table and below."""
     for key, value in table.items():
         path = (*above, key)
         yield path, document.source(path)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from gradscope.config.values import Check, Value, WrongValue, did_you_mean
 from gradscope.errors import GradscopeError
+from gradscope.options.checks import Check, Value, WrongValue, did_you_mean
 
 KeyPath = tuple[str, ...]
 """Path of a key from the top of the file."""
 
 _LAST = ("]", "}", '"""', "'''")
-"""What a statement of several lines ends with, but for a comment."""
+"""Last characters of a statement of several lines, before a comment."""
 
 
 def lines_of(text: str) -> dict[KeyPath, int]:
@@ -77,21 +77,21 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a value was written."""
+    """Location of a value in the file."""
 
     file: str
     """Displayed file name, relative to the working directory if inside it."""
     line: int | None
-    """None where it could not be told."""
+    """Line number; None if it is unknown."""
 
     def __str__(self) -> str:
-        """As `pyproject.toml:12`."""
+        """Return the location, such as `pyproject.toml:12`."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A file that has the table."""
+    """A file with the table `tool.gradscope`."""
 
     path: Path
     """Absolute path of the file, which may be a link."""
@@ -101,7 +101,7 @@ class Document:
     table: Mapping[str, object]
 
     def source(self, path: tuple[str, ...]) -> Source:
-        """Return where a key of the table stands."""
+        """Return the location of a key of the table."""
         return Source(file=self.name, line=self.lines.get((*TABLE, *path)))
 
 
@@ -120,22 +120,22 @@ class Table:
         return dotted((*TABLE, *self.path))
 
     def __iter__(self) -> Iterator[str]:
-        """Yield its keys, in the order of the file."""
+        """Yield the keys of the table, in the order of the file."""
         return iter(self.values)
 
     def fail(self, key: str, wrong: str, *, help: str | None = None) -> NoReturn:
-        """Raise the error that tells what is wrong with a key."""
+        """Raise an error that says what is wrong with a key."""
         position = self.document.source((*self.path, key))
         whole = dotted((*TABLE, *self.path, key))
         raise GradscopeError(f"`{whole}` in {position} {wrong}", help=help)
 
     def check_keys(self, known: Collection[str], what: str, *, listed: str | None = None) -> None:
-        """Make sure that every key is one of those that are known.
+        """Check that every key is known.
 
         Args:
-            known: Their names.
-            what: The kind of thing that a key has to be.
-            listed: Where to find all of them, if they are too many for the help.
+            known: Names of the known keys.
+            what: Kind of thing that a key names.
+            listed: Hint at a list of all keys, if they are too many for the help.
         """
         for key in self.values:
             if key not in known:
@@ -145,14 +145,14 @@ class Table:
                 )
 
     def table(self, key: str) -> "Table":
-        """Return the table under a key, an empty one where there is none."""
+        """Return the table under a key; an empty one if it is missing."""
         value = self.values.get(key, {})
         if not isinstance(value, Mapping):
             self.fail(key, "has to be a table", help=f"[{dotted((*TABLE, *self.path, key))}]")
         return Table(document=self.document, path=(*self.path, key), values=value)
 
     def value(self, key: str, check: Check) -> Value:
-        """Return the value of a key that is there."""
+        """Return the checked value of a key of the table."""
         try:
             return check(self.values[key])
         except WrongValue as error:
@@ -167,10 +167,10 @@ def dotted(path: tuple[str, ...]) -> str:
 
 
 def find_document(file: Path | None) -> Document | None:
-    """Return a file, or the nearest pyproject.toml that has the table; None where none has.
+    """Return a file, or the nearest pyproject.toml with the table; None if there is none.
 
     Args:
-        file: Searched from the working directory upward where it is None.
+        file: The file; None searches from the working directory upward.
 
     Raises:
         GradscopeError: A file on the way cannot be read, or the given one has no such table.
@@ -183,7 +183,7 @@ def find_document(file: Path | None) -> Document | None:
     folder = working_directory()
     for parent in (folder, *folder.parents):
         path = parent / FILE_NAME
-        # A link that leads nowhere is no missing file: the defaults would hold unnoticed.
+        # A broken link is an error: with a missing file, the defaults would hold unnoticed.
         if path.is_symlink() or path.is_file():
             document = _read(path, name=FILE_NAME if parent == folder else str(path))
             if document is not None:
@@ -206,11 +206,14 @@ def working_directory() -> Path:
 
 
 def _read(path: Path, *, name: str) -> Document | None:
-    """Return a file, None where it does not have the table."""
+    """Return a file; None if it does not have the table."""
     text = _text(path, name)
     try:
         content: object = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a ValueError of whole numbers too, if long
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # ValueError: also for huge integers
         raise GradscopeError(f"`{name}` is not valid TOML", cause=str(error)) from None
     for depth, key in enumerate(TABLE):
         if not isinstance(content, Mapping):
@@ -226,7 +229,7 @@ def _read(path: Path, *, name: str) -> Document | None:
 
 def _text(path: Path, name: str) -> str:
     try:
-        # Editors on Windows begin a file with a byte order mark.
+        # Editors on Windows start a file with a byte order mark.
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         if path.is_symlink():

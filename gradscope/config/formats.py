@@ -1,14 +1,35 @@
 """The formats of a report, by the names that users give."""
 
-from typing import Literal, TypeGuard, get_args
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeGuard, get_args
+
+from gradscope.options.declaration import Option
 
 ReportFormat = Literal["full", "concise", "json", "jsonl", "markdown", "html"]
 CIFormat = Literal["github", "gitlab", "junit", "sarif"]
 OutputFormat = Literal[ReportFormat, CIFormat]
 
+OutputFormatOption = Annotated[
+    OutputFormat | None,
+    Option(
+        "--output-format",
+        envvar="GRADSCOPE_OUTPUT_FORMAT",
+        help="Report format. Default: html for .html files, otherwise full.",
+        panel="Output",
+    ),
+]
+"""Report format; None leaves it to the file's extension, then to the configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatOptions:
+    """Options of the format of a report."""
+
+    output_format: OutputFormatOption = None
+
 
 def is_of_ci(output_format: OutputFormat) -> TypeGuard[CIFormat]:
-    """Return whether a format is read by CI, and holds any number of targets."""
+    """Return whether CI services read a format, which holds any number of targets."""
     return output_format in get_args(CIFormat)
 
 

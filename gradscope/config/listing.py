@@ -1,4 +1,4 @@
-"""What holds, key by key, and where it comes from."""
+"""Lists the keys of the configuration with their values and sources."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,8 +7,8 @@ from gradscope.config import keys
 from gradscope.config.document import TABLE, Source, dotted
 from gradscope.config.reading import Configuration
 from gradscope.config.selection import thresholds_of
-from gradscope.config.values import Value, did_you_mean
 from gradscope.errors import GradscopeError
+from gradscope.options.checks import Value, did_you_mean
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.settings import WHOLE_MODEL
 
@@ -17,36 +17,36 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A key, and what holds for it."""
+    """A key with its value and source."""
 
     path: Path
-    """Below `tool.gradscope`."""
+    """Path of the key below `tool.gradscope`."""
     value: Value | None
-    """None where nothing holds."""
+    """Effective value; None without one."""
     default: Value | None = None
     source: Source | None = None
     """Location where the value was written; None for the default."""
     is_inherited: bool = False
-    """Whether a target has it from the top level."""
+    """Whether a target inherits the value from the top level."""
 
     @property
     def is_set(self) -> bool:
-        """Whether it was written under this very key."""
+        """Return whether the file sets this key itself."""
         return self.source is not None and not self.is_inherited
 
     @property
     def key(self) -> str:
-        """As TOML writes it."""
+        """Return the path as TOML writes it."""
         return dotted(self.path)
 
 
 def entries(configuration: Configuration, key: str | None = None) -> tuple[Entry, ...]:
-    """Return what holds.
+    """Return the keys with their values.
 
     Args:
-        configuration: What the user's file says.
-        key: Only this one, and all that are below it. Without a key, the thresholds of rules and
-            the options of targets are left out that nobody set.
+        configuration: The user's configuration.
+        key: Return only this key and the keys below it. Without a key, thresholds of rules and
+            options of targets are returned only if the file sets them.
 
     Raises:
         GradscopeError: There is no such key.
@@ -63,7 +63,7 @@ def entries(configuration: Configuration, key: str | None = None) -> tuple[Entry
 
 
 def _is_below(path: Path, wanted: str) -> bool:
-    """Return whether a path is that key or below it, with quotes about its parts or without."""
+    """Return whether a path is a key or below it; the key may quote its parts."""
     starts = (spell(path[:end]) for end in range(1, len(path) + 1) for spell in (dotted, ".".join))
     return wanted in starts
 
@@ -121,6 +121,6 @@ def _entry(
     key = path[-1]
     if key not in given:
         return Entry(path=path, value=default, default=default)
-    # A target that is a text and no table has no keys of its own in the file.
+    # A target given as a string has no keys of its own in the file.
     source = configuration.sources.get(path) or configuration.sources.get(path[:-1])
     return Entry(path=path, value=given[key], default=default, source=source)

@@ -1,4 +1,4 @@
-"""The targets that are run: those of the command line, and the named ones of the configuration."""
+"""Plans the targets to run: those of the command line, and those of the configuration."""
 
 import importlib.util
 import re
@@ -9,8 +9,9 @@ from gradscope.check.options import PlannedTarget
 from gradscope.config import keys
 from gradscope.config.document import Table, working_directory
 from gradscope.config.reading import Configuration
-from gradscope.config.values import Value, checked_option, did_you_mean
 from gradscope.errors import GradscopeError
+from gradscope.options.checks import Value, checked_option, did_you_mean
+from gradscope.options.declaration import field_values
 from gradscope.target.files import exists
 from gradscope.target.options import TargetOptions, Trial
 
@@ -50,7 +51,7 @@ def _target(targets: Table, name: str) -> Mapping[str, Value]:
 def plan_targets(
     configuration: Configuration, given: tuple[str, ...], overrides: Mapping[str, Value]
 ) -> tuple[PlannedTarget, ...]:
-    """Return the targets of a command, each with all that is known of how to run it.
+    """Return the targets of a command, each with all its options.
 
     A configured target's name means that target, whatever files there are: `./NAME` means the
     file. It runs in the folder of the configuration, and every other text is a target as written,
@@ -58,14 +59,14 @@ def plan_targets(
     the top level of the configuration, and that over the defaults.
 
     Args:
-        configuration: What the user's file says.
-        given: Names and targets; all configured targets where there are none.
-        overrides: What the command line says, by the keys of a target's table. Paths are relative
+        configuration: The user's configuration.
+        given: Names and targets; all configured targets if empty.
+        overrides: Options of the command line, by the keys of a target's table. Paths are relative
             to the working directory.
 
     Raises:
-        GradscopeError: There is no target, a name is none but like one that is configured, or an
-            override is wrong.
+        GradscopeError: There is no target, a name resembles a configured one, or an override is
+            wrong.
     """
     checked = {
         key: checked_option(key, value, keys.OF_TARGET[key].check)
@@ -73,7 +74,7 @@ def plan_targets(
     }
     if not given and not configuration.targets:
         raise _no_target(configuration)
-    names = dict.fromkeys(given or configuration.targets)  # a target twice is the same twice
+    names = dict.fromkeys(given or configuration.targets)  # without duplicates
     return tuple(_planned(name, configuration, checked) for name in names)
 
 
@@ -105,23 +106,25 @@ def _planned(
         key: configuration.values[key] for key in keys.RUNNING if key in configuration.values
     }
     values = _merged(defaults, table, overrides)
+    arguments = values.get("args")
     return PlannedTarget(
         name=name,
         spec=str(values["target"]),
         folder=folder,
         options=TargetOptions(
             allow_synthetic_loss=False,
-            **keys.arguments(TargetOptions, values),  # type: ignore[arg-type]
+            args=arguments if isinstance(arguments, tuple) else (),
+            **field_values(TargetOptions, values),  # type: ignore[arg-type]
         ),
-        trial=Trial(**keys.arguments(Trial, values)),  # type: ignore[arg-type]
-        **keys.arguments(PlannedTarget, values),  # type: ignore[arg-type]
+        trial=Trial(**field_values(Trial, values)),  # type: ignore[arg-type]
+        **field_values(PlannedTarget, values),  # type: ignore[arg-type]
     )
 
 
 def _merged(*layers: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the values of all layers, of which the last wins.
+    """Return the values of all layers; later layers win.
 
-    What excludes a value of a layer gives way to it as well: a batch to inputs, say.
+    A value also removes the earlier values that it excludes, such as `batch` for `input`.
     """
     merged: dict[str, Value] = {}
     for layer in layers:
@@ -135,7 +138,7 @@ def _merged(*layers: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def _absolute(key: str, value: Value, cwd: Path) -> Value:
-    """Return a path of the command line as it is meant in another working directory."""
+    """Return a path of the command line as an absolute path; other values unchanged."""
     if not isinstance(value, str) or key not in ("batch", "checkpoint", "grad-output"):
         return value
     is_path = key == "checkpoint" or exists(cwd / value)  # else an expression, or `ones`
@@ -143,10 +146,10 @@ def _absolute(key: str, value: Value, cwd: Path) -> Value:
 
 
 def _check_not_misspelt(name: str, configuration: Configuration) -> None:
-    """Make sure that a text is not a configured target's name with a slip in it.
+    """Check that a text is not a misspelt name of a configured target.
 
     Raises:
-        GradscopeError: It is like one, and neither a file nor a module.
+        GradscopeError: The text resembles a name, and is neither a file nor a module.
     """
     hint = did_you_mean(name, configuration.targets)
     if hint is None or PLAIN_NAME.fullmatch(name) is None:

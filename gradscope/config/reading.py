@@ -7,16 +7,16 @@ from pathlib import Path
 from gradscope.check.options import BaselineOptions, Policy
 from gradscope.config.document import Source, find_document, working_directory
 from gradscope.config.formats import OutputFormat
-from gradscope.config.values import Value
+from gradscope.options.checks import Value
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What the user's file says, and the defaults of what it does not say."""
+    """The configuration of the user's file; defaults stand for missing keys."""
 
     file: Path | None
-    """Absolute; None where nothing is configured."""
+    """Absolute path of the file; None without a configuration."""
     folder: Path
     """Folder of the file, otherwise the working directory; named targets run there."""
     settings: Settings
@@ -25,18 +25,18 @@ class Configuration:
     """Baseline options; the file is an absolute path."""
     output_format: OutputFormat | None
     values: Mapping[str, Value]
-    """What the top level gives, by key; tables left out."""
+    """Values of the top level by key, without tables."""
     targets: Mapping[str, Mapping[str, Value]]
-    """What the table of each target gives, by name and key; always a `target`."""
+    """Values of each target's table, by name and key; `target` is always among them."""
     sources: Mapping[tuple[str, ...], Source]
     """Location of each given key, by its path below `tool.gradscope`."""
 
 
 def read_configuration(file: Path | None = None) -> Configuration:
-    """Return what a file says, or the nearest pyproject.toml that has `[tool.gradscope]`.
+    """Return the configuration of a file, or of the nearest pyproject.toml with `[tool.gradscope]`.
 
     Args:
-        file: Searched from the working directory upward where it is None.
+        file: The file; None searches from the working directory upward.
 
     Raises:
         GradscopeError: The file cannot be read or has no such table; a key is unknown, or its
@@ -55,7 +55,7 @@ def read_configuration(file: Path | None = None) -> Configuration:
             targets={},
             sources={},
         )
-    # All rules are imported to check it, which may name them: not where there is none.
+    # Deferred: it imports all rules, which the file may name.
     from gradscope.config.checking import checked
 
     return checked(document)

@@ -1,16 +1,18 @@
-"""What the configuration says of the rules: which run, with which thresholds and limits."""
+"""Reads the settings of rules: selection, thresholds and limits."""
 
 import dataclasses
 from collections.abc import Mapping
 
-from gradscope.config import keys, values
+from gradscope.config import keys
 from gradscope.config.document import Table
-from gradscope.config.values import Value
 from gradscope.errors import GradscopeError
+from gradscope.options import checks
+from gradscope.options.checks import Value
+from gradscope.options.declaration import field_values
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import rules_named
-from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
+from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings, selectors
 
 _LIMITS = ("max", "min")
 
@@ -20,16 +22,14 @@ def read_settings(table: Table, top_level: Mapping[str, Value]) -> Settings:
 
     Args:
         table: The table `tool.gradscope`.
-        top_level: Its values that are no tables.
+        top_level: The values of the table that are not tables themselves.
     """
     modules = table.table(keys.MODULES)
     return Settings(
-        select=_texts(top_level.get("select")),
-        ignore=_texts(top_level.get("ignore")),
-        extend_select=_texts(top_level.get("extend-select")),
+        **field_values(Settings, top_level),  # type: ignore[arg-type]
         thresholds=_thresholds(table.table(keys.RULES)),
         per_module_ignores={
-            pattern: _texts(modules.value(pattern, values.selectors)) for pattern in modules
+            pattern: _texts(modules.value(pattern, selectors)) for pattern in modules
         },
         norm_limits=_norm_limits(table, top_level),
     )
@@ -44,14 +44,13 @@ def with_options(
     max_grad_norm: float | None = None,
     min_grad_norm: float | None = None,
 ) -> Settings:
-    """Return configured settings as options of the command line change them.
+    """Return the settings with the options of the command line applied.
 
-    What is given there takes the place of what is configured. A configured `ignore` stays beside a
-    `select`, unless both name the same rules; a configured `extend-select` stays as far as no
-    `ignore` names its rules.
+    Options replace configured values. A configured `ignore` stays beside a `select`, unless both
+    name the same rules. A configured `extend-select` stays unless an `ignore` names its rules.
 
     Raises:
-        GradscopeError: A selector names no rule, a limit is no norm, or no norm lies between two.
+        GradscopeError: A selector names no rule, or no norm is within the limits.
     """
     selected = [set(rules_named(selector)) for selector in select]
     ignored = {rule for selector in ignore for rule in rules_named(selector)}
@@ -74,7 +73,7 @@ def _with_limits(
     given = {"max-grad-norm": maximum, "min-grad-norm": minimum}
     for key, value in given.items():
         if value is not None:
-            values.checked_option(key, value, keys.GATE[key].check)
+            checks.checked_option(key, value, keys.CHECK[key].check)
     if maximum is None and minimum is None:
         return limits
     known = limits.get(WHOLE_MODEL, NormLimit())
@@ -96,10 +95,7 @@ def _is_empty(limit: NormLimit) -> bool:
 
 
 def _norm_limits(table: Table, top_level: Mapping[str, Value]) -> dict[str, NormLimit]:
-    whole = NormLimit(
-        minimum=_number(top_level.get("min-grad-norm")),
-        maximum=_number(top_level.get("max-grad-norm")),
-    )
+    whole = NormLimit(**field_values(NormLimit, top_level))  # type: ignore[arg-type]
     if _is_empty(whole):
         table.fail("max-grad-norm", f"is below `min-grad-norm`, {whole.minimum:g}")
     patterns = table.table(keys.NORMS)
@@ -119,7 +115,7 @@ def _norm_limit(patterns: Table, pattern: str) -> NormLimit:
         patterns.fail(pattern, "has to be a table with max or min", help=example)
     table = patterns.table(pattern)
     table.check_keys(_LIMITS, "limit of a gradient norm")
-    given = {key: _number(table.value(key, values.number(0))) for key in table}
+    given = {key: _number(table.value(key, checks.number(0))) for key in table}
     limit = NormLimit(minimum=given.get("min"), maximum=given.get("max"))
     if not given:
         patterns.fail(pattern, "has neither max nor min", help=example)
@@ -146,19 +142,19 @@ def _thresholds_of(rule: type[Rule], table: Table) -> dict[str, float]:
 
 
 def thresholds_of(rule: type[Rule]) -> dict[str, float]:
-    """Return the thresholds of a rule, as they are when nobody sets them."""
+    """Return the default thresholds of a rule."""
     fields = dataclasses.fields(rule)
     return {one.name: one.default for one in fields if isinstance(one.default, int | float)}
 
 
-def _check_of(name: str, default: float) -> values.Check:
-    """Return the check of a threshold: only where a negative one is the default may it be so."""
+def _check_of(name: str, default: float) -> checks.Check:
+    """Return the check of a threshold; it may be negative only if the default is."""
     if name.endswith("share"):
-        return values.share
+        return checks.share
     minimum = 0 if default >= 0 else None
     if isinstance(default, int):
-        return values.whole_number(0)
-    return values.number(minimum, can_be_infinite=True)
+        return checks.whole_number(0)
+    return checks.number(minimum, can_be_infinite=True)
 
 
 def _texts(value: Value | None) -> tuple[str, ...]:

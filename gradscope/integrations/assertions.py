@@ -12,7 +12,7 @@ from torch import nn
 
 import gradscope
 from gradscope.analysis.view import shown_site
-from gradscope.check.merging import obstacle_of
+from gradscope.check.merging import skip_reason_of
 from gradscope.check.results import Failure, Run
 from gradscope.errors import GradscopeError
 from gradscope.integrations.check_events import Check, announce, columns
@@ -22,8 +22,10 @@ from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from gradscope.session.api import batches_of, inspect_target, trial_of
+from gradscope.session.arguments import documented
 from gradscope.session.report import Report
 from gradscope.target.objects import target_from_objects
+from gradscope.target.options import TargetOptions, Trial
 
 _HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
 """Folders whose frames do not help someone who tests a model."""
@@ -44,7 +46,8 @@ class UnhealthyGradientsError(AssertionError):
         return str(self.args[0])
 
 
-def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
+@documented(Trial, TargetOptions, Settings)
+def assert_gradients_healthy(  # noqa: PLR0913, D417 - as many things can be chosen
     model: nn.Module,
     batch: object,
     loss_fn: Callable[..., object] | str | None = None,
@@ -72,17 +75,10 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
             batch is judged, the next ones are for `steps`.
         loss_fn: Function of the output and the target.
         optimizer: Its step is judged too.
-        select: Run only these rules: codes, prefixes of codes, families and names of rules.
-        ignore: Do not run these rules.
         max_norm: The largest global gradient norm that passes.
         min_norm: The smallest global gradient norm that passes.
         fail_level: The mildest level that fails: `error`, `warning` or `note`.
         grad_output: The gradient to start backward from, if there is no loss.
-        steps: Number of optimizer steps to make before the judged one, with the optimizer or an
-            assumed Adam. It shows problems that appear only after some training. A loader gives a
-            new batch to each step; otherwise all steps use the one batch.
-        probe_steps: Number of optimizer steps to try on a snapshot.
-        eager: Run a compiled model eagerly, to see inside it.
         seed: Random seed, set before every forward: dropout then draws the same in every run of the
             test. None leaves the random state as it is.
 
@@ -114,10 +110,10 @@ def assert_gradients_healthy(  # noqa: PLR0913 - as many things can be chosen
     except GradscopeError as error:
         raise _shortened(error)  # noqa: B904 - its cause is the user's exception
     findings = tuple(one for one in report.findings if one.severity in failing)
-    obstacle = obstacle_of(Run(recording=report.recording, verdict=report.rules))
-    announce(_check(report, findings, obstacle))
-    if findings or obstacle:
-        raise UnhealthyGradientsError(_text(report, findings, obstacle), report, findings)
+    skip_reason = skip_reason_of(Run(recording=report.recording, verdict=report.rules))
+    announce(_check(report, findings, skip_reason))
+    if findings or skip_reason:
+        raise UnhealthyGradientsError(_text(report, findings, skip_reason), report, findings)
     return report
 
 
@@ -157,10 +153,10 @@ def _check_loss(report: Report) -> None:
         )
 
 
-def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> Check:
+def _check(report: Report, findings: tuple[Finding, ...], skip_reason: Failure | None) -> Check:
     levels = [finding.severity for finding in report.findings]
-    if obstacle is not None and not findings:
-        worst, location = obstacle.what, ""
+    if skip_reason is not None and not findings:
+        worst, location = skip_reason.what, ""
     elif report.findings:
         first = report.findings[0]
         worst = f"{first.rule} {first.name}"
@@ -169,7 +165,7 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
         worst = location = ""
     return Check(
         model=report.target.model,
-        passed=not findings and obstacle is None,
+        passed=not findings and skip_reason is None,
         parameters=report.summary.parameters,
         grad_norm=report.summary.grad_norm,
         errors=levels.count("error"),
@@ -180,13 +176,13 @@ def _check(report: Report, findings: tuple[Finding, ...], obstacle: Failure | No
     )
 
 
-def _text(report: Report, findings: tuple[Finding, ...], obstacle: Failure | None) -> str:
+def _text(report: Report, findings: tuple[Finding, ...], skip_reason: Failure | None) -> str:
     random_states = RandomStates.now()
     try:
         # rich draws random numbers while it is imported. Only tests that fail import it.
         from gradscope.report.failure import failure_text
 
-        return failure_text(report, findings, obstacle, columns())
+        return failure_text(report, findings, skip_reason, columns())
     finally:
         random_states.restore()
 

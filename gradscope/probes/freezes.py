@@ -1,4 +1,4 @@
-"""Finds the lines that froze or replaced modules, as far as the source shows."""
+"""Finds the modules that were loaded or replaced, and the lines that froze some."""
 
 import linecache
 import re
@@ -7,14 +7,17 @@ from types import CodeType
 
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
-from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
+from gradscope.recording.evidence.parameters import FreezeRecord, LoadedRecord, ReplacementRecord
 
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
 
 
 def probe_freezes(context: ProbeContext) -> str | None:
-    """Record which modules were replaced, and the lines that freeze parameters."""
+    """Record which modules were loaded or replaced, and the lines that freeze parameters."""
+    loaded = context.definitions.loaded
     for position, module in enumerate(context.named.modules):
+        if module in loaded or _is_pretrained(module):
+            context.assembler.note(LoadedRecord(module=position))
         line = context.definitions.replacements.get(module)
         if line is not None:
             site = context.assembler.site_of(line)
@@ -25,6 +28,12 @@ def probe_freezes(context: ProbeContext) -> str | None:
             if site is not None:
                 context.assembler.note(FreezeRecord(site=site))
     return None
+
+
+def _is_pretrained(module: object) -> bool:
+    """Return whether a module says where its weights were loaded from, as those of transformers."""
+    name = vars(module).get("name_or_path")
+    return isinstance(name, str) and bool(name)
 
 
 def _files(context: ProbeContext) -> set[str]:

@@ -23,7 +23,7 @@ def probe_dropped(context: ProbeContext) -> str | None:
     }
     if not lost:
         return None
-    calls = list(_calls_from_outside(context))
+    calls = list(calls_from_outside(context))
     # The content of an opaque container is unknown.
     if not calls or not all(call.outputs for call in calls):
         return "the model's output contains no tensor of the graph"
@@ -36,7 +36,7 @@ def probe_dropped(context: ProbeContext) -> str | None:
     return None
 
 
-def _calls_from_outside(context: ProbeContext) -> Iterator[ModuleCall]:
+def calls_from_outside(context: ProbeContext) -> Iterator[ModuleCall]:
     """Yield the calls of the model's modules that were not made by one of its modules."""
     own = {id(module) for module in context.named.modules}
     calls = context.capture.modules.calls

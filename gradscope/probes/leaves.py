@@ -14,6 +14,7 @@ from gradscope.capture.step.graph import walk
 from gradscope.capture.step.teardown import release
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.script_inputs import unread_inputs
 from gradscope.recording.evidence.parameters import LeafOrigin, LeafRecord
 
 MOST_VALUES = 20_000
@@ -34,6 +35,10 @@ class _Place(NamedTuple):
     origin: LeafOrigin
 
 
+_FORWARDS = _Place("", None, "", "Parameter", False, "forward")
+"""A parameter that the forward makes and stores nowhere."""
+
+
 def probe_leaves(context: ProbeContext) -> str | None:
     """Record every leaf of the model or the batch that is no parameter."""
     capture = context.capture
@@ -49,9 +54,34 @@ def probe_leaves(context: ProbeContext) -> str | None:
     order = {key: number for number, key in enumerate(positions)}
     for node, leaf in sorted(leaves.items(), key=lambda item: order.get(id(item[1]), -1)):
         position = _position(leaf, positions.get(id(leaf)), again)
+        if position is None and _is_made_in_forward(context, leaf):
+            position = _FORWARDS
         if position is not None and not (position.origin == "input" and _is_read(context, leaf)):
             _note(context, node, leaf, position)
+    if context.of_run and not context.capture.backwards.count and again is None:
+        _note_inputs(context, {n: leaf for n, leaf in leaves.items() if id(leaf) not in positions})
     return None
+
+
+def _note_inputs(context: ProbeContext, leaves: Mapping[int, Tensor]) -> None:
+    """Record the inputs of a script whose gradient nothing reads."""
+    nodes = {id(leaf): node for node, leaf in leaves.items()}
+    if not any(parameter.requires_grad for parameter in context.named.parameters):
+        return
+    for leaf, known in unread_inputs(leaves.values()):
+        context.assembler.note(
+            LeafRecord(
+                node=context.position.first_node + nodes[id(leaf)],
+                name=known.name,
+                origin="input",
+                numel=leaf.numel(),
+                owner=None,
+                attribute="",
+                container="Tensor",
+                set_aside=False,
+                site=context.assembler.site_of(known.line),
+            )
+        )
 
 
 def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Place | None:
@@ -59,7 +89,7 @@ def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Pl
 
     Args:
         leaf: The leaf.
-        known: Its known location.
+        known: Known location of the leaf.
         again: Leaves of another forward (by `id`), None if there was none.
     """
     is_parameter = isinstance(leaf, nn.Parameter)
@@ -67,14 +97,21 @@ def _position(leaf: Tensor, known: _Place | None, again: set[int] | None) -> _Pl
     if known is not None and known.origin in ("input", "computed"):
         return known
     if is_new_each_time:
-        if not is_parameter:  # noise, or a copy of the input that is to be differentiated
+        if not is_parameter:  # noise, or a copy of the input to differentiate
             return None
-        return (known or _Place("", None, "", "Parameter", False, "forward"))._replace(
-            origin="forward"
-        )
+        return (known or _FORWARDS)._replace(origin="forward")
     if known is None or (again is None and not is_parameter):
         return None
     return known
+
+
+def _is_made_in_forward(context: ProbeContext, leaf: Tensor) -> bool:
+    """Return whether a module was made in a forward for this parameter, and stored nowhere.
+
+    A script's forward is not run again to see whether it makes another.
+    """
+    registration = context.definitions.registration(leaf)
+    return context.of_run and registration is not None and registration.in_forward
 
 
 def _leaves_of_another_forward(context: ProbeContext) -> set[int] | None:
@@ -102,6 +139,9 @@ def _note(context: ProbeContext, node: int, leaf: Tensor, position: _Place) -> N
     line = None
     if position.owner is not None and position.attribute:
         line = assignments(type(context.named.modules[position.owner])).get(position.attribute)
+    registration = context.definitions.registration(leaf)
+    if position.origin == "forward" and registration is not None:
+        line = registration.line  # of the layer that is made anew
     context.assembler.note(
         LeafRecord(
             node=context.position.first_node + node,

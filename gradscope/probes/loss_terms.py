@@ -16,7 +16,7 @@ from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.target.target import Outcome
 
 MOST_TERMS = 8
-"""Maximum number of terms, each of which needs a backward."""
+"""Maximum number of terms; each term needs a backward."""
 
 
 class _Term(NamedTuple):
@@ -25,7 +25,7 @@ class _Term(NamedTuple):
     weight: Tensor
     """Derivative of the loss with respect to the term."""
     gradients: dict[int, Tensor]
-    """By parameter: the term's gradient times the weight."""
+    """Gradient of the term times its weight, by parameter."""
 
 
 def probe_loss_terms(context: ProbeContext) -> str | None:

@@ -1,7 +1,7 @@
 """Tables of a run's captured steps: each table of a recording has a counterpart for them."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
@@ -10,10 +10,11 @@ from typing import Any
 
 from gradscope.recording.contents import all_tables, recording_of
 from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
+from gradscope.recording.record_tables import Codec, table_of
 from gradscope.recording.records import CapturedStep
 from gradscope.recording.repeated_captures import repeated
-from gradscope.recording.step_tables import PARAMETER_STATS
-from gradscope.recording.table import Cells, Record, Row, Table
+from gradscope.recording.table import Record, Row, Table
+from gradscope.recording.tables import PARAMETER_STATS
 
 _Parts = Mapping[str, Mapping[int, tuple[Any, ...]]]
 """By name of the table, and number of the captured step: its records."""
@@ -29,28 +30,29 @@ class CapturedStepRow:
     same_as: int | None
 
 
-def _write_captured_step(record: CapturedStepRow) -> Cells:
-    texts = write_header(record.header)
-    cells = (texts[name] for name in HEADER_NAMES)
-    return (record.step, record.order, *cells, record.same_as)
+def _write_header(header: Header) -> tuple[str | None, ...]:
+    texts = write_header(header)
+    return tuple(texts[name] for name in HEADER_NAMES)
 
 
-def _read_captured_step(row: Row) -> CapturedStepRow:
-    _, step, order, *texts, same_as = row
-    header = read_header(dict(zip(HEADER_NAMES, texts, strict=True)))
-    return CapturedStepRow(step=step, order=order, header=header, same_as=same_as)
+def _read_header(texts: Sequence[str | None]) -> Header:
+    return read_header(dict(zip(HEADER_NAMES, texts, strict=True)))
 
 
 def _column(name: str) -> str:
     return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted in the sqlite3 shell
 
 
-CAPTURED_STEPS: Table[CapturedStepRow] = Table(
-    name="look",
-    columns=("step INTEGER", "place INTEGER", *map(_column, HEADER_NAMES), "same_as INTEGER"),
-    write=_write_captured_step,
-    read=_read_captured_step,
-    later=frozenset({"same_as"}),
+CAPTURED_STEPS = table_of(
+    CapturedStepRow,
+    "look",
+    codecs={
+        "header": Codec(
+            write=_write_header, read=_read_header, columns=tuple(map(_column, HEADER_NAMES))
+        )
+    },
+    columns={"order": "place"},
+    later=["same_as"],
     is_late=True,
 )
 
@@ -130,13 +132,21 @@ def _by_captured_step(
 ) -> dict[int, tuple[Record, ...]]:
     read = _sharing(table)
     return {
-        captured: tuple(read(row[1:]) for row in rows)
+        captured: tuple(read([row[1:] for row in rows]))
         for captured, rows in groupby(table.rows(base), key=itemgetter(0))
     }
 
 
-def _sharing(table: Table[Record]) -> Callable[[Row], Record]:
-    """Return a row reader that shares equal records, of which captured steps have many."""
+def _sharing(table: Table[Record]) -> Callable[[Sequence[Row]], Iterable[Record]]:
+    """Return a reader of rows that shares equal records, of which captured steps have many."""
     if any(column.endswith(" REAL") for column in table.columns):
-        return table.read  # measurements differ each time, and 0.0 equals -0.0
-    return cache(table.read)
+        return table.read_many  # measurements differ each time, and 0.0 equals -0.0
+    known: dict[Row, Record] = {}
+
+    def read(rows: Sequence[Row]) -> Iterable[Record]:
+        new = [row for row in rows if row not in known]
+        if new:
+            known.update(zip(new, table.read_many(new), strict=True))
+        return map(known.__getitem__, rows)
+
+    return read

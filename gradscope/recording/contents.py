@@ -3,28 +3,27 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep, ParameterStat, Recording
-from gradscope.recording.repeated_steps import REPEATED_STEPS, with_repeated
-from gradscope.recording.step_tables import (
-    EVENTS,
-    INPUT_STATS,
-    PARAMETER_STATS,
-    SKIPPED,
-    STEPS,
-    TENSOR_STATS,
-)
-from gradscope.recording.structure_tables import (
+from gradscope.recording.repeated_steps import with_repeated
+from gradscope.recording.table import Record, Table
+from gradscope.recording.tables import (
     CALLS,
     CUTS,
     EDGES,
+    EVENTS,
+    INPUT_STATS,
     MODULES,
     NODES,
+    PARAMETER_STATS,
     PARAMETERS,
+    REPEATED_STEPS,
     SITES,
+    SKIPPED,
+    STEPS,
+    TENSOR_STATS,
+    evidence_tables,
 )
-from gradscope.recording.table import Record, Table
 
 
 def all_tables() -> tuple[Table[Any], ...]:

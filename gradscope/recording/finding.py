@@ -67,6 +67,8 @@ class Finding:
     """Rules whose findings are consequences of this one, in addition to those of its rule in
     general."""
     consequences: tuple[Consequence, ...] = ()
+    ranks: tuple[int, ...] = ()
+    """Ranks of a distributed job that show it; empty for a single process."""
     fingerprint: str
     """Identifier that is the same in every run: it contains no number. Findings on one line may
     share it."""

@@ -7,13 +7,19 @@ from pathlib import Path
 
 from gradscope.recording.encoding import read_optional_float
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
-from gradscope.recording.evidence_tables import evidence_tables
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
-from gradscope.recording.repeated_steps import REPEATED_STEPS, with_repeated
-from gradscope.recording.step_tables import EVENTS, PARAMETER_STATS, STEPS
-from gradscope.recording.structure_tables import MODULES, PARAMETERS
+from gradscope.recording.repeated_steps import with_repeated
 from gradscope.recording.table import Record, Row, Table
+from gradscope.recording.tables import (
+    EVENTS,
+    MODULES,
+    PARAMETER_STATS,
+    PARAMETERS,
+    REPEATED_STEPS,
+    STEPS,
+    evidence_tables,
+)
 
 _ROWS_PER_PARAMETER, _ROWS = 4, 2_000
 """Number of rows searched for the last norm of a parameter: optimizers take turns."""
@@ -95,13 +101,13 @@ class GrowingRecording:
     def _new(
         self, base: sqlite3.Connection, table: Table[Record], kinds: tuple[str, ...] = ()
     ) -> tuple[Record, ...]:
-        columns = ", ".join(column.split()[0] for column in table.columns)
+        columns = ", ".join(table.names)
         of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
         rows: list[Row] = base.execute(
             f"SELECT id, {columns} FROM {table.name} WHERE id >= ?{of_kinds} ORDER BY id",
             (self._advance(base, table.name), *kinds),
         ).fetchall()
-        return tuple(map(table.read, rows))
+        return tuple(table.read_many(rows)) if rows else ()
 
     def _norms(self, base: sqlite3.Connection) -> dict[int, float | None]:
         name = PARAMETER_STATS.name
@@ -129,7 +135,8 @@ def _of_steps(
 ) -> tuple[Record, ...]:
     """Return the records of some steps in a table."""
     rows = base.execute(
-        f"SELECT * FROM {table.name} WHERE step IN ({', '.join('?' * len(steps))}) ORDER BY id",
+        f"""SELECT id, {", ".join(table.names)} FROM {table.name}
+            WHERE step IN ({", ".join("?" * len(steps))}) ORDER BY id""",
         tuple(steps),
-    )
-    return tuple(map(table.read, rows))
+    ).fetchall()
+    return tuple(table.read_many(rows)) if rows else ()

@@ -11,10 +11,11 @@ class InnerProducts(NamedTuple):
 
     dot: float
     first: float
-    """Of the first vector with itself."""
+    """Inner product of the first vector with itself."""
     second: float
+    """Inner product of the second vector with itself."""
     difference: float
-    """Of their difference with itself."""
+    """Inner product of the difference with itself."""
 
 
 def inner_products(first: "array[float]", second: "array[float]") -> InnerProducts:

@@ -5,11 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, nan
 
-from gradscope.recording.encoding import read_indices, write_indices
 from gradscope.recording.records import EventRecord, StepRecord
-from gradscope.recording.table import Row, Table
 
-_MEASURED: Mapping[str, frozenset[str]] = {
+MEASURED: Mapping[str, frozenset[str]] = {
     "backward": frozenset({"loss", "nodes", "older", "root", "rows", "tokens"}),
     "clip-norm": frozenset({"norm"}),
     "clip-value": frozenset({"norm", "norm_after", "cosine"}),
@@ -20,13 +18,13 @@ _MEASURED: Mapping[str, frozenset[str]] = {
 }
 """Measured numbers of events, by kind, which repeated steps need not share."""
 
-_OBSERVED = frozenset({"carried", "mode"})
+_OBSERVED = frozenset({"carried", "kept", "mode"})
 """Kinds of events that are observed only in steps recorded in full."""
 
 
 def is_shared(kind: str, number: str) -> bool:
     """Return whether a repeated step has the same number in an event of a kind."""
-    return number not in _MEASURED.get(kind, frozenset())
+    return number not in MEASURED.get(kind, frozenset())
 
 
 def is_repeated(kind: str) -> bool:
@@ -56,44 +54,6 @@ class RepeatedSteps:
     def count(self) -> int:
         """Number of steps."""
         return len(self.choices) // 2
-
-
-def _read(row: Row) -> RepeatedSteps:
-    _, first, sources, choices, losses, rates, began, ended = row
-    return RepeatedSteps(
-        first=first,
-        sources=read_indices(sources),
-        choices=choices,
-        losses=losses,
-        rates=rates,
-        began=began,
-        ended=ended,
-    )
-
-
-REPEATED_STEPS: Table[RepeatedSteps] = Table(
-    name="repeated_steps",
-    columns=(
-        "first INTEGER",
-        "sources TEXT",
-        "choices BLOB",
-        "losses BLOB",
-        "rates BLOB",
-        "began REAL",
-        "ended REAL",
-    ),
-    write=lambda one: (
-        one.first,
-        write_indices(one.sources),
-        one.choices,
-        one.losses,
-        one.rates,
-        one.began,
-        one.ended,
-    ),
-    read=_read,
-    is_late=True,
-)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer, WatchCost
-from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     CapturedStep,
@@ -21,12 +21,22 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
-from gradscope.recording.repeated_steps import REPEATED_STEPS, RepeatedSteps
+from gradscope.recording.repeated_steps import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.step_tables import EVENTS, NORM_COLUMNS, PARAMETER_STATS, SKIPPED, STEPS
 from gradscope.recording.stored_gradient import StoredGradient
-from gradscope.recording.structure_tables import MODULES, PARAMETERS, SITES
 from gradscope.recording.table import Cells, Table
+from gradscope.recording.tables import (
+    EVENTS,
+    MODULES,
+    NORM_COLUMNS,
+    PARAMETER_STATS,
+    PARAMETERS,
+    REPEATED_STEPS,
+    SITES,
+    SKIPPED,
+    STEPS,
+    evidence_tables,
+)
 from gradscope.recording.writer import RecordingWriter
 
 
@@ -50,6 +60,10 @@ class RunStep:
     skipped: tuple[Skipped, ...] = ()
     captured_steps: tuple[CapturedStep, ...] = ()
     """Captured steps of the backward passes before this step."""
+    ranks: tuple[object, ...] = ()
+    """Evidence of a distributed job."""
+    rank_events: tuple[tuple[int, RankEvent], ...] = ()
+    """New and changed events of a distributed job with their indices."""
     stored_gradients: tuple[StoredGradient, ...] = ()
 
 
@@ -96,6 +110,10 @@ class RunRecorder:
                     self._writer.add(table, records)
             for position, optimizer in one.optimizers:
                 self._writer.put(evidence[TrainedOptimizer], position, optimizer)
+            for record in one.ranks:
+                self._writer.add(evidence[type(record)], [record])
+            for position, event in one.rank_events:
+                self._writer.put(evidence[RankEvent], position, event)
             self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
                 self._writer.add(STEPS, [one.step])

@@ -14,8 +14,8 @@ from gradscope.recording.captured_step_tables import read_captured_steps
 from gradscope.recording.contents import contents, recording_of
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.records import Recording
-from gradscope.recording.step_tables import read_parameter_stats
 from gradscope.recording.stored_gradient_tables import read_stored_gradients
+from gradscope.recording.tables import read_parameter_stats
 from gradscope.recording.writer import (
     APPLICATION_ID,
     FORMAT,

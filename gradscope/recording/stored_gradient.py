@@ -5,9 +5,8 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
-from gradscope.errors import GradscopeError
 from gradscope.recording.count_sketch import BUCKETS, sketch
 from gradscope.recording.inner_products import inner_products
 
@@ -19,19 +18,6 @@ count sketch, from which inner products can be estimated."""
 
 KeepMode = Literal["none", "exact", "sketch"]
 """How gradients are stored. If a sketch would have more buckets than elements, all are stored."""
-
-
-def check_keep_mode(given: object) -> None:
-    """Check that a value passed in Python is a keep mode.
-
-    Raises:
-        GradscopeError: It is not.
-    """
-    if given not in get_args(KeepMode):
-        raise GradscopeError(
-            f"keep_gradients is {given!r}, expected one of {', '.join(get_args(KeepMode))}"
-        )
-
 
 PART_ELEMENTS = 1 << 22
 """Number of elements read at once: some gradients are too large for that."""

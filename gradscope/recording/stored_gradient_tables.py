@@ -9,9 +9,10 @@ from typing import overload
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.encoding import read_shape, write_shape
+from gradscope.recording.record_tables import Codec, table_of
 from gradscope.recording.records import Shape
 from gradscope.recording.stored_gradient import StoredGradient, StoredPart
-from gradscope.recording.table import Cells, Row, Table
+from gradscope.recording.table import Cells, Row
 
 PARTS = "kept_part"
 """Name of the table of their numbers."""
@@ -65,33 +66,29 @@ class StoredRow:
     count: int
 
 
-def _write_stored_gradient(record: StoredRow) -> Cells:
-    one = record.gradient
-    shape = write_shape(Shape(dims=one.shape, dtype=one.dtype))
-    return (one.step, one.parameter, one.form, shape, record.start, record.count)
+def _write_gradient(one: StoredGradient) -> Cells:
+    return (one.step, one.parameter, one.form, write_shape(Shape(dims=one.shape, dtype=one.dtype)))
 
 
-def _read_stored_gradient(row: Row) -> StoredRow:
-    _, step, parameter, form, shape, start, count = row
+def _read_gradient(cells: Row) -> StoredGradient:
+    step, parameter, form, shape = cells
     was = read_shape(shape)
-    gradient = StoredGradient(
+    return StoredGradient(
         step=step, parameter=parameter, form=form, shape=was.dims, dtype=was.dtype, parts=()
     )
-    return StoredRow(gradient=gradient, start=start, count=count)
 
 
-STORED_GRADIENTS: Table[StoredRow] = Table(
-    name="kept_gradient",
-    columns=(
-        "step INTEGER",
-        "parameter INTEGER",
-        "form TEXT",
-        "shape TEXT",
-        "first_part INTEGER",
-        "parts INTEGER",
-    ),
-    write=_write_stored_gradient,
-    read=_read_stored_gradient,
+_GRADIENT = Codec(
+    write=_write_gradient,
+    read=_read_gradient,
+    columns=("step INTEGER", "parameter INTEGER", "form TEXT", "shape TEXT"),
+)
+
+STORED_GRADIENTS = table_of(
+    StoredRow,
+    "kept_gradient",
+    codecs={"gradient": _GRADIENT},
+    columns={"start": "first_part", "count": "parts"},
     is_late=True,
 )
 

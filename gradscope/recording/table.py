@@ -14,7 +14,7 @@ Row = tuple[Any, ...]
 """A row of sqlite3: its index first, then the columns."""
 
 BATCH = 4_096
-"""Number of rows read at once, if that is faster."""
+"""Number of rows read at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,8 @@ class Table(Generic[Record]):
     """Name and type of each column, without the index."""
     write: Callable[[Record], Cells]
     """Returns the cells of a record, without its index."""
-    read: Callable[[Row], Record]
-    read_batch: Callable[[Sequence[Row]], Iterable[Record]] | None = None
-    """Reads many rows faster than `read` does one by one."""
+    read_many: Callable[[Sequence[Row]], Iterable[Record]]
+    """Returns the records of rows, at least one; many at once are faster than one by one."""
     later: frozenset[str] = frozenset()
     """Names of columns that files of earlier versions lack; they are read as NULL."""
     is_late: bool = False
@@ -58,6 +57,11 @@ class Table(Generic[Record]):
         return f"INSERT INTO {self.name} ({names}) VALUES ({cells})"
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns, without the index, as SQL writes them."""
+        return tuple(column.split()[0] for column in self.columns)
+
+    @property
     def replacement(self) -> str:
         """Statement that rewrites a row."""
         return self.insertion.replace("INSERT", "REPLACE", 1)
@@ -68,15 +72,17 @@ class Table(Generic[Record]):
         if self.is_late and not present:
             return iter(())
         keys = "id" if self.owner is None else f"{self.owner}, id"
-        names = (column.split()[0] for column in self.columns)
         lacking = self.later - present
-        read = ", ".join("NULL" if name in lacking else name for name in names)
+        read = ", ".join("NULL" if name.strip('"') in lacking else name for name in self.names)
         return base.execute(f"SELECT {keys}, {read} FROM {self.name} ORDER BY {keys}")
 
     def records(self, base: sqlite3.Connection) -> tuple[Record, ...]:
         """Return the records in a file, for a table whose rows have no owners."""
         rows = self.rows(base)
-        if self.read_batch is None:
-            return tuple(map(self.read, rows))
         batches = iter(lambda: list(islice(rows, BATCH)), [])
-        return tuple(chain.from_iterable(map(self.read_batch, batches)))
+        return tuple(chain.from_iterable(map(self.read_many, batches)))
+
+    def read(self, row: Row) -> Record:
+        """Return the record of one row."""
+        (record,) = self.read_many([row])
+        return record

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from rich.text import Text
-
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
@@ -17,10 +15,10 @@ from gradscope.recording.evidence.batches import (
     MicroBatchRecord,
 )
 from gradscope.recording.records import Recording
+from gradscope.report.document import Points, Section, Word, section
 from gradscope.report.json_objects import Object, location_object
 from gradscope.report.number_format import number
-from gradscope.report.page import Page
-from gradscope.report.text_findings import hanging
+from gradscope.report.signs import UNICODE
 
 TITLE = "Accumulation"
 
@@ -298,21 +296,10 @@ def accumulation_object(report: Report) -> Object | None:
     }
 
 
-_INDENT = 2
-
-
-def accumulation_section(report: Report, page: Page) -> Iterator[Text]:
-    """Yield how the gradients of micro-batches compare with the full batch's."""
+def accumulation_sections(report: Report) -> tuple[Section, ...]:
+    """Return how the gradients of micro-batches compare with the full batch's."""
     found = Accumulation.of(report.recording)
     if found is None:
-        return
-    yield Text(TITLE, style="bold")
-    words = page.spell(headline(found, page.signs.times))
-    text = hanging(words, page, indent=_INDENT, further=_INDENT)
-    if not found.is_sound:
-        text.stylize("magenta")
-    yield text
-    for remark in remarks(found):
-        line = hanging(page.spell(remark), page, indent=2 * _INDENT, further=_INDENT)
-        line.stylize("dim")
-        yield line
+        return ()
+    head = Word(headline(found, UNICODE.times), "plain" if found.is_sound else "notable")
+    return section(TITLE, [Points((head, *remarks(found)))])

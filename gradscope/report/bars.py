@@ -8,7 +8,7 @@ from typing import Self
 from rich.text import Text
 
 from gradscope.analysis.folding import Span
-from gradscope.report.page import Signs
+from gradscope.report.signs import Signs
 
 BAR = "cyan"
 BROKEN = "bold red"

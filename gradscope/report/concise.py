@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
+from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
-from gradscope.phrasing import printable
+from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
@@ -18,7 +19,10 @@ from gradscope.report.finding_phrasing import (
     verdict_text,
 )
 from gradscope.report.number_format import number, shape_text, tensor_text
-from gradscope.report.run.text import pattern_lines, run_line
+from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_words
+from gradscope.report.signs import in_ascii
+
+_PATTERNS_SHOWN = 5
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:
@@ -28,8 +32,8 @@ def render_concise(report: Report, view: ViewOptions) -> str:
     if run is not None:
         if not report.rules.ran:
             lines += (_line(report, None, f"{one.what}: {one.reason}") for one in report.skipped)
-        lines += map(printable, pattern_lines(run))
-        return "\n".join([*lines, printable(run_line(report, run))])
+        lines += (printable(in_ascii(line)) for line in _patterns(run))
+        return "\n".join([*lines, printable(in_ascii(_run_line(report, run)))])
     if view.tensors == "all":
         lines += _tensors(report, view)
     elif not (lines or report.rules.ran):
@@ -43,6 +47,25 @@ def render_concise(report: Report, view: ViewOptions) -> str:
     if accumulation is not None:
         lines.append(_line(report, None, headline(accumulation, "x")))
     return "\n".join([*lines, _closing(report)])
+
+
+def _patterns(run: TrainingRun) -> Iterator[str]:
+    """Yield the steps' patterns, a line each, with how many steps look so."""
+    for position, drawn in of_each_optimizer(run):
+        of = heading(run, position)
+        for pattern in drawn[:_PATTERNS_SHOWN]:
+            first = "" if pattern.is_typical else f", first {pattern.first:,}"
+            count = "" if position is None else f" ({counted(pattern.count, 'step')}{first})"
+            yield f"{of}: {pattern_text(pattern)}{count}"
+        if (more := len(drawn) - _PATTERNS_SHOWN) > 0:
+            yield f"{of}: {counted(more, 'more pattern')}"
+
+
+def _run_line(report: Report, run: TrainingRun) -> str:
+    """Return the verdict, and how the run went."""
+    words = [counted(report.summary.parameters, "parameter"), *run_words(run)]
+    verdict = verdict_text(report)
+    return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."
 
 
 def _line(report: Report, site: Site | None, text: str) -> str:

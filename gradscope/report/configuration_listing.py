@@ -15,7 +15,7 @@ from rich.text import Text
 from gradscope.config import Configuration, keys
 from gradscope.config.document import TABLE, dotted
 from gradscope.config.listing import Entry
-from gradscope.config.values import Value
+from gradscope.options.checks import Value
 from gradscope.recording.encoding import spell
 from gradscope.report.page import Page, Trimmed
 
@@ -31,7 +31,7 @@ _NAMES, _PLACES = 24, 24
 """Characters of a key, and of file and line, before they are folded or shortened."""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
     ("rules to run", keys.SELECTION),
-    ("when a check fails", keys.GATE),
+    ("when a check fails", keys.CHECK),
     ("how targets run", keys.RUNNING),
 )
 

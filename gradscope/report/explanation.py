@@ -1,29 +1,47 @@
-"""Why a rule did or did not find anything, in text, Markdown and JSON."""
+"""Why a rule did or did not find anything in a recording."""
 
 import json
 from collections.abc import Iterator
-from typing import Literal, assert_never
-
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from functools import partial
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.analysis.view import shown_path, shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.records import Site
+from gradscope.report.document import (
+    Block,
+    Column,
+    Document,
+    Note,
+    Place,
+    Points,
+    Table,
+    Value,
+    Word,
+    more,
+)
 from gradscope.report.json_objects import SCHEMA_VERSION, Object, finite
-from gradscope.report.markdown_syntax import code, escape, prose, table
 from gradscope.report.number_format import figure
-from gradscope.report.page import UNICODE, Page, Signs, Trimmed
 from gradscope.rules.explanation import Explanation
 from gradscope.rules.measurement import Measurement
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 ExplanationFormat = Literal["text", "json", "markdown"]
 
 _MOST = 20
 """Rows that a table shows; JSON has every measurement."""
-_WIDEST = 120
+
+_COLUMNS = (
+    Column(title="number"),
+    Column(title="measured", kind="number"),
+    Column(title="fires if", kind="number"),
+    Column(title="met"),
+    Column(title="step"),
+    Column(title="what"),
+    Column(title="line"),
+)
 
 
 def render_explanation(
@@ -31,7 +49,7 @@ def render_explanation(
     recording: str,
     root: str,
     output_format: ExplanationFormat,
-    console: Console,
+    console: "Console",
 ) -> str:
     """Return what a rule measured on a recording, without a last line break.
 
@@ -40,31 +58,59 @@ def render_explanation(
         recording: Name of the recording's file.
         root: Folder to which paths of the script are shown.
         output_format: Format of the result.
-        console: Console that the text is for.
+        console: Decides width, colour and characters of text.
     """
+    build = partial(_document, explanation, recording, root)
     match output_format:
         case "text":
-            page = Page.of(console, root)
-            with console.capture() as capture:
-                for part in _text(explanation, recording, page):
-                    console.print(Trimmed(part), end="", width=min(console.width, _WIDEST))
-            return capture.get().rstrip("\n")
+            from gradscope.report.formats.text import render_text
+
+            return render_text(build, console)
         case "markdown":
-            return "\n".join(_markdown(explanation, recording, root))
+            from gradscope.report.formats.markdown import render_markdown
+
+            return render_markdown(build)
         case "json":
             document = finite(_object(explanation, recording, root))
             return json.dumps(document, indent=2, allow_nan=False)
     assert_never(output_format)
 
 
+def _document(explanation: Explanation, recording: str, root: str, _: int) -> Document:
+    return Document(
+        program=f"{explanation.code} {explanation.name}",
+        subject=recording,
+        header=(Note(_verdict(explanation)),),
+        blocks=tuple(_blocks(explanation, root)),
+        closing=(),
+    )
+
+
 def _verdict(explanation: Explanation) -> str:
-    """Return what came of it, in one sentence."""
+    """Return what came of it, in a sentence."""
     if explanation.skip_reason is not None:
-        return f"could not judge: {explanation.skip_reason}"
+        return f"Could not judge: {explanation.skip_reason}."
     if not explanation.findings:
-        return "no finding"
+        return "No finding."
     levels = [finding.severity for finding in explanation.findings]
-    return f"found {counted(len(levels), 'problem')} ({', '.join(levels)})"
+    return f"Found {counted(len(levels), 'problem')} ({', '.join(levels)})."
+
+
+def _blocks(explanation: Explanation, root: str) -> Iterator[Block]:
+    found = explanation.findings
+    if found:
+        yield Points(
+            tuple(
+                (Word(shown_site(one.location, root), "code"), f" {one.message}") for one in found
+            )
+        )
+    if facts := " ".join(_facts(explanation)):
+        yield Note(facts)
+    rows = _rows(explanation, root)
+    if rows:
+        yield Table(columns=_COLUMNS, rows=tuple(rows[:_MOST]))
+    for line in more(len(rows) - _MOST, "in --output-format json"):
+        yield Note(line)
 
 
 def _facts(explanation: Explanation) -> Iterator[str]:
@@ -81,71 +127,27 @@ def _facts(explanation: Explanation) -> Iterator[str]:
         )
 
 
-_HEADINGS = ("number", "measured", "fires if", "met", "step", "what", "line")
-
-
-def _rows(explanation: Explanation, signs: Signs, root: str) -> list[tuple[str, ...]]:
+def _rows(explanation: Explanation, root: str) -> list[tuple[Value, ...]]:
     """Return a row for each thing that was measured, its worst step first."""
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for one in explanation.measurements:
         key = (one.number, one.subject, one.site, one.limit, one.fires)
         groups.setdefault(key, []).append(one)
-    return [_row(members[0], len(members), signs, root) for members in groups.values()]
+    return [_row(members[0], len(members), root) for members in groups.values()]
 
 
-def _row(worst: Measurement, steps: int, signs: Signs, root: str) -> tuple[str, ...]:
+def _row(worst: Measurement, steps: int, root: str) -> tuple[Value, ...]:
     sign = ">=" if worst.fires == "above" else "<="
     step = "" if worst.step is None else f"{worst.step}"
     return (
         worst.number,
-        figure(worst.value, signs),
-        f"{sign} {figure(worst.limit, signs)}",
+        worst.value,
+        f"{sign} {figure(worst.limit)}",
         "yes" if worst.is_beyond else "no",
         f"{step} (worst of {steps})" if step and steps > 1 else step,
         worst.subject,
-        shown_site(worst.site, root),
+        Place(shown_site(worst.site, root)),
     )
-
-
-def _text(explanation: Explanation, recording: str, page: Page) -> Iterator[RenderableType]:
-    yield Text(f"{explanation.code} {explanation.name}", style="bold")
-    yield page.text(f"{recording}: {_verdict(explanation)}")
-    for fact in _facts(explanation):
-        yield page.text(fact)
-    for finding in explanation.findings:
-        where = shown_site(finding.location, page.root)
-        yield Padding(page.text(f"{where}  {finding.message}".strip()), (0, 0, 0, 2))
-    if not explanation.measurements:
-        return
-    yield Text()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in _HEADINGS:
-        is_number = heading in ("measured", "fires if")
-        table.add_column(
-            heading,
-            justify="right" if is_number else "left",
-            no_wrap=heading not in ("what", "line"),
-            overflow="fold",
-        )
-    rows = _rows(explanation, page.signs, page.root)
-    for row in rows[:_MOST]:
-        table.add_row(*map(page.text, row))
-    yield table
-    if len(rows) > _MOST:
-        yield Text(f"{len(rows) - _MOST:,} more in --output-format json", style="dim")
-
-
-def _markdown(explanation: Explanation, recording: str, root: str) -> Iterator[str]:
-    yield f"**{explanation.code} {explanation.name}** {code(recording)}: {_verdict(explanation)}"
-    yield from (f"\n{prose(fact)}" for fact in _facts(explanation))
-    if explanation.findings:
-        yield ""
-    for finding in explanation.findings:
-        where = code(shown_site(finding.location, root))
-        yield f"- {finding.severity} {where} {prose(finding.message)}"
-    if explanation.measurements:
-        rows = _rows(explanation, UNICODE, root)[:_MOST]
-        yield "\n" + table(_HEADINGS, (map(escape, row) for row in rows))
 
 
 def _object(explanation: Explanation, recording: str, root: str) -> Object:

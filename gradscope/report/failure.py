@@ -13,9 +13,11 @@ from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
 from gradscope.report.finding_phrasing import level_counts
+from gradscope.report.findings import finding_block
+from gradscope.report.formats.text_findings import finding_parts
 from gradscope.report.number_format import figure
-from gradscope.report.page import ASCII, Page, Trimmed
-from gradscope.report.text_findings import finding_parts
+from gradscope.report.page import Page, Trimmed
+from gradscope.report.signs import ASCII
 
 _NARROWEST, _WIDEST = 60, 92
 _INDENT = 8
@@ -110,7 +112,7 @@ def _levels(findings: Sequence[Finding]) -> str:
 def _full(finding: Finding, report: Report, page: Page) -> str:
     console = Console(file=io.StringIO(), width=page.width, color_system=None)
     with console.capture() as capture:
-        for part in finding_parts(finding, report, page):
+        for part in finding_parts(finding_block(finding, report), page):
             console.print(Trimmed(part), end="")
     return capture.get().rstrip("\n")
 

@@ -12,8 +12,8 @@ from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding, SkippedRule
 from gradscope.report.number_format import figure, operation_text
-from gradscope.report.page import UNICODE, Signs
 from gradscope.report.parameter_names import folded_names
+from gradscope.report.signs import UNICODE
 
 _EVIDENCE_SHOWN = 4
 
@@ -106,16 +106,16 @@ def is_named(name: str, message: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}(?![\w]|\.\w)", message) is not None
 
 
-def evidence_text(finding: Finding, signs: Signs = UNICODE) -> str:
+def evidence_text(finding: Finding) -> str:
     """Return the first of the measured numbers and limits that the message does not hold."""
     told = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
     words = [
-        f"{name.replace('_', ' ')} = {_shown(value, signs)}"
+        f"{name.replace('_', ' ')} = {_shown(value)}"
         for name, value in _readable(finding)
         if value is not None and not _is_told(value, finding.message, told)
     ]
     if len(words) > _EVIDENCE_SHOWN:
-        words[_EVIDENCE_SHOWN:] = [signs.ellipsis]
+        words[_EVIDENCE_SHOWN:] = [UNICODE.ellipsis]
     return ", ".join(words)
 
 
@@ -158,14 +158,14 @@ def _is_told(value: float | str | bool, message: str, told: list[_Told]) -> bool
     return any(number.is_rounded(value) for number in told)
 
 
-def _shown(value: float | str | bool, signs: Signs) -> str:
+def _shown(value: float | str | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, str):
         return value
-    text = figure(value, signs)
+    text = figure(value)
     # A limit of 0.3 is no measurement to three digits.
     is_short = "." in text and "e" not in text and float(text) == value
     return text.rstrip("0").rstrip(".") if is_short else text

@@ -1,23 +1,23 @@
-"""A report as JSON, and as JSON lines."""
+"""A report as an object of JSON, or as its parts."""
 
-import json
 from collections.abc import Iterator
 
 from gradscope.analysis.report import Report
 from gradscope.report import json_objects as objects
 from gradscope.report.accumulation import accumulation_object
 from gradscope.report.clipping.json_objects import clipping_object
-from gradscope.report.json_objects import Json, Object
+from gradscope.report.json_objects import Object
 from gradscope.report.run.json_objects import run_lines, run_objects
+from gradscope.report.run.ranks_json import ranks_object
 
 
 def render_json(report: Report) -> str:
     """Return the whole report, one row a line: two reports can be compared by `diff`."""
-    parts = ",\n".join(f" {_compact(key)}: {_part(part)}" for key, part in _object(report).items())
-    return f"{{\n{parts}\n}}"
+    return objects.object_text(report_object(report))
 
 
-def _object(report: Report) -> Object:
+def report_object(report: Report) -> Object:
+    """Return the whole report."""
     return {
         **objects.meta_object(report),
         "summary": objects.summary_object(report),
@@ -29,6 +29,7 @@ def _object(report: Report) -> Object:
         "clipping": clipping_object(report),
         "accumulation": accumulation_object(report),
         **run_objects(report),
+        **({} if report.job is None else {"ranks": ranks_object(report)}),
         "training": [objects.other_step_object(step, report) for step in report.training],
         "probes": [objects.other_step_object(step, report) for step in report.probes],
         "skipped": [{"what": item.what, "reason": item.reason} for item in report.skipped],
@@ -37,26 +38,8 @@ def _object(report: Report) -> Object:
     }
 
 
-def _part(part: Json) -> str:
-    if not isinstance(part, list) or not part:
-        return _compact(part)
-    rows = ",\n".join(f"  {_compact(row)}" for row in part)
-    return f"[\n{rows}\n ]"
-
-
-def _compact(value: Json) -> str:
-    return json.dumps(objects.finite(value), allow_nan=False)
-
-
-def render_jsonl(report: Report) -> str:
-    """Return the parts of the JSON report, each object on a line of its own."""
-    return "\n".join(
-        json.dumps(objects.finite({"kind": kind, **part}), allow_nan=False)
-        for kind, part in _lines(report)
-    )
-
-
-def _lines(report: Report) -> Iterator[tuple[str, Object]]:
+def report_lines(report: Report) -> Iterator[tuple[str, Object]]:
+    """Yield its parts, each object after its kind."""
     yield "meta", objects.meta_object(report)
     yield "summary", objects.summary_object(report)
     yield "graph", objects.graph_object(report)
@@ -69,6 +52,9 @@ def _lines(report: Report) -> Iterator[tuple[str, Object]]:
     for event in report.events:
         yield "event", objects.event_object(event, report)
     yield from run_lines(report)
+    ranks = ranks_object(report)
+    if ranks is not None:
+        yield "ranks", ranks
     yield from _beside(report)
     yield "rules", objects.rules_object(report)
     for finding in report.findings:

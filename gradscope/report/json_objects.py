@@ -1,6 +1,7 @@
 """The parts of a report as JSON objects; their keys are an interface, kept by the schema."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow, OtherStep, ParameterRow, TensorRow
@@ -24,6 +25,28 @@ def finite(value: Json) -> Json:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [finite(item) for item in value]
     return value
+
+
+def object_text(whole: Object) -> str:
+    """Return an object as JSON, a row of its lists a line: two can be compared by `diff`."""
+    parts = ",\n".join(f" {_compact(key)}: {_part(part)}" for key, part in whole.items())
+    return f"{{\n{parts}\n}}"
+
+
+def lines_text(lines: Iterable[tuple[str, Object]]) -> str:
+    """Return objects as JSON, each on a line of its own that `kind` names."""
+    return "\n".join(_compact({"kind": kind, **part}) for kind, part in lines)
+
+
+def _part(part: Json) -> str:
+    if not isinstance(part, list) or not part:
+        return _compact(part)
+    rows = ",\n".join(f"  {_compact(row)}" for row in part)
+    return f"[\n{rows}\n ]"
+
+
+def _compact(value: Json) -> str:
+    return json.dumps(finite(value), allow_nan=False)
 
 
 def meta_object(report: Report) -> Object:
@@ -268,5 +291,6 @@ def finding_object(finding: Finding, report: Report) -> Object:
             {"rule": item.rule, "name": item.name, "message": item.message}
             for item in finding.consequences
         ],
+        **({"ranks": finding.ranks} if finding.ranks else {}),
         "fingerprint": finding.fingerprint,
     }

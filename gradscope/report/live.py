@@ -13,11 +13,12 @@ from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding
 from gradscope.report.finding_phrasing import level_counts
+from gradscope.report.formats.text_words import STYLES, hanging
 from gradscope.report.number_format import figure
-from gradscope.report.page import Page, Signs
+from gradscope.report.page import Page
 from gradscope.report.run.phrasing import CURVE_NAMES, duration, extreme_text
-from gradscope.report.run.text_strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
-from gradscope.report.text_findings import SEVERITY_STYLES, hanging
+from gradscope.report.signs import Signs
+from gradscope.report.strips import BROKEN, NOTHING, ZERO, Scale, scale_of, strip
 
 _GAP = 2
 _VALUE = 8
@@ -118,17 +119,17 @@ def _curve(kind: CurveKind, series: Series, layout: LineLayout, page: Page) -> I
     is_constant = course.lowest == course.highest and not course.nonfinite
     yield layout.line(
         Text(CURVE_NAMES[kind]),
-        figure(series.last, page.signs),
+        figure(series.last),
         # A learning rate that stays as it is tells no more than its number.
         Text()
         if kind == "rate" and is_constant
         else drawn(course.cells, scale_of(curve), page.signs),
-        extreme_text(curve, page.signs) or _from(course.ends, page.signs),
+        extreme_text(curve) or _from(course.ends, page.signs),
     )
 
 
 def _from(ends: tuple[float, ...], signs: Signs) -> str:
-    first, last = figure(ends[0], signs), figure(ends[-1], signs)
+    first, last = figure(ends[0]), figure(ends[-1])
     return "" if first == last else f"from {first}"
 
 
@@ -136,7 +137,7 @@ def _clip(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     """Yield the norms before clipping and how often they were too large."""
     if not track.clips:
         return
-    limit = figure(track.limit, page.signs)
+    limit = figure(track.limit)
     last = track.before_clip.last
     if track.is_by_value or last is None:
         yield layout.line(Text("clip"), "", Text(f"elements to {limit}"), "")
@@ -146,7 +147,7 @@ def _clip(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     norms = drawn(cells, Scale.decades([cells]), page.signs)
     yield layout.line(
         Text("before clip"),
-        figure(last, page.signs),
+        figure(last),
         # Where there is room for one of them, the share says more than its history.
         norms if layout.tail else Text(share),
         f"{share} to {limit}",
@@ -158,7 +159,7 @@ def _scaler(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
         return
     skipped = f"{counted(track.skipped, 'step')} skipped" if track.skipped else ""
     # A power of two, and known as that.
-    scale = f"{track.scale:,.0f}" if 1 <= track.scale < 1e7 else figure(track.scale, page.signs)
+    scale = f"{track.scale:,.0f}" if 1 <= track.scale < 1e7 else figure(track.scale)
     yield layout.line(Text("loss scale"), scale, Text(skipped), "")
 
 
@@ -175,7 +176,7 @@ def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) ->
     scale = Scale.decades(row.cells for row in shown)
     lines = [_title(norms, scale, layout, page)]
     for row in shown:
-        tail = figure(row.cells[-1], page.signs)
+        tail = page.spell(figure(row.cells[-1]))
         heat = drawn(row.cells, scale, page.signs, _HEAT)
         lines.append(layout.line(_label(row, layout.name, page), "", heat, tail))
     if more := len(rows) - len(shown):
@@ -186,7 +187,7 @@ def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) ->
 def _title(norms: LayerNorms, scale: Scale, layout: LineLayout, page: Page) -> Text:
     signs = page.signs
     steps = norms.steps[-layout.strip :]
-    low, high = figure(scale.low, signs), figure(scale.high, signs)
+    low, high = figure(scale.low), figure(scale.high)
     first, last = f"{steps[0]:,}", f"{steps[-1]:,}"
     span = f"step {last}" if first == last else f"steps {first}{signs.ellipsis}{last}"
     ends = f"{signs.levels[0]} {low} to {signs.levels[-1]} {high}"
@@ -280,7 +281,7 @@ def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
     words = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
     if run.is_over:
         return [*words, "recording has stopped"]
-    speed = [] if run.speed is None else [f"{figure(run.speed, page.signs)} steps/s"]
+    speed = [] if run.speed is None else [f"{figure(run.speed)} steps/s"]
     return [*words, *speed, duration(run.seconds)]
 
 
@@ -292,7 +293,7 @@ def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
     found = judged.findings
     if not found:
         return [Text("no findings", style="bold green").append(after, "not bold dim")]
-    head = Text(", ".join(level_counts(found)), SEVERITY_STYLES[found[0].severity])
+    head = Text(", ".join(level_counts(found)), STYLES[found[0].severity])
     head.append(after, "not bold default dim")
     shown = found if len(found) < room else found[: max(room - 2, 0)]
     each = max((room - 1) // max(len(found), 1), 1)
@@ -307,11 +308,9 @@ def _finding(finding: Finding, page: Page, most: int) -> list[Text]:
     level = f"{finding.severity}[{finding.rule}]"
     position = page.spell(shown_site(finding.location, page.root))
     head = " ".join(filter(None, (level, position, f"{finding.name}:")))
-    text = hanging(
-        page.spell(f"{head} {' '.join(finding.message.split())}"), page, indent=2, further=2
-    )
-    text.stylize("bold", 2, 2 + len(head))
-    text.stylize(SEVERITY_STYLES[finding.severity], 2, 2 + len(level))
+    words = Text(level, STYLES[finding.severity]).append(head.removeprefix(level), "bold")
+    words.append(page.spell(f" {' '.join(finding.message.split())}"))
+    text = hanging(words, page.width, indent=2, further=2)
     lines = list(text.split())
     if len(lines) > most:
         last, end = lines[most - 1], page.signs.ellipsis

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable
 
 from gradscope.phrasing import printable
-from gradscope.report.text_findings import Snippet
+from gradscope.report.snippets import Snippet
 
 _PLAIN = re.compile(r"[\w.:/ ,=()\[\]+-]+", re.ASCII)
 
 
-_ACTIVE = re.compile(r"[^\w\s.,:;()/=+'\"-]|_")
+_ACTIVE = re.compile(r"[^\w\s.,:;()/=+'\"→·×…—▁-█%-]|_")  # noqa: RUF001 - multiplication
 
 
 _BACKTICKS = re.compile("`+")

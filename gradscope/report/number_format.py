@@ -6,7 +6,16 @@ import re
 from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.recording.records import GradientStat
-from gradscope.report.page import Signs
+from gradscope.report.document import Share
+from gradscope.report.signs import UNICODE, Signs
+
+
+def percent(share: float) -> str:
+    """Return `7 %`, `0.4 %`; `100 %` for all alone, `0 %` for none."""
+    if 0.99 < share < 1 or 0 < share < 0.01:
+        inner = 100 * share
+        return f"{min(max(inner, 0.01), 99.99):.2g} %" if inner < 1 else f"{inner:.1f} %"
+    return f"{100 * share:.0f} %"
 
 
 def number(value: float | None) -> str:
@@ -14,7 +23,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}"
 
 
-def figure(value: float | None, signs: Signs) -> str:
+def figure(value: float | None, signs: Signs = UNICODE) -> str:
     """Return `0.0123`, `4.56e-7`; `0` for exactly zero alone, a dash for None."""
     if value is None:
         return signs.dash
@@ -35,11 +44,11 @@ def broken_text(gradient: GradientStat) -> str:
     return f"{gradient.nonfinite:,} of {gradient.numel:,} non-finite"
 
 
-def span_figure(span: Span | None, signs: Signs) -> str:
+def span_figure(span: Span | None, signs: Signs = UNICODE) -> str:
     """Return `0.12…3.45`, one number where both ends look the same."""
     if span is None:
         return signs.dash
-    low, high = figure(span.low, signs), figure(span.high, signs)
+    low, high = figure(span.low), figure(span.high)
     return low if low == high else f"{low}{signs.ellipsis}{high}"
 
 
@@ -79,3 +88,16 @@ def tensor_text(row: TensorRow) -> str:
         return made_by(row)
     call = f" (call {row.call})" if row.call else ""
     return f"{made_by(row)} in {row.module or 'the model'}{call}"
+
+
+def value_text(value: float | Share | Span | None) -> str:
+    """Return how a number of a document is written: a count with commas, a share in percent."""
+    match value:
+        case Share():
+            return percent(value.value)
+        case Span():
+            return span_figure(value)
+        case int():
+            return f"{value:,}"
+        case _:
+            return figure(value)

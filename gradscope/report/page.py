@@ -10,65 +10,12 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from gradscope.analysis.view import shown_path
+from gradscope.analysis.view import shown_site
 from gradscope.phrasing import printable
 from gradscope.recording.records import Site
+from gradscope.report.signs import ASCII, UNICODE, Signs, in_ascii
 
 _LIBRARY = "site-packages/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signs:
-    """The characters of the report that are not letters."""
-
-    full: str
-    parts: str
-    """A cell filled from the left by 0, 1, 2, … equal parts."""
-    range: str
-    """What a bar goes on with from the lowest to the highest of several numbers."""
-    levels: str
-    """Signs of a sparkline, from low to high."""
-    axis: str
-    """Left end, line, tick and right end of a scale."""
-    dash: str
-    ellipsis: str
-    times: str
-    arrow: str
-    separator: str
-    bar: str
-    """Between line numbers and code."""
-    rule: str
-    """Sign of a horizontal line."""
-
-
-UNICODE = Signs(
-    full="█",
-    parts=" ▏▎▍▌▋▊▉",
-    range="▒",
-    levels="▁▂▃▄▅▆▇█",
-    axis="└─┴┘",
-    dash="—",
-    ellipsis="…",
-    times="×",  # noqa: RUF001 - the sign of multiplication is meant
-    arrow="→",
-    separator=" · ",
-    bar="│",
-    rule="─",
-)
-ASCII = Signs(
-    full="#",
-    parts=" #",
-    range="-",
-    levels="_.:-=+*#",
-    axis="|-+|",
-    dash="-",
-    ellipsis="..",
-    times="x",
-    arrow="->",
-    separator=" | ",
-    bar="|",
-    rule="-",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +39,9 @@ class Page:
 
     def spell(self, name: str) -> str:
         """Return text from outside, what the terminal would obey or cannot show as escapes."""
-        shown = printable(name).replace(UNICODE.ellipsis, self.signs.ellipsis)
+        shown = printable(name)
+        if self.signs is ASCII:
+            shown = in_ascii(shown)
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def text(self, name: str, style: str = "") -> Text:
@@ -114,16 +63,20 @@ class Page:
 
     def position(self, site: Site | None, width: int) -> Text:
         """Return `file:line` in at most so many columns, shortened in the middle."""
-        if site is None:
+        return self.place("" if site is None else shown_site(site, self.root), width)
+
+    def place(self, location: str, width: int) -> Text:
+        """Return `file:line`, which may be empty, likewise."""
+        if not location:
             return Text(self.signs.dash, style="dim")
-        path = shown_path(site.file, self.root).replace("\\", "/")
+        path, _, number = location.replace("\\", "/").rpartition(":")
         _, library, below = path.rpartition(_LIBRARY)
         parts = below.split("/")
         if library and len(parts) > 3:
             path = "/".join([self.signs.ellipsis, *parts[-2:]])
         elif library:
             path = below
-        line = f":{site.line}"
+        line = f":{number}"
         path = self._without_folders(path, width - len(line))
         return Text(self.shorten(self.spell(path), width - len(line)) + line)
 

@@ -1,59 +1,218 @@
-"""A report in one of the output formats."""
+"""Reports of every kind in every format."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, assert_never
 
+from gradscope.analysis.clipping.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.merging import target_result
 from gradscope.check.results import CheckResult, Run
-from gradscope.config.formats import CIFormat, OutputFormat
+from gradscope.comparison.comparison import Comparison
+from gradscope.config.formats import CIFormat, OutputFormat, is_of_ci
+from gradscope.errors import GradscopeError
+from gradscope.report.comparison import DEFAULT_TOP
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from gradscope.report.document import Build
+    from gradscope.report.json_objects import Object
+
+# Renderers and pages are imported when they are asked for: `json` needs no rich, `full` no jinja2.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a report is of, in the forms that formats ask for; a form is made when it is called."""
+
+    document: "Build"
+    concise: Callable[[], str]
+    """A line a finding, for editors and grep."""
+    whole: "Callable[[], Object]"
+    """Everything as one object of JSON."""
+    lines: "Callable[[], Iterable[tuple[str, Object]]]"
+    """Its parts, each after the kind it is of."""
+    page: Callable[[], str]
+    """The page of HTML."""
+    checked: Callable[[], CheckResult]
+    """The result of a check, for the formats of CI."""
+    markdown: Callable[[], str] | None = None
+    """None where the document says it."""
+
+
+def rendered(subject: Subject, output_format: OutputFormat, console: "Console") -> str:
+    """Return a report in one of the formats, without a last line break.
+
+    Args:
+        subject: What to report on.
+        output_format: One of the formats.
+        console: Decides width, colour and characters of `full`; nothing is written to it.
+    """
+    match output_format:
+        case "full":
+            from gradscope.report.formats.text import render_text
+
+            return render_text(subject.document, console)
+        case "concise":
+            return subject.concise()
+        case "json":
+            from gradscope.report.json_objects import object_text
+
+            return object_text(subject.whole())
+        case "jsonl":
+            from gradscope.report.json_objects import lines_text
+
+            return lines_text(subject.lines())
+        case "markdown":
+            from gradscope.report.formats.markdown import render_markdown
+
+            return (subject.markdown or partial(render_markdown, subject.document))()
+        case "html":
+            return subject.page()
+        case _:
+            return render_ci(subject.checked(), output_format)
 
 
 def render(
     report: Report, output_format: OutputFormat, view: ViewOptions, console: "Console"
 ) -> str:
-    """Return the report's text, without a last line break.
+    """Return a report of one step or of a run; see `rendered`."""
+    from gradscope.report.concise import render_concise
+    from gradscope.report.inspection import inspection_document
+
+    return rendered(
+        _of_report(
+            report,
+            document=partial(inspection_document, report, view),
+            concise=partial(render_concise, report, view),
+            page=_later("gradscope.report.html.render", "render_html", [report]),
+        ),
+        output_format,
+        console,
+    )
+
+
+def render_clip_report(
+    report: Report, output_format: OutputFormat, view: ViewOptions, console: "Console"
+) -> str:
+    """Return the report on clipping; see `rendered`.
+
+    Raises:
+        GradscopeError: The recording tells nothing of clipping.
+    """
+    from gradscope.report.clipping.concise import render_concise
+    from gradscope.report.clipping.document import clipping_document
+
+    clipping = Clipping.expected_of(report.recording)
+    return rendered(
+        _of_report(
+            report,
+            document=partial(clipping_document, report, clipping, view),
+            concise=partial(render_concise, report, clipping),
+            page=_later("gradscope.report.html.clip_tab", "render_clip_html", [report]),
+        ),
+        output_format,
+        console,
+    )
+
+
+def _of_report(
+    report: Report, *, document: "Build", concise: Callable[[], str], page: Callable[[], str]
+) -> Subject:
+    from gradscope.report.json_format import report_lines, report_object
+
+    return Subject(
+        document=document,
+        concise=concise,
+        whole=partial(report_object, report),
+        lines=partial(report_lines, report),
+        page=page,
+        checked=partial(together, [report]),
+    )
+
+
+def _later(module: str, name: str, *arguments: object) -> Callable[[], str]:
+    """Return a call of a function whose module is imported only then."""
+    return lambda: str(getattr(import_module(module), name)(*arguments))
+
+
+def render_comparison(
+    comparison: Comparison,
+    output_format: OutputFormat,
+    console: "Console",
+    *,
+    top: int = DEFAULT_TOP,
+    is_brief: bool = False,
+) -> str:
+    """Return a comparison; see `rendered`.
 
     Args:
-        report: What to render.
+        comparison: What to render.
         output_format: One of the formats.
-        view: What of it to show.
-        console: Decides width, colour and characters of `full`; nothing is written to it.
+        console: Decides width, colour and characters of `full`.
+        top: How many parameters are listed; `json`, `jsonl` and `html` hold all.
+        is_brief: Whether `full` and `markdown` leave out what is still there.
+
+    Raises:
+        GradscopeError: There is no such format of a comparison.
     """
-    # A renderer is imported when it is asked for: `json` needs no rich.
-    match output_format:
-        case "full":
-            from gradscope.report.text import render_text
+    from gradscope.report.comparison.concise import render_concise
+    from gradscope.report.comparison.document import comparison_document
+    from gradscope.report.comparison.json_format import comparison_lines, comparison_object
 
-            with console.capture() as capture:
-                render_text(report, view, console)
-            return capture.get().rstrip("\n")
-        case "concise":
-            from gradscope.report.concise import render_concise
+    if is_of_ci(output_format):
+        raise GradscopeError(
+            f"a comparison cannot be written as {output_format}",
+            help="--output-format full, concise, json, jsonl, html or markdown",
+        )
+    page = _later("gradscope.report.html.comparison_page", "render_comparison_html", comparison)
+    return rendered(
+        Subject(
+            document=partial(comparison_document, comparison, top=top, is_brief=is_brief),
+            concise=partial(render_concise, comparison, top=top),
+            whole=partial(comparison_object, comparison),
+            lines=partial(comparison_lines, comparison),
+            page=page,
+            checked=partial(together, [side.report for side in comparison.sides]),
+        ),
+        output_format,
+        console,
+    )
 
-            return render_concise(report, view)
-        case "json":
-            from gradscope.report.json_format import render_json
 
-            return render_json(report)
-        case "jsonl":
-            from gradscope.report.json_format import render_jsonl
+def render_check(
+    result: CheckResult, output_format: OutputFormat, console: "Console", *, is_brief: bool = False
+) -> str:
+    """Return the report of a check; see `rendered`.
 
-            return render_jsonl(report)
-        case "markdown":
-            from gradscope.report.markdown import render_markdown
+    Args:
+        result: What was found.
+        output_format: One of the formats.
+        console: Decides width, colour and characters of `full`.
+        is_brief: Whether `full` leaves out which rules could not judge.
+    """
+    from gradscope.report.check.concise import render_concise
+    from gradscope.report.check.document import check_document
+    from gradscope.report.check.json_format import check_lines, check_object
 
-            return render_markdown(report, view)
-        case "html":
-            from gradscope.report.html.render import render_html
-
-            return render_html([report])
-        case _:
-            return render_ci(together([report]), output_format)
+    return rendered(
+        Subject(
+            document=partial(check_document, result, is_brief=is_brief),
+            concise=partial(render_concise, result),
+            whole=partial(check_object, result),
+            lines=partial(check_lines, result),
+            page=_later("gradscope.report.html.check_page", "render_check_html", result),
+            checked=lambda: result,
+            # The summary of a step of CI has a size to keep to.
+            markdown=_later("gradscope.report.ci.step_summary", "step_summary", result),
+        ),
+        output_format,
+        console,
+    )
 
 
 def render_ci(result: CheckResult, output_format: CIFormat) -> str:

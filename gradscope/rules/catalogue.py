@@ -6,8 +6,10 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
 )
 from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
+from gradscope.rules.accumulation.gradient_leak import GradientLeak
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
+from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
@@ -49,23 +51,40 @@ from gradscope.rules.flow.symmetric_units import SymmetricUnits
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
+from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
 from gradscope.rules.precision.lost_update import LostUpdate
 from gradscope.rules.precision.scale_without_unstep import ScaleWithoutUnstep
 from gradscope.rules.precision.skipped_step import SkippedStep
+from gradscope.rules.ranks.gather_without_gradient import GatherWithoutGradient
+from gradscope.rules.ranks.local_norm_clip import LocalNormClip
+from gradscope.rules.ranks.needless_synchronisation import NeedlessSynchronisation
+from gradscope.rules.ranks.ranks_apart import RanksApart
+from gradscope.rules.ranks.ranks_out_of_step import RanksOutOfStep
+from gradscope.rules.ranks.same_data_on_ranks import SameDataOnRanks
+from gradscope.rules.ranks.same_order_every_epoch import SameOrderEveryEpoch
+from gradscope.rules.ranks.statistics_per_rank import StatisticsPerRank
+from gradscope.rules.ranks.uneven_ranks import UnevenRanks
+from gradscope.rules.ranks.unsynchronised_gradient import UnsynchronisedGradient
+from gradscope.rules.ranks.wrong_rank_average import WrongRankAverage
 from gradscope.rules.reach.duplicate_in_optimizer import DuplicateInOptimizer
 from gradscope.rules.reach.frozen_head import FrozenHead
 from gradscope.rules.reach.frozen_parameter_in_optimizer import FrozenParameterInOptimizer
 from gradscope.rules.reach.frozen_parameter_moves import FrozenParameterMoves
 from gradscope.rules.reach.gradient_cut import GradientCut
+from gradscope.rules.reach.input_ignored import InputIgnored
 from gradscope.rules.reach.input_requires_grad import InputRequiresGrad
 from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGrad
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
+from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
 from gradscope.rules.reach.tied_weights_apart import TiedWeightsApart
@@ -103,6 +122,9 @@ RULES: tuple[type[Rule], ...] = (
     TiedWeightsApart,
     FrozenHead,
     DuplicateInOptimizer,
+    PathCut,
+    SampledWithoutGradient,
+    InputIgnored,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -117,7 +139,9 @@ RULES: tuple[type[Rule], ...] = (
     TrainingInEvalMode,
     ScaledWithoutAccumulation,
     OptimizerRecreated,
+    LossHistoryKept,
     WindowCarriedOver,
+    GradientLeak,
     StepWithoutEffect,
     ClosureAccumulates,
     ClipAfterStep,
@@ -145,4 +169,18 @@ RULES: tuple[type[Rule], ...] = (
     NormalisedTwice,
     LossBroadcast,
     LossTermConflict,
+    LossTermWithoutGradient,
+    CriticInPolicyLoss,
+    ExamplesMixed,
+    RanksApart,
+    UnsynchronisedGradient,
+    UnevenRanks,
+    WrongRankAverage,
+    LocalNormClip,
+    RanksOutOfStep,
+    SameDataOnRanks,
+    GatherWithoutGradient,
+    SameOrderEveryEpoch,
+    NeedlessSynchronisation,
+    StatisticsPerRank,
 )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.records import Site
+from gradscope.recording.records import Recording, Site
 from gradscope.rules.measurement import Measurement, Side
 from gradscope.rules.settings import NormLimit
 
@@ -15,6 +15,8 @@ class RuleContext(RecordingIndex):
 
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
     """The user's own, by pattern of module paths, as in `Settings.norm_limits`."""
+    ranks: tuple[Recording, ...] = ()
+    """Recordings of all ranks, where a whole job is judged."""
     step: int | None = None
     """Step of the training run of which the recording is a captured backward; else None."""
     measurements: list[Measurement] = field(default_factory=list, compare=False, repr=False)

@@ -28,15 +28,13 @@ _NO_RUN = "the recording is no training run"
 
 @dataclass(frozen=True)
 class Judge:
-    """The rules as they judge one recording."""
+    """Runs rules over one recording, or over the recordings of a job's ranks.
 
-    recording: Recording
-    settings: Settings = DEFAULT_SETTINGS
+    The settings have been checked.
+    """
 
-    @cached_property
-    def context(self) -> RuleContext:
-        """What the rules judge."""
-        return RuleContext(self.recording, norm_limits=self.settings.norm_limits)
+    context: RuleContext
+    settings: Settings
 
     @cached_property
     def captured_steps(self) -> CapturedSteps:
@@ -74,6 +72,27 @@ class Judge:
         """
         return self.context.is_run and not rule.needs_run and not rule.is_asked_for(self.context)
 
+    def verdict(self, kinds: Iterable[type[Rule]]) -> Verdict:
+        """Run some rules, and group findings with the same cause."""
+        findings: list[Finding] = []
+        ran: list[str] = []
+        skipped: list[SkippedRule] = []
+        for rule in filter(self.is_mentioned, map(self.rule, kinds)):
+            reason = self.skip_reason(rule)
+            if reason is None:
+                ran.append(rule.code)
+                findings += self.findings(rule)
+            else:
+                skipped.append(SkippedRule(rule=rule.code, reason=reason))
+        counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]
+        grouped = with_consequences(counted, in_order=self.context.is_run)
+        return Verdict(
+            findings=tuple(sorted(grouped, key=rank_of)),
+            ran=tuple(ran),
+            skipped=tuple(skipped),
+            ignored=len(findings) - len(counted),
+        )
+
 
 def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdict:
     """Run the rules over a recording.
@@ -82,25 +101,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
     check_settings(settings)
-    judge = Judge(recording, settings)
-    findings: list[Finding] = []
-    ran: list[str] = []
-    skipped: list[SkippedRule] = []
-    for rule in filter(judge.is_mentioned, map(judge.rule, RULES)):
-        reason = judge.skip_reason(rule)
-        if reason is None:
-            ran.append(rule.code)
-            findings += judge.findings(rule)
-        else:
-            skipped.append(SkippedRule(rule=rule.code, reason=reason))
-    counted = [finding for finding in findings if not _is_ignored(finding, settings)]
-    grouped = with_consequences(counted, in_order=judge.context.is_run)
-    return Verdict(
-        findings=tuple(sorted(grouped, key=rank_of)),
-        ran=tuple(ran),
-        skipped=tuple(skipped),
-        ignored=len(findings) - len(counted),
-    )
+    return Judge(RuleContext(recording, norm_limits=settings.norm_limits), settings).verdict(RULES)
 
 
 def _reason_left_out(rule: Rule, context: RuleContext, settings: Settings) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
+from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import Judge, check_settings
 from gradscope.rules.measurement import Measurement
 from gradscope.rules.rule import Rule
@@ -45,7 +46,8 @@ def explain(
         GradscopeError: The settings name a rule or a threshold that does not exist.
     """
     check_settings(settings)
-    judge = Judge(recording, replace(settings, select=(), ignore=(), extend_select=(kind.code,)))
+    context = RuleContext(recording, norm_limits=settings.norm_limits)
+    judge = Judge(context, replace(settings, select=(), ignore=(), extend_select=(kind.code,)))
     rule = judge.rule(kind)
     reason = judge.skip_reason(rule)
     reasons = Counter[str | None]()
@@ -62,7 +64,7 @@ def explain(
         skipped_steps=tuple(
             (reason, count) for reason, count in reasons.most_common() if reason is not None
         ),
-        measurements=_sorted(one for one in judge.context.measurements if one.rule == kind.code),
+        measurements=_sorted(one for one in context.measurements if one.rule == kind.code),
     )
 
 

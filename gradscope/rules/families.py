@@ -8,7 +8,7 @@ FAMILIES = {
     "GS5": "autograd",
     "GS6": "precision",
     "GS7": "loss",
-    "GS8": "distributed",
+    "GS8": "ranks",
     "GS9": "tool",
 }
 """What a family is called, as a selector too."""

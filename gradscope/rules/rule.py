@@ -90,6 +90,7 @@ class Rule(ABC):
         caused_by: Iterable[str] = (),
         explains: Iterable[str] = (),
         cause: str | None = None,
+        ranks: Iterable[int] = (),
     ) -> Finding:
         """Return a finding of this rule.
 
@@ -111,6 +112,7 @@ class Rule(ABC):
             explains: Rules whose findings are consequences of this one, beside those of the class.
             cause: What the finding is known again by, where that is not its line: a limit, say,
                 whose finding points now here and now there. Holds no measured number.
+            ranks: Ranks of a distributed job that show it.
         """
         location = context.site(site) if isinstance(site, int) else site
         indices = list(dict.fromkeys(parameters))
@@ -132,5 +134,6 @@ class Rule(ABC):
             remedy=remedy,
             caused_by=tuple(caused_by),
             explains=tuple(explains),
+            ranks=tuple(ranks),
             fingerprint=fingerprint_of(self.code, context, location, cause),
         )

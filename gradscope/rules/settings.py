@@ -2,39 +2,111 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from gradscope.errors import GradscopeError
+from gradscope.options import checks
+from gradscope.options.checks import WrongValue
+from gradscope.options.declaration import Option
 
 Thresholds = Mapping[str, float]
 
+_RULES = "Rules"
+_CHECK = "Check"
 
 WHOLE_MODEL = ""
 """The pattern of `Settings.norm_limits` that means all parameters together."""
 
 
+def selectors(value: object) -> tuple[str, ...]:
+    """Return codes, prefixes of codes, families and names of rules.
+
+    Raises:
+        WrongValue: It is no list of strings, or one selects no rule.
+    """
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise WrongValue("has to be a list of strings", help='such as ["GS101", "reach"]')
+    # Imports all rules, which a configuration without selectors does not need.
+    from gradscope.rules.selection import rules_named
+
+    for selector in value:
+        try:
+            rules_named(selector)
+        except GradscopeError as error:
+            wrong = f"names something unknown: {error.what}"
+            raise WrongValue(wrong, help=error.help) from None
+    return tuple(value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormLimit:
-    """Between which numbers a gradient norm has to lie, both of them allowed."""
+    """Limits of a gradient norm; both of them are allowed values."""
 
-    minimum: float | None = None
-    maximum: float | None = None
+    maximum: Annotated[
+        float | None,
+        Option(
+            "--max-grad-norm",
+            metavar="X",
+            help="Fail if the global gradient norm is larger.",
+            panel=_CHECK,
+            check=checks.number(0),
+        ),
+    ] = None
+    minimum: Annotated[
+        float | None,
+        Option(
+            "--min-grad-norm",
+            metavar="X",
+            help="Fail if the global gradient norm is smaller.",
+            panel=_CHECK,
+            check=checks.number(0),
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the user chose; selectors are codes, prefixes of codes, families and names of rules."""
 
-    select: tuple[str, ...] = ()
-    """Only these; empty for all."""
-    ignore: tuple[str, ...] = ()
-    extend_select: tuple[str, ...] = ()
-    """These too, whatever `select` and `ignore` say."""
+    select: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="RULE",
+            help="Run only these rules: codes, prefixes, families or names, such as GS101,flow.",
+            python="Run only these rules: codes, prefixes of codes, families and names of rules. "
+            "No configuration file is read.",
+            panel=_RULES,
+            check=selectors,
+        ),
+    ] = ()
+    """Empty for all rules."""
+    ignore: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="RULE",
+            help="Skip these rules.",
+            python="Do not run these rules.",
+            panel=_RULES,
+            check=selectors,
+        ),
+    ] = ()
+    extend_select: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="RULE",
+            help="Run these rules in addition to the configured ones.",
+            panel=_RULES,
+            check=selectors,
+        ),
+    ] = ()
+    """They run whatever `select` and `ignore` say."""
     thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
-    """By rule's name: values of its fields."""
+    """Values of the rules' fields, by the names of the rules."""
     per_module_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By pattern of module paths, as `encoder.*`: what is not reported of them."""
-
+    """Rules that are not reported for modules, by pattern of module paths such as `encoder.*`."""
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
-    """By pattern of module paths: limits of the gradient norm over the parameters of each module
-    that it matches, those below it counted; `WHOLE_MODEL` for the global norm."""
+    """Limits of the gradient norm over the parameters of each module that a pattern matches, with
+    those of its children, by pattern of module paths; `WHOLE_MODEL` for the global norm."""
 
 
 DEFAULT_SETTINGS = Settings()

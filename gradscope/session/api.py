@@ -1,7 +1,6 @@
 """The Python interface: inspects objects that exist already."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import torch
 from torch import nn
@@ -9,19 +8,21 @@ from torch import nn
 from gradscope.capture.source.definitions import Definitions
 from gradscope.errors import GradscopeError
 from gradscope.probes.snapshot import RandomStates
-from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
+from gradscope.recording.stored_gradient import KeepMode
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
+from gradscope.session.arguments import check_arguments, documented
 from gradscope.session.inspection import record
 from gradscope.session.report import Report
 from gradscope.target.loader import Batches, LoadedBatches
 from gradscope.target.objects import target_from_objects
-from gradscope.target.options import Trial
+from gradscope.target.options import TargetOptions, Trial
 from gradscope.target.target import Target
 
 
-def inspect(  # noqa: PLR0913 - as many things can be chosen
+@documented(Trial, TargetOptions, Settings)
+def inspect(  # noqa: PLR0913, D417 - as many things can be chosen, which their options document
     model: nn.Module,
     batch: object,
     loss_fn: Callable[..., object] | str | None = None,
@@ -51,20 +52,6 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
         optimizer: Used to measure how far its step would move each parameter.
         grad_output: The gradient to start backward from, if the output is no scalar and there is no
             loss.
-        steps: Number of optimizer steps to make before the inspected one, with the optimizer or an
-            assumed Adam. It shows problems that appear only after some training. A loader gives a
-            new batch to each step; otherwise all steps use the one batch.
-        probe_steps: Number of optimizer steps to try on a snapshot. They tell lasting problems from
-            those of the first step. 0 for none.
-        micro_batches: Split the batch into this many parts, and compare their accumulated gradients
-            with those of the whole batch. `print(report)` and its JSON show the result.
-        keep_gradients: Store the gradients in the recording that `report.save(path)` writes, for
-            `gradscope compare`: `exact` for every element, or `sketch` for 4,096 numbers per large
-            parameter.
-        eager: Run a compiled model eagerly, to see inside it.
-        select: Run only these rules: codes, prefixes of codes, families and names of rules. No
-            configuration file is read.
-        ignore: Do not run these rules.
 
     If autograd raises an exception, in backward or because the loss has no graph, the report
     contains it as a finding, together with everything recorded before.
@@ -76,9 +63,12 @@ def inspect(  # noqa: PLR0913 - as many things can be chosen
         model, batches_of(batch), loss_fn, optimizer=optimizer, grad_output=grad_output
     )
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
-    trial = trial_of(steps=steps, probe_steps=probe_steps, micro_batches=micro_batches)
-    check_keep_mode(keep_gradients)
-    trial = replace(trial, keep_gradients=keep_gradients)
+    trial = trial_of(
+        steps=steps,
+        probe_steps=probe_steps,
+        micro_batches=micro_batches,
+        keep_gradients=keep_gradients,
+    )
     return inspect_target(target, trial=trial, eager=eager, command="inspect", settings=settings)
 
 
@@ -99,21 +89,31 @@ def batches_of(batch: object) -> Batches:
         random_states.restore()
 
 
-def trial_of(*, steps: int, probe_steps: int, micro_batches: int | None = None) -> Trial:
+def trial_of(
+    *,
+    steps: int,
+    probe_steps: int,
+    micro_batches: int | None = None,
+    keep_gradients: KeepMode = "none",
+) -> Trial:
     """Return the settings for running a target.
 
     Raises:
-        GradscopeError: A number of steps or parts is not valid.
+        GradscopeError: A number of steps or parts is not valid, or a choice is unknown.
     """
-    parts = 2 if micro_batches is None else micro_batches
-    for name, number, least in (
-        ("steps", steps, 0),
-        ("probe_steps", probe_steps, 0),
-        ("micro_batches", parts, 2),
-    ):
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise GradscopeError(f"{name} is {number!r}, expected {least} or more")
-    return Trial(steps=steps, probe_steps=probe_steps, micro_batches=micro_batches)
+    check_arguments(
+        Trial,
+        steps=steps,
+        probe_steps=probe_steps,
+        micro_batches=micro_batches,
+        keep_gradients=keep_gradients,
+    )
+    return Trial(
+        steps=steps,
+        probe_steps=probe_steps,
+        micro_batches=micro_batches,
+        keep_gradients=keep_gradients,
+    )
 
 
 def inspect_target(

@@ -1,4 +1,4 @@
-"""Describes what was inspected, and where, as records."""
+"""Describes the target and the environment of an inspection as records."""
 
 import platform
 from pathlib import Path

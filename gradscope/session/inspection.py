@@ -14,9 +14,9 @@ from gradscope.capture.source.written_definitions import written_definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.diagnosis import Diagnosis
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.probes.batch_division import divide
 from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.micro_batches.batch_division import divide
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.registry import probe_making, record_none, run_probes
 from gradscope.probes.snapshot import preserved

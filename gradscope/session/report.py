@@ -3,9 +3,11 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 
 from gradscope.analysis import report
+from gradscope.analysis.view import ViewOptions
 
 
 class Report(report.Report):
@@ -50,15 +52,16 @@ class Report(report.Report):
 
     def __repr__(self) -> str:
         with _preserved_random_state():
-            from gradscope.report.notebook import brief_text
+            from gradscope.report.brief import brief_text
 
             return brief_text(self)
 
     def _repr_html_(self) -> str:
         with _preserved_random_state():
-            from gradscope.report.notebook import brief_html
+            from gradscope.report.formats.notebook import render_notebook
+            from gradscope.report.inspection import inspection_document
 
-            return brief_html(self)
+            return render_notebook(partial(inspection_document, self, ViewOptions()))
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class WatchedStep:
     """Random states at the start of the forward."""
 
     def trouble(self, gradients: Iterable[GradientStat | None]) -> str | None:
-        """Return what is non-finite among the loss and the gradients, None if all are finite."""
+        """Return the non-finite ones among loss and gradients in words; None if all are finite."""
         loss = self.ending.loss
         if loss is not None and not math.isfinite(loss):
             return f"the loss is {'NaN' if math.isnan(loss) else 'infinite'}"

@@ -15,30 +15,33 @@ from typing import Self
 from torch import nn
 from torch.optim import Optimizer
 
-from gradscope.capture.training.budget import DEFAULT, check_share
-from gradscope.capture.training.given import Given, given_by
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.given import GivenObjects, given_by
+from gradscope.capture.training.pacing.budget import DEFAULT, check_share
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.endings import ending_by
+from gradscope.launch.options import WatchOptions
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_header import has_no_gradients
 from gradscope.recording.store import load_recording
-from gradscope.recording.stored_gradient import KeepMode, check_keep_mode
+from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.recording.writer import check_free, remove_logs
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
+from gradscope.session.arguments import check_arguments, documented
 from gradscope.session.report import Report
 from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_captures_by
 from gradscope.switch import is_off
 
 
-def watch(  # noqa: PLR0913 - as many things can be chosen
+@documented(WatchOptions, Settings)
+def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their options document
     model: nn.Module | None = None,
     optimizer: Optimizer | None = None,
     *,
@@ -80,32 +83,21 @@ def watch(  # noqa: PLR0913 - as many things can be chosen
             steps, as many steps are measured as the budget allows. The order of calls is always
             recorded. None for no limit: gradients are measured in every step, and every tensor in
             every 100th.
-        every: Measure the gradients of every Nth step, whatever the budget.
-        tensor_every: Capture every tensor of the first steps and of every Nth step, whatever the
-            budget; 0 for the first steps only.
         tensors: Whether to capture steps in detail. Without it, only parameters and the order of
             events are recorded.
-        keep_gradients: Store the gradients, for `gradscope compare`: `exact` for every element, or
-            `sketch` for 4,096 numbers per large parameter.
-        keep_gradients_every: Store the gradients of the first step of each optimizer and of every
-            Nth.
-        select: Run only these rules: codes, prefixes of codes, families and names of rules. No
-            configuration file is read.
-        ignore: Do not run these rules.
 
     Raises:
         GradscopeError: An argument is wrong, or the file exists.
     """
     _check_objects(model, optimizer)
-    for number, value, least in (
-        ("every", every, 1),
-        ("tensor_every", tensor_every, 0),
-        ("keep_gradients_every", keep_gradients_every, 1),
-    ):
-        if value is not None:
-            _check_number(number, value, least)
+    check_arguments(
+        WatchOptions,
+        every=every,
+        tensor_every=tensor_every,
+        keep_gradients_every=keep_gradients_every,
+        keep_gradients=keep_gradients,
+    )
     check_share(budget)
-    check_keep_mode(keep_gradients)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
     frame = sys._getframe(1)
@@ -140,16 +132,6 @@ def _check_objects(model: object, optimizer: object) -> None:
             )
 
 
-def _check_number(name: str, value: object, least: int) -> None:
-    """Check a number of steps.
-
-    Raises:
-        GradscopeError: It is not a number, or too small.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise GradscopeError(f"{name} is {value!r}, expected {least} or more")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frequency:
     """How often to measure what, as the arguments of `watch` say."""
@@ -165,7 +147,7 @@ class Watch:
 
     def __init__(
         self,
-        given: Given,
+        given: GivenObjects,
         name: str,
         file: Path | None,
         *,
@@ -304,7 +286,7 @@ class Watch:
 
 
 def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
-    """End a watch that nobody references any more, or at Python's exit, and remove its folder."""
+    """End a watch without references, or at Python's exit, and remove its folder."""
     training.stop()
     if folder is not None and os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)

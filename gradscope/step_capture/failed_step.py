@@ -17,18 +17,23 @@ from gradscope.capture.step.edges import is_old
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.saved_tensors import has_storage
 from gradscope.capture.step.sites import SiteMode
+from gradscope.capture.training.locations import NOWHERE
+from gradscope.capture.training.step_captures import Start
 from gradscope.probes.registry import record_none
 from gradscope.recording.records import Recording, TargetRecord
 
 
-def broken_loss(traceback: TracebackType | None) -> tuple[str, Tensor] | None:
-    """Return a non-finite number with a graph, and the variable that holds it.
+def broken_start(traceback: TracebackType | None) -> Start | None:
+    """Return a backward from a non-finite number with a graph, named by its variable.
 
     Of several, it is the one named as a loss, in the innermost frame of the script.
     """
     found = list(_broken(traceback))
     losses = [one for one in found if "loss" in one[0].lower()]
-    return next(iter(losses or found), None)
+    if not found:
+        return None
+    name, loss = (losses or found)[0]
+    return Start(loss, NOWHERE, name, None, float(loss))
 
 
 def _broken(traceback: TracebackType | None) -> Iterator[tuple[str, Tensor]]:

@@ -13,10 +13,16 @@ from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.edges import is_old
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.capture.training.guard import without_dispatch_modes
-from gradscope.probes.activations import ActivationWatch
-from gradscope.probes.forward_values import Values, values_of
-from gradscope.probes.nonfinite_tracker import Origin, OriginTracker, Source, broken_of, storage_of
-from gradscope.probes.operations import (
+from gradscope.probes.forward.activations import ActivationWatch
+from gradscope.probes.forward.forward_values import Values, values_of
+from gradscope.probes.forward.nonfinite_tracker import (
+    Origin,
+    OriginTracker,
+    Source,
+    broken_of,
+    storage_of,
+)
+from gradscope.probes.forward.operations import (
     NodeNumber,
     Operation,
     is_readable,

@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+from torch._C import DisableTorchFunction
 
 from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.source.lines import created
@@ -18,11 +20,12 @@ from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.capture.step.known_values import KnownValues
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
 from gradscope.capture.step.modules import ModuleCall
+from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start
 from gradscope.errors import GradscopeError
-from gradscope.probes.forward_values import Values
-from gradscope.probes.operations import NodeNumber
+from gradscope.probes.forward.forward_values import Values
+from gradscope.probes.forward.operations import NodeNumber
 from gradscope.recording.evidence.failures import LateCapture, LineSource
 from gradscope.step_capture.gradient_frontier import Suspect, suspects
 from gradscope.step_capture.graph_trace import GraphTrace, lend, likeness, numbered, trace_of
@@ -108,10 +111,14 @@ class LateBackward:
             slot != self.capture.graph.root
         )  # only the scale is too large, which the scaler corrects
 
-    def release(self) -> None:
-        """Release the graph, and remove every hook in it."""
+    def stop_watching(self) -> None:
+        """Remove the hooks on its backward, if there are any."""
         if self.watch is not None:
             self.watch.remove()
+
+    def release(self) -> None:
+        """Release the graph, and remove every hook in it."""
+        self.stop_watching()
         self.capture.release_graph()
 
 
@@ -129,6 +136,9 @@ class LateCaptures:
         """Traces of losses without a line of their own."""
         self._points: dict[LineKey, SingularPoints] = {}
         self._made = self._next = 0
+        self._current: LateBackward | None = None
+        self._key: LineKey = None
+        """Line that called the last captured backward."""
 
     def remember(self, capture: StepCapture, key: LineKey, step: int) -> None:
         """Store the trace of a captured backward for later ones."""
@@ -148,10 +158,29 @@ class LateCaptures:
         points = self._points.get(key)
         return points is not None and points.are_met(root, readable=readable)
 
-    def mark_harmless(self, key: LineKey) -> None:
-        """Record that a suspicious backward broke nothing."""
-        if key in self._points:
-            self._points[key].mark_harmless()
+    def is_trouble(self, start: Start, key: LineKey, step: int, *, readable: bool) -> bool:
+        """Return whether a value of a backward is non-finite, or may become so."""
+        if not self.may_search(step):
+            return False
+        return starts_broken(start) or self.is_suspicious(start.root, key, readable=readable)
+
+    def begin_watched(self, start: Start, key: LineKey, *, readable: bool) -> None:
+        """Capture a backward that is about to run."""
+        with DisableTorchFunction(), torch.no_grad():
+            late = self.begin(start, key, readable=readable)
+            if late is not None:
+                late.watch = late.capture.watch_backward(start.root, alone=True)
+        self._current, self._key = late, key
+
+    def take(self) -> LateBackward | None:
+        """Return the running backward, if it is captured, and forget it."""
+        current, self._current = self._current, None
+        return current
+
+    def mark_harmless(self) -> None:
+        """Record that the last captured backward was suspicious and broke nothing."""
+        if self._key in self._points:
+            self._points[self._key].mark_harmless()
 
     def may_search(self, step: int) -> bool:
         """Return whether one more search is due."""
@@ -281,3 +310,14 @@ def _add_owners(capture: StepCapture, named: NamedModel, lent: set[int]) -> None
             capture.modules.calls.append(ModuleCall(module, None, None, number, [], number + 1))
             if capture.graph.operations[location] in VIEW_OPERATIONS:
                 owners[location] = module
+
+
+def line_key(location: Location) -> LineKey:
+    """Return the line that calls a backward; None if unknown."""
+    line = location.inner
+    return None if line is None else (id(line.code), line.number)
+
+
+def starts_broken(start: Start) -> bool:
+    """Return whether the loss is known to be non-finite; losses on devices are not read."""
+    return isinstance(start.loss, float) and not math.isfinite(start.loss)

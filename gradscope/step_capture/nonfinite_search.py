@@ -15,8 +15,8 @@ from gradscope.capture.step.gradients import Slot
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.known_values import KnownValues
 from gradscope.capture.step.saved_tensors import saved_value
-from gradscope.probes.forward_values import values_of
-from gradscope.probes.nonfinite_tracker import (
+from gradscope.probes.forward.forward_values import values_of
+from gradscope.probes.forward.nonfinite_tracker import (
     MOST_ORIGINS,
     Origin,
     Source,
@@ -24,7 +24,7 @@ from gradscope.probes.nonfinite_tracker import (
     operand_of,
     storage_of,
 )
-from gradscope.probes.operations import plain_floats
+from gradscope.probes.forward.operations import plain_floats
 from gradscope.recording.evidence.failures import Broken, NonfiniteSource
 from gradscope.step_capture.singular_points import written
 

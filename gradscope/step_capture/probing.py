@@ -11,13 +11,15 @@ from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.checkpoints import probe_checkpoints
 from gradscope.probes.comparisons import probe_comparisons
 from gradscope.probes.context import ProbeContext
-from gradscope.probes.forward_values import note_forward
+from gradscope.probes.forward.forward_values import note_forward
+from gradscope.probes.forward.nonfinite_origins import note_origins
 from gradscope.probes.freezes import probe_freezes
+from gradscope.probes.ignored_inputs import probe_ignored_inputs
 from gradscope.probes.influence import probe_dropped
 from gradscope.probes.initialisations import probe_initialisations
 from gradscope.probes.leaves import probe_leaves
-from gradscope.probes.nonfinite_origins import note_origins
 from gradscope.probes.optimizers import probe_optimizers
+from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.registry import PROBES
 from gradscope.probes.twins import probe_symmetry, probe_twins
 from gradscope.recording.evidence.batches import ProbeRecord
@@ -33,15 +35,17 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "comparisons": probe_comparisons,
     "dropped": probe_dropped,
     "freezes": probe_freezes,
+    "ignored inputs": probe_ignored_inputs,
     "initialisations": probe_initialisations,
     "leaves": probe_leaves,
     "optimizers": probe_optimizers,
+    "path cuts": probe_path_cuts,
     "symmetry": probe_symmetry,
     "twins": probe_twins,
 }
 
 
-_OCCASIONAL = frozenset({"attributes", "forward", "symmetry", "twins"})
+_OCCASIONAL = frozenset({"attributes", "forward", "ignored inputs", "symmetry", "twins"})
 """Probes that are run only in full captures: they read tensor elements, or are costly."""
 
 

@@ -4,28 +4,32 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from torch import Tensor
+from torch._C import DisableTorchFunction
 
-from gradscope.capture.naming import NamedModel
+from gradscope.capture.errors import backward_call
+from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.reading import whole
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import BackwardWatch, Measurements
+from gradscope.capture.training.locations import subject_of
 from gradscope.capture.training.state import TrainingState
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext, is_made
-from gradscope.probes.nonfinite_origins import record_of
-from gradscope.probes.operations import Positions, reference
+from gradscope.probes.forward.nonfinite_origins import record_of
+from gradscope.probes.forward.operations import Positions, reference
 from gradscope.probes.registry import PROBES
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.meta import Header
-from gradscope.recording.records import Recording, TargetRecord
+from gradscope.recording.records import CapturedStep, Recording, TargetRecord
+from gradscope.step_capture.failed_step import failed_recording
 from gradscope.step_capture.half_precision import HalfPrecision
 from gradscope.step_capture.late_captures import LastStart, LateBackward, Suspicion
 from gradscope.step_capture.probing import probe_captured_step
-from gradscope.step_capture.script_models import Script
+from gradscope.step_capture.script_models import Script, script_of
 from gradscope.step_capture.structures import Structures, structure_of
 from gradscope.step_capture.window import Window
 from gradscope.target.loader import Batches
@@ -113,6 +117,30 @@ class Made(NamedTuple):
     same_as: int | None = None
 
 
+class FoundCaptures:
+    """The captured steps of a run, until they are written."""
+
+    def __init__(self) -> None:
+        self._new: list[tuple[int, Made]] = []
+        self.number = 0
+        """Number of captured steps."""
+
+    @property
+    def has_new(self) -> bool:
+        """Whether there is a captured step that was not taken."""
+        return bool(self._new)
+
+    def add(self, order: int, made: Made) -> None:
+        """Add a captured step, with the index of its backward in the step."""
+        self._new.append((order, made))
+        self.number += 1
+
+    def take(self, step: int) -> tuple[CapturedStep, ...]:
+        """Return the captured steps since the last call, as those of a step."""
+        new, self._new = self._new, []
+        return tuple(CapturedStep(step=step, order=order, **made._asdict()) for order, made in new)
+
+
 class CaptureRecords:
     """Makes recordings of single backward passes.
 
@@ -193,6 +221,41 @@ class CaptureRecords:
         note_suspicion(assembler, suspicion)
         assembler.add_broken_step(StepCapture([]), reason="this step was not captured")
         return assembler.finish(self.described(last.subject))
+
+    def made_of_failure(
+        self,
+        error: Exception,
+        capture: StepCapture | None,
+        window: Window | None,
+        last: Window | None,
+    ) -> Recording:
+        """Return the recording of an exception that autograd raised and that ended the script.
+
+        Args:
+            error: The exception.
+            capture: Capture of the backward that raised it, which is released; None without one.
+            window: The running step, if it is captured.
+            last: The captured step before it.
+        """
+        training = self._training
+        named = name_model(script_of(training), None)
+        if capture is None:
+            forward = StepCapture([]) if window is None else window.capture
+            capture = forward.for_backward(named.parameters, named.shards)
+        windows = [one for one in (window, last) if one is not None]
+        location = training.locations.of(backward_call(error))
+        with DisableTorchFunction():
+            recording = failed_recording(
+                error,
+                capture,
+                named,
+                self.assembler(named),
+                [window.capture.sites for window in windows[1:]],
+                passed=frozenset[int]().union(*(window.passed for window in windows)),
+                target=self.described(subject_of(location.call())),
+            )
+        capture.release_graph()
+        return recording
 
     def assembler(self, named: NamedModel) -> Assembler:
         """Return an assembler for captures of these models."""

@@ -8,6 +8,8 @@ runs every probe.
 import math
 from collections.abc import Callable, Collection
 
+from gradscope.switch import NO_TENSORS
+
 FULL_EVERY = 50
 """Interval of full captures, if all steps are captured."""
 
@@ -44,6 +46,13 @@ _MOST_REQUESTS = 12
 
 _MOST_SKIPS = 32
 """Number of skipped steps after which a gradient scaler no longer looks for its scale."""
+
+
+_MOST_NODES = 50_000
+"""Maximum number of nodes of a captured graph. Larger ones would take too long."""
+
+_MOST_NODES_OF_ALL = 400_000
+"""Number of nodes in all captures, after which only first steps and problems are captured."""
 
 
 class Schedule:
@@ -225,3 +234,30 @@ class Thoroughness:
         self._last[optimizer] = number
         if in_full:
             self._last_full[optimizer] = number
+
+
+class GraphLimits:
+    """The sizes up to which graphs are captured."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self.reason: str | None = None
+        """Why no more graphs are captured; None while some may be."""
+
+    def take(self, nodes: int, *, is_early: bool) -> bool:
+        """Return whether a graph of some nodes may be captured, and count it if so.
+
+        Args:
+            nodes: Number of its nodes.
+            is_early: Whether it is one of the first, which are captured after large ones too.
+        """
+        if nodes > _MOST_NODES:
+            self.reason = (
+                f"a graph of {nodes:,} operations is too large to capture"
+                f" ({NO_TENSORS} avoids the attempt)"
+            )
+            return False
+        if self._nodes > _MOST_NODES_OF_ALL and not is_early:
+            return False
+        self._nodes += nodes
+        return True

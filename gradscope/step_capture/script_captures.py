@@ -1,68 +1,50 @@
 """Captures backward passes of a script in detail, and makes recordings of them."""
 
-import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from typing import Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.compiler import compiles_backward
-from gradscope.capture.errors import backward_call, is_autograds
+from gradscope.capture.errors import is_autograds
 from gradscope.capture.garbage import no_garbage_collection
-from gradscope.capture.naming import name_model
 from gradscope.capture.own_faults import is_own_fault
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.training.backwards import subject_of
-from gradscope.capture.training.guard import is_interruption
-from gradscope.capture.training.locations import NOWHERE, Location
+from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
-from gradscope.step_capture.failed_step import broken_loss, failed_recording
+from gradscope.step_capture.failed_step import broken_start
 from gradscope.step_capture.forward_watch import Constants
 from gradscope.step_capture.half_precision import HalfPrecision, unscaled
-from gradscope.step_capture.late_captures import LastStart, LateBackward, LateCaptures, LineKey
+from gradscope.step_capture.late_captures import (
+    LastStart,
+    LateBackward,
+    LateCaptures,
+    LineKey,
+    line_key,
+    starts_broken,
+)
 from gradscope.step_capture.mode import CaptureMode
-from gradscope.step_capture.records import CaptureRecords, CurrentCapture, Made, is_broken
-from gradscope.step_capture.schedule import FIRST, Schedule, Thoroughness
-from gradscope.step_capture.script_models import ScriptNames, script_of
+from gradscope.step_capture.own_part import alone
+from gradscope.step_capture.records import (
+    CaptureRecords,
+    CurrentCapture,
+    FoundCaptures,
+    Made,
+    is_broken,
+)
+from gradscope.step_capture.schedule import FIRST, GraphLimits, Schedule, Thoroughness
+from gradscope.step_capture.script_models import ScriptNames
 from gradscope.step_capture.window import Window
 from gradscope.switch import NO_TENSORS
-
-_MOST_NODES = 50_000
-"""Maximum number of nodes of a captured graph. Larger ones would take too long."""
-
-_MOST_NODES_OF_ALL = 400_000
-"""Number of nodes in all captures, after which only first steps and problems are captured."""
-
-_Arguments = ParamSpec("_Arguments")
-
-
-def _alone(
-    part: Callable[Concatenate["ScriptCaptures", _Arguments], None],
-) -> Callable[Concatenate["ScriptCaptures", _Arguments], None]:
-    """Let a fault of gradscope's end the captures, and nothing else."""
-
-    @functools.wraps(part)
-    def guarded(
-        captures: "ScriptCaptures", /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
-    ) -> None:
-        try:
-            part(captures, *args, **kwargs)
-        except Exception as error:
-            captures.fail(error)
-            if is_interruption(error):
-                raise
-
-    return guarded
 
 
 class ScriptCaptures:
@@ -88,18 +70,13 @@ class ScriptCaptures:
         self._last: Window | None = None
         self._current: CurrentCapture | None = None
         self._late = LateCaptures(training)
-        self._current_late: LateBackward | None = None
         self._last_start: LastStart | None = None
         self._has_broken = False
         """Whether a capture of this step shows non-finite gradients."""
-        self._key: LineKey = None
-        """Line that called that backward."""
         self._failed: StepCapture | None = None
         """Capture of a backward that raised: its exception may end the script."""
-        self._found: list[tuple[int, Made]] = []
-        self._number = 0
-        """Number of captured steps."""
-        self._nodes = 0
+        self._found = FoundCaptures()
+        self._graphs = GraphLimits()
         self._by_hand = 0
         """Number of manual steps."""
         self._is_over = not NUMBERED
@@ -132,17 +109,17 @@ class ScriptCaptures:
         """Stop capturing steps because of a fault of gradscope's own."""
         self.give_up(f"{type(error).__name__}: {error} ({NO_TENSORS} turns them off)")
 
-    @_alone
+    @alone
     def optimizer_made(self, index: int) -> None:
         """Add an optimizer, by its index."""
         self._schedule.made(index)
 
-    @_alone
+    @alone
     def steps_with(self, index: int) -> None:
         """Record that an optimizer's steps are part of another's."""
         self._schedule.steps_with(index)
 
-    @_alone
+    @alone
     def gradients_broke(self, broken: Iterable[Tensor], finite: Iterable[Tensor]) -> None:
         """Record non-finite gradients that no capture explains."""
         if self._is_over or self._has_broken or not self._late.may_search(self._schedule.number):
@@ -153,15 +130,15 @@ class ScriptCaptures:
         with DisableTorchFunction():
             suspected = self._late.suspect(last.key, broken, finite)
         if suspected is not None:
-            self._find(last.order, Made(self._records.made_of_suspicion(suspected, last)))
+            self._found.add(last.order, Made(self._records.made_of_suspicion(suspected, last)))
             self._late.searched(self._schedule.number)
 
-    @_alone
+    @alone
     def step_begins(self) -> None:
         """Stop observing while an optimizer runs: it adds nothing to a graph."""
         self._mode.remove()
 
-    @_alone
+    @alone
     def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
         """Record that an optimizer has stepped."""
         if self._window is not None:
@@ -173,7 +150,7 @@ class ScriptCaptures:
         self._close()
         self._open_if_due()
 
-    @_alone
+    @alone
     def stepped_by_hand(self) -> None:
         """Record that the script itself changed its weights: the first such steps are captured."""
         self._by_hand += 1
@@ -182,7 +159,7 @@ class ScriptCaptures:
             self._close()
             self._mode.remove()
 
-    @_alone
+    @alone
     def steps_repeated(self, optimizers: Sequence[int | None]) -> None:
         """Record steps that repeated others."""
         self._has_broken, self._last_start = False, None
@@ -190,7 +167,7 @@ class ScriptCaptures:
             if index is not None:
                 self._schedule.stepped(index)
 
-    @_alone
+    @alone
     def open_if_due(self) -> None:
         """Capture the next step if a capture is due."""
         if self._window is not None or self._schedule.is_due():
@@ -204,7 +181,7 @@ class ScriptCaptures:
         has_optimizer = self._by_hand < FIRST or self._schedule.number > 0
         return self._schedule.rests() if has_optimizer else math.inf
 
-    @_alone
+    @alone
     def step_skipped(self) -> None:
         """Record that a gradient scaler skipped a step."""
         if self._window is not None and self._schedule.skipped():
@@ -223,16 +200,15 @@ class ScriptCaptures:
     @property
     def has_found(self) -> bool:
         """Whether there is a captured step that was not taken."""
-        return bool(self._found)
+        return self._found.has_new
 
-    @_alone
+    @alone
     def see_end(self, error: BaseException) -> None:
         """Record the exception that ended the script, with its traceback."""
         if isinstance(error, KeyboardInterrupt | torch.OutOfMemoryError):
             return
         if isinstance(error, Exception) and is_own_fault(error):
             self.fail(error)
-            return
             return
         if isinstance(error, Exception) and is_autograds(error):
             self._see_failure(error)
@@ -242,12 +218,11 @@ class ScriptCaptures:
     def _see_broken_loss(self, error: BaseException) -> None:
         """Capture the loss for which the script ended itself, if there is one."""
         with DisableTorchFunction(), torch.no_grad():
-            found = None if self._is_over else broken_loss(error.__traceback__)
-            if found is None:
+            start = None if self._is_over else broken_start(error.__traceback__)
+            if start is None:
                 return
             window = self._window
             watched = window.capture if window is not None and window.is_here else None
-            start = Start(found[1], NOWHERE, found[0], None, float(found[1]))
             late = self._late.begin(start, None, readable=False, watched=watched)
             if late is not None:
                 self._note_broken(late)
@@ -255,39 +230,15 @@ class ScriptCaptures:
 
     def _see_failure(self, error: Exception) -> None:
         self._training.take_in()
-        named = name_model(script_of(self._training), None)
         capture, self._failed = self._failed, None
-        windows = [window for window in (self._window, self._last) if window is not None]
-        if capture is None:
-            forward = windows[0].capture if self._window is not None else StepCapture([])
-            capture = forward.for_backward(named.parameters, named.shards)
-        location = self._training.locations.of(backward_call(error))
-        subject = subject_of(location.call())
-        with DisableTorchFunction():
-            recording = failed_recording(
-                error,
-                capture,
-                named,
-                self._records.assembler(named),
-                [window.capture.sites for window in windows[1:]],
-                passed=frozenset[int]().union(*(window.passed for window in windows)),
-                target=self._records.described(subject),
-            )
-        capture.release_graph()
+        recording = self._records.made_of_failure(error, capture, self._window, self._last)
         events = self._training.event_log.events
         is_told = bool(events) and events[-1].kind == "backward-error"
-        self._find(len(events) - is_told, Made(recording))
+        self._found.add(len(events) - is_told, Made(recording))
 
     def take(self, step: int) -> tuple[CapturedStep, ...]:
         """Return the captured steps since the last call, as those of a step."""
-        found, self._found = self._found, []
-        return tuple(
-            CapturedStep(step=step, order=order, **made._asdict()) for order, made in found
-        )
-
-    def _find(self, order: int, made: Made) -> None:
-        self._found.append((order, made))
-        self._number += 1
+        return self._found.take(step)
 
     def _open_if_due(self) -> None:
         if self._is_over or not self._schedule.is_due():
@@ -312,7 +263,7 @@ class ScriptCaptures:
             window.close()
             self._last = window
 
-    @_alone
+    @alone
     @no_garbage_collection()
     def before_backward(self, start: Start, *, readable: bool) -> None:
         """Prepare to capture the backward that is about to run, if it is due."""
@@ -321,24 +272,24 @@ class ScriptCaptures:
             self.give_up("compiled autograd is used, and compiled code cannot be captured")
         if self._is_over:
             return
-        window, key = self._window, _key_of(start.location)
-        self._last_start = LastStart(key, start.subject, is_broken=_is_broken(start))
+        window, key = self._window, line_key(start.location)
+        self._last_start = LastStart(key, start.subject, is_broken=starts_broken(start))
         if window is not None and window.is_here and self._is_new(window, key, start):
             window.captured[key] += 1
             self._begin(window, key, start)
-        elif self._is_trouble(start, key, readable=readable):
-            self._begin_late(key, start, readable=readable)
+        elif self._late.is_trouble(start, key, self._schedule.number, readable=readable):
+            self._late.begin_watched(start, key, readable=readable)
 
-    @_alone
+    @alone
     def backward_repeated(self, location: Location, subject: str, order: int) -> None:
         """Record a backward of which nothing was recorded when it started."""
-        self._last_start = LastStart(_key_of(location), subject, is_broken=False, order=order)
+        self._last_start = LastStart(line_key(location), subject, is_broken=False, order=order)
 
-    @_alone
+    @alone
     @no_garbage_collection()
     def before_several(self, roots: Iterable[Tensor], location: Location) -> None:
         """Store the lines of several losses with one backward."""
-        window, key = self._window, _key_of(location)
+        window, key = self._window, line_key(location)
         if window is None or self._is_over or not window.is_here or window.captured[key]:
             return
         window.captured[key] += 1
@@ -350,15 +301,7 @@ class ScriptCaptures:
                 capture.release_graph()
 
     def _is_new(self, window: Window, key: LineKey, start: Start) -> bool:
-        return window.captured[key] < self._schedule.captures_per_line or _is_broken(start)
-
-    def _is_trouble(self, start: Start, key: LineKey, *, readable: bool) -> bool:
-        """Return whether a value of a backward is non-finite, or may become so."""
-        if not self._late.may_search(self._schedule.number):
-            return False
-        if _is_broken(start):
-            return True
-        return self._late.is_suspicious(start.root, key, readable=readable)
+        return window.captured[key] < self._schedule.captures_per_line or starts_broken(start)
 
     def _begin(self, window: Window, key: LineKey, start: Start) -> None:
         self._training.take_in()
@@ -367,49 +310,35 @@ class ScriptCaptures:
         except GradscopeError:
             return  # a lazy parameter has no shape yet
         capture = window.capture.for_backward(named.parameters, named.shards)
-        root, scale = start.root, start.scale
+        root, scale = start.root, 1.0 if start.scale is None else float(start.scale)
         with DisableTorchFunction():
             capture.trace(root)
             if self._last is not None:
                 capture.reach_back(self._last.capture)
-            nodes = len(capture.graph.nodes)
             is_early = self._schedule.number < FIRST
-            if nodes > _MOST_NODES or (self._nodes > _MOST_NODES_OF_ALL and not is_early):
+            if not self._graphs.take(len(capture.graph.nodes), is_early=is_early):
                 capture.release_graph()
-                if nodes > _MOST_NODES:
-                    self.give_up(
-                        f"a graph of {nodes:,} operations is too large to capture"
-                        f" ({NO_TENSORS} avoids the attempt)"
-                    )
+                if self._graphs.reason is not None:
+                    self.give_up(self._graphs.reason)
                 return
-            self._nodes += nodes
             self._late.remember(capture, key, self._schedule.number)
             half = HalfPrecision(window.autocasts)
-            half.run(root, capture, is_scaled=scale is not None, is_first=is_early)
+            half.run(root, capture, is_scaled=start.scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
-        factor = 1.0 if scale is None else float(scale)
         self._current = CurrentCapture(
-            window, script, named, capture, watch, half, root, start.subject, key, factor
+            window, script, named, capture, watch, half, root, start.subject, key, scale
         )
 
-    def _begin_late(self, key: LineKey, start: Start, *, readable: bool) -> None:
-        with DisableTorchFunction(), torch.no_grad():
-            late = self._late.begin(start, key, readable=readable)
-            if late is not None:
-                late.watch = late.capture.watch_backward(start.root, alone=True)
-        self._current_late, self._key = late, key
-
-    @_alone
+    @alone
     def failed_backward(self) -> None:
         """Record that the backward raised an exception, which may end the script."""
         current, self._current = self._current, None
         if current is not None:
             current.watch.remove()
             self._failed = current.capture
-        late, self._current_late = self._current_late, None
+        late = self._late.take()
         if late is not None:
-            if late.watch is not None:
-                late.watch.remove()
+            late.stop_watching()
             if late.found.of_loss is not None:
                 self._note_broken(late)
             self._failed = late.capture
@@ -417,7 +346,7 @@ class ScriptCaptures:
     def _note_broken(self, late: LateBackward) -> None:
         """Record where a forward broke whose backward did not finish."""
         order = len(self._training.event_log.events)
-        self._find(order, Made(self._records.made_late(late, None)))
+        self._found.add(order, Made(self._records.made_late(late, None)))
         self._late.searched(self._schedule.number)
 
     def _drop(self) -> None:
@@ -425,17 +354,17 @@ class ScriptCaptures:
         if current is not None:
             current.watch.remove()
             current.capture.release_graph()
-        late, self._current_late = self._current_late, None
+        late = self._late.take()
         if late is not None:
             late.release()
 
-    @_alone
+    @alone
     @no_garbage_collection()
     def after_backward(self, order: int) -> None:
         """Record the gradients that it left; `order` is the index of its event in the step."""
         if self._last_start is not None:
             self._last_start.order = order
-        late, self._current_late = self._current_late, None
+        late = self._late.take()
         if late is not None:
             self._end_late(late, order)
         current, self._current = self._current, None
@@ -446,11 +375,11 @@ class ScriptCaptures:
         with DisableTorchFunction(), torch.no_grad():
             if not (current.window.is_full or self._records.knows(current.line)):
                 self._thoroughness.ask()
-            made = self._records.made(current, self._number)
+            made = self._records.made(current, self._found.number)
             self._has_broken |= is_broken(made.recording)
         current.capture.release_graph()
         recording = unscaled(made.recording, current.scale)
-        self._find(order, made._replace(recording=recording))
+        self._found.add(order, made._replace(recording=recording))
 
     def _end_late(self, late: LateBackward, order: int) -> None:
         """Record a backward whose forward was not observed, if it broke something."""
@@ -458,22 +387,12 @@ class ScriptCaptures:
             measured = late.measured()
             if late.is_worth_recording(measured):
                 recording = self._records.made_late(late, measured)
-                self._find(order, Made(unscaled(recording, late.scale)))
+                self._found.add(order, Made(unscaled(recording, late.scale)))
                 self._late.searched(self._schedule.number)
                 self._has_broken = True
             elif late.is_suspicion:
-                self._late.mark_harmless(self._key)
+                self._late.mark_harmless()
         late.release()
-
-
-def _key_of(location: Location) -> LineKey:
-    line = location.inner
-    return None if line is None else (id(line.code), line.number)
-
-
-def _is_broken(start: Start) -> bool:
-    """Return whether the loss is known to be non-finite; losses on devices are not read."""
-    return isinstance(start.loss, float) and not math.isfinite(start.loss)
 
 
 def script_captures_by(schedule: Schedule) -> MakeCaptures:

@@ -11,8 +11,8 @@ from torch.nn.parameter import is_lazy
 from gradscope.capture.naming import NamedModel, name_model
 from gradscope.capture.shards import parameters_of
 from gradscope.capture.training.state import TrainingState
-from gradscope.probes.nonfinite_origins import by_storage, sources_of
-from gradscope.probes.nonfinite_tracker import Source
+from gradscope.probes.forward.nonfinite_origins import by_storage, sources_of
+from gradscope.probes.forward.nonfinite_tracker import Source
 from gradscope.recording.evidence.failures import NonfiniteSource
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")

@@ -14,8 +14,8 @@ from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.known_values import KnownValues
 from gradscope.capture.step.saved_tensors import saved_tensor, saved_value
-from gradscope.probes.forward_values import Values, values_of
-from gradscope.probes.operations import NodeNumber, plain_floats
+from gradscope.probes.forward.forward_values import Values, values_of
+from gradscope.probes.forward.operations import NodeNumber, plain_floats
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 

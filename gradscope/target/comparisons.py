@@ -62,7 +62,7 @@ def target_help(model: nn.Module, batch: object, output: torch.Tensor, *, has_cl
     """Return the `--input` option that adds a target to a batch.
 
     Args:
-        model: Its last layer shows which dimension of the output is that of the classes.
+        model: The model, whose last layer shows the dimension of the classes.
         batch: The existing batch; the command line must describe all of it.
         output: The tensor to compare with the target.
         has_classes: Whether the target contains class indices. Otherwise it has the output's shape.

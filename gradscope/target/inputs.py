@@ -3,7 +3,7 @@
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.target.input_spec import InputSpec, parse_input
+from gradscope.target.notation import InputSpec, parse_input
 
 
 def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | None) -> object:

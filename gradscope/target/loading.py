@@ -8,11 +8,15 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.target.batch_discovery import find_batch
 from gradscope.target.batches import move_batch
+from gradscope.target.discovery.batch import find_batch
+from gradscope.target.discovery.importing import Source, command_line, import_source
+from gradscope.target.discovery.model import find_model, to_model
+from gradscope.target.discovery.setup import checked_setup, clip_norm_of, find_setup
+from gradscope.target.discovery.training import find_objective
+from gradscope.target.discovery.values import build, evaluate
 from gradscope.target.forward import Forward, notes_on_batch, seed_everything
-from gradscope.target.importing import Source, command_line, import_source
-from gradscope.target.model_discovery import find_model, to_model
+from gradscope.target.notation import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.objectives import LossFunction
 from gradscope.target.optimizers import find_optimizer
 from gradscope.target.options import TargetOptions
@@ -22,12 +26,8 @@ from gradscope.target.placement import (
     parse_device,
     parse_dtype,
 )
-from gradscope.target.setup import checked_setup, clip_norm_of, find_setup
-from gradscope.target.spec import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.target import Target
-from gradscope.target.training_discovery import find_objective
 from gradscope.target.user_code import UserCode
-from gradscope.target.values import build, evaluate
 
 _GRADIENTS_OFF = "the file leaves gradients disabled; your own training would raise"
 

@@ -19,9 +19,9 @@ from gradscope.target.calling import (
     second_argument,
     signature_of,
 )
-from gradscope.target.choices import LossName
 from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
 from gradscope.target.hints import explain_forward
+from gradscope.target.notation import LossName
 from gradscope.target.outputs import (
     NamedTensor,
     checked_loss,
@@ -121,7 +121,7 @@ class LossFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedLoss:
-    """One of gradscope's losses for models without one."""
+    """A placeholder loss of gradscope, for models without a loss."""
 
     name: LossName
 
@@ -213,7 +213,7 @@ class OwnLoss:
 
 
 def _check_reconstruction(name: str, output: object, batch: object) -> None:
-    """Check that the output has the batch's shape, so that the batch can be its own target.
+    """Check that the output has the batch's shape: the batch is its own target then.
 
     Raises:
         GradscopeError: It has another shape.

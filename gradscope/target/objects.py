@@ -6,13 +6,13 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target.discovery.training import named_loss, to_objective
 from gradscope.target.forward import Forward, notes_on_batch
 from gradscope.target.loader import Batches
 from gradscope.target.objectives import GivenGradient, Objective, OwnLoss, training_step
 from gradscope.target.optimizers import usable_optimizer
 from gradscope.target.placement import check_materialized
 from gradscope.target.target import Target
-from gradscope.target.training_discovery import named_loss, to_objective
 
 
 def target_from_objects(
@@ -34,7 +34,7 @@ def target_from_objects(
         optimizer: Optimizer with the trained parameters.
         grad_output: Replaces a loss: a tensor shaped as the output, `ones` or `randn`.
         name: Name of the target in the report.
-        seed: Set before each forward; None leaves the random state as it is.
+        seed: Random seed set before each forward; None leaves the random state as it is.
 
     Raises:
         GradscopeError: The objects do not fit.

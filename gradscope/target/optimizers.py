@@ -8,7 +8,7 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.calling import can_take, signature_of
-from gradscope.target.importing import Source
+from gradscope.target.discovery.importing import Source
 from gradscope.target.user_code import UserCode
 
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import read_safetensors, read_torch
-from gradscope.target.choices import FLOATING_TYPES, meant_device, meant_type
 from gradscope.target.files import require_file
+from gradscope.target.notation import FLOATING_TYPES, meant_device, meant_type
 from gradscope.target.user_code import did_you_mean
 
 _FLOATING = {name: getattr(torch, name) for name in FLOATING_TYPES}

@@ -37,7 +37,7 @@ import gradscope
 from gradscope.capture.naming import name_model
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.records import Environment
 from gradscope.recording.store import load_recording

@@ -23,8 +23,8 @@ from gradscope.recording.records import (
     TargetRecord,
 )
 from gradscope.recording.run_recorder import RunRecorder, RunStep
-from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.store import load_recording
+from gradscope.recording.tables import norm_cells
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 

@@ -14,7 +14,7 @@ from gradscope.report.html.comparison_page import render_comparison_html
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
-from tests.comparison.sides import Given, compared, of_run, of_step
+from tests.comparison.sides import GivenGradient, compared, of_run, of_step
 from tests.rules.clipping.clipped_run import trained
 
 
@@ -55,8 +55,8 @@ def sides():
 
 def given(norm):
     if norm is None:
-        return Given(norm=None, reach="none")
-    return Given(
+        return GivenGradient(norm=None, reach="none")
+    return GivenGradient(
         norm=norm,
         reach="gradient" if norm else "zero",
         nonfinite=0 if math.isfinite(norm) else 1,

@@ -3,6 +3,7 @@
 import copy
 import gc
 import inspect
+import sys
 
 import pytest
 import torch
@@ -191,13 +192,24 @@ def test_what_was_made_before_or_after_is_not_known():
     assert optimizer not in definitions.optimizers
 
 
-def test_a_copy_is_not_what_it_was_copied_of():
+def test_a_copy_is_made_by_the_line_that_copies():
     with watch_definitions() as definitions:
         net = Net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         twin = copy.deepcopy(net)
-    assert net.head in definitions.modules
-    assert twin.head not in definitions.modules
-    assert definitions.registration(twin.head.weight) is None
+    here = test_a_copy_is_made_by_the_line_that_copies
+    assert definitions.modules[net.head].code is Net.__init__.__code__
+    assert definitions.modules[twin.head].number == line_of(here, "twin = " + "copy.")
+    made = definitions.registration(twin.head.weight)
+    assert made.line == definitions.modules[twin.head]
+    assert made.order > definitions.optimizers[optimizer].order
+
+
+def test_a_loaded_module_is_made_by_the_line_that_loads(tmp_path):
+    torch.save(nn.BatchNorm1d(3), tmp_path / "norm.pt")
+    with watch_definitions() as definitions:
+        norm = torch.load(tmp_path / "norm.pt", weights_only=False)
+    assert definitions.modules[norm].code is sys._getframe().f_code
 
 
 def test_nothing_is_kept_alive(watched):

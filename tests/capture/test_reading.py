@@ -26,10 +26,10 @@ from gradscope.capture.step.stored_gradients import keep
 from gradscope.capture.training.clips import value_numbers
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import _is_zero
-from gradscope.capture.training.rounding import _sampled
+from gradscope.capture.training.steps.rounding import _sampled
 from gradscope.probes.clip_methods import power_norm
-from gradscope.probes.nonfinite_tracker import broken_of
-from gradscope.probes.operations import plain_floats
+from gradscope.probes.forward.nonfinite_tracker import broken_of
+from gradscope.probes.forward.operations import plain_floats
 from gradscope.probes.snapshot import preserved
 
 SIZES = (6, 3 * HELD_ELEMENTS)

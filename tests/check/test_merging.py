@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.check.merging import has_gradient, merged, obstacle_of, target_result
+from gradscope.check.merging import has_gradient, merged, skip_reason_of, target_result
 from gradscope.check.results import Run
 from gradscope.recording.finding import Finding, Verdict
 
@@ -55,7 +55,7 @@ def test_findings_of_one_run_that_share_a_fingerprint_are_not_merged(run_with):
 
 
 def test_a_healthy_run_is_judged(run_of):
-    assert obstacle_of(run_of("healthy_mlp")) is None
+    assert skip_reason_of(run_of("healthy_mlp")) is None
 
 
 def test_a_gradient_of_zero_is_a_gradient(run_of):
@@ -72,7 +72,7 @@ def test_a_run_without_any_gradient_is_an_obstacle(run_of, reach):
         for stat in run.recording.parameter_stats
     ]
     silent = replace(run, recording=replace(run.recording, parameter_stats=tuple(stats)))
-    failure = obstacle_of(silent)
+    failure = skip_reason_of(silent)
     assert failure.what == "no parameter received a gradient"
     assert failure.cause == "it was cut off"
     assert target_result("t", [silent]).failures == (failure,)
@@ -81,12 +81,12 @@ def test_a_run_without_any_gradient_is_an_obstacle(run_of, reach):
 def test_a_step_that_autograd_ended_is_an_obstacle_though_there_are_findings(run_of):
     run = run_of("backward_twice")
     assert [one.rule for one in run.verdict.findings] == ["GS502"]
-    assert obstacle_of(run).what == "autograd raised an exception"
+    assert skip_reason_of(run).what == "autograd raised an exception"
 
 
 def test_a_run_that_no_rule_judged_is_an_obstacle(run_of):
-    failure = obstacle_of(run_of("healthy_mlp", ignore=("ALL",)))
+    failure = skip_reason_of(run_of("healthy_mlp", ignore=("ALL",)))
     assert failure.what == "no rule could check the gradients"
     # The sample has no half precision to be judged.
     only = run_of("vanishing_stack", select=("GS205",))
-    assert "the target has no optimizer" in obstacle_of(only).cause
+    assert "the target has no optimizer" in skip_reason_of(only).cause

@@ -13,7 +13,7 @@ from rich.console import Console
 from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
 from gradscope.check.results import Failure, TargetResult
-from gradscope.report.check.render import render_check
+from gradscope.report.render import render_check
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/check-1.json").read_text())
 REPORT = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradscope.cli import main
-from gradscope.cli.arguments import split_arguments
+from gradscope.cli.options import split_arguments
 from gradscope.recording.store import save_recording
 from tests.rules.inspecting import report_of_file
 

@@ -10,12 +10,12 @@ import pytest
 
 from gradscope.check.results import CheckResult, Failure, TargetResult
 from gradscope.cli import main
+from gradscope.cli.check_outputs import check_further_reports, write_further_reports
 from gradscope.cli.console import make_console
-from gradscope.cli.further_reports import check_further_reports, write_further_reports
 from gradscope.cli.output import check_destinations
 from gradscope.config.formats import CIFormat, ReportFormat
 from gradscope.errors import GradscopeError
-from gradscope.report.check.render import render_check
+from gradscope.report.render import render_check
 
 FORMATS = (*get_args(ReportFormat), *get_args(CIFormat))
 UNJUDGED = CheckResult(

@@ -4,8 +4,8 @@ import pytest
 from typer.main import get_command
 
 from gradscope.cli.app import app
-from gradscope.cli.plain_parser import parsed
-from gradscope.cli.run import run
+from gradscope.cli.run.command import run
+from gradscope.cli.run.plain_parser import parsed
 
 PLAIN = (
     "train.py",

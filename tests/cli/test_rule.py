@@ -79,7 +79,7 @@ def test_output_file(tmp_path, shown):
     [
         ("GS999", "error: no rule `GS999`"),
         ("dead-unti", "error: no rule `dead-unti`: did you mean `dead-unit`?"),
-        ("distributed", "error: there is no rule in `distributed` yet"),
+        ("tool", "error: there is no rule in `tool` yet"),
     ],
 )
 def test_unknown_rules_are_errors(selector, error, shown):

@@ -27,7 +27,7 @@ SITE = Site(file="/home/user/project/model.py", line=7, function="forward", sour
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenGradient:
     """What a parameter of a step is to have."""
 
     norm: float | None = 1.0
@@ -42,7 +42,7 @@ class Given:
 
 def parameter(index, name, given=None, modules=None):
     """A record; `modules` gathers the paths of those that own parameters."""
-    given = given or Given()
+    given = given or GivenGradient()
     owner = name.rpartition(".")[0]
     modules = {"": 0} if modules is None else modules
     return ParameterRecord(
@@ -97,9 +97,10 @@ def recording(parameters, *, steps=(), stats=(), events=(), **changes):
 
 
 def of_step(parameters, *, loss=1.0, **changes):
-    """A recording of one judged step, of norms or of what is `Given`, by parameter's name."""
+    """A recording of one judged step, from norms or `GivenGradient`s by parameter's name."""
     given = {
-        name: one if isinstance(one, Given) else Given(norm=one) for name, one in parameters.items()
+        name: one if isinstance(one, GivenGradient) else GivenGradient(norm=one)
+        for name, one in parameters.items()
     }
     stats = tuple(_stat(position, one) for position, one in enumerate(given.values()))
     step = StepRecord(index=0, kind="step", graph=0, loss=loss, optimizer=None)
@@ -152,7 +153,7 @@ def of_run(norms, losses, *, weights=10.0, backwards=1, first=0, **changes):
         events.append(_event(step, backwards, "step", norm=_total(norms, turn)))
         rows.append([_row(step, position, of[turn], weights) for position, of in
                      enumerate(norms.values())])  # fmt: skip
-    given = {name: Given() for name in norms}
+    given = {name: GivenGradient() for name in norms}
     table = NormTable.of_rows(rows, dict.fromkeys(range(len(norms)), NUMEL))
     values = {"command": "gradscope run train.py"} | changes
     made = recording(given, steps=steps, stats=table, events=events, **values)

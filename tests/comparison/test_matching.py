@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.comparison.matching import WRAPPERS, Renaming, match_parameters
-from tests.comparison.sides import Given, parameter
+from tests.comparison.sides import GivenGradient, parameter
 
 part = st.sampled_from(["fc", "attn", "0", "1", "weights", "é", "a b", "</script>"])
 own = st.sampled_from(["weight", "bias"])
@@ -21,7 +21,7 @@ prefixes = st.lists(st.sampled_from(["model", "net", "encoder", "x y"]), max_siz
 def records(names, dims=None, **given):
     dims = dims or {}
     return [
-        parameter(position, name, Given(dims=dims.get(name, (2, 2)), **given))
+        parameter(position, name, GivenGradient(dims=dims.get(name, (2, 2)), **given))
         for position, name in enumerate(names)
     ]
 
@@ -53,7 +53,7 @@ def test_another_beginning_of_all_names_is_found(names, before, after, order):
     """Shapes of their own keep other pairs from being equal."""
     ours, theirs = (
         [
-            parameter(position, ".".join([*prefix, name]), Given(dims=(position + 1,)))
+            parameter(position, ".".join([*prefix, name]), GivenGradient(dims=(position + 1,)))
             for position, name in enumerate(names)
         ]
         for prefix in (before, after)
@@ -187,5 +187,5 @@ def test_another_block_at_the_end_moves_none():
 
 def test_another_name_of_the_same_tensor_counts():
     ours = records(["embed.weight"], aliases=("head.weight",))
-    theirs = [parameter(0, "head.weight", Given(aliases=("embed.weight",)))]
+    theirs = [parameter(0, "head.weight", GivenGradient(aliases=("embed.weight",)))]
     assert matched(ours, theirs)[0] == {"embed.weight": "head.weight"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.comparison.tolerance import Tolerance
-from tests.comparison.sides import Given, changes, compared, of_run, of_step
+from tests.comparison.sides import GivenGradient, changes, compared, of_run, of_step
 
 norms = st.floats(min_value=1e-30, max_value=1e30)
 
@@ -29,21 +29,29 @@ def change(before, after, **options):
         (2.0, 2.0 * 1.1001, "norm"),
         (2.0, 2.0 / 1.1001, "norm"),
         (2.0, math.nextafter(2.0, 3.0), "within"),
-        (2.0, Given(norm=math.nan, nonfinite=3), "non-finite"),
-        (Given(norm=math.nan, nonfinite=3), Given(norm=math.nan, nonfinite=3), "equal"),
-        (Given(norm=math.inf, nonfinite=1), Given(norm=math.nan, nonfinite=3), "within"),
-        (Given(norm=math.inf, nonfinite=1), 2.0, "finite"),
-        (2.0, Given(reach="none"), "lost"),
-        (2.0, Given(reach="zero"), "zero"),
-        (2.0, Given(reach="frozen"), "frozen"),
-        (Given(reach="none"), Given(reach="none"), "none"),
-        (Given(reach="zero"), Given(reach="none"), "none"),
-        (Given(reach="frozen"), 2.0, "gained"),
-        (Given(reach="zero"), 2.0, "gained"),
-        (Given(reach="none"), Given(norm=math.nan, nonfinite=3), "non-finite"),
-        (2.0, Given(norm=2.0, dims=(4, 1)), "reshaped"),
-        (2.0, Given(norm=2.0, dtype="bfloat16", weight=10.0), "equal"),
-        (2.0, Given(norm=2.0, weight=10.5), "within"),
+        (2.0, GivenGradient(norm=math.nan, nonfinite=3), "non-finite"),
+        (
+            GivenGradient(norm=math.nan, nonfinite=3),
+            GivenGradient(norm=math.nan, nonfinite=3),
+            "equal",
+        ),
+        (
+            GivenGradient(norm=math.inf, nonfinite=1),
+            GivenGradient(norm=math.nan, nonfinite=3),
+            "within",
+        ),
+        (GivenGradient(norm=math.inf, nonfinite=1), 2.0, "finite"),
+        (2.0, GivenGradient(reach="none"), "lost"),
+        (2.0, GivenGradient(reach="zero"), "zero"),
+        (2.0, GivenGradient(reach="frozen"), "frozen"),
+        (GivenGradient(reach="none"), GivenGradient(reach="none"), "none"),
+        (GivenGradient(reach="zero"), GivenGradient(reach="none"), "none"),
+        (GivenGradient(reach="frozen"), 2.0, "gained"),
+        (GivenGradient(reach="zero"), 2.0, "gained"),
+        (GivenGradient(reach="none"), GivenGradient(norm=math.nan, nonfinite=3), "non-finite"),
+        (2.0, GivenGradient(norm=2.0, dims=(4, 1)), "reshaped"),
+        (2.0, GivenGradient(norm=2.0, dtype="bfloat16", weight=10.0), "equal"),
+        (2.0, GivenGradient(norm=2.0, weight=10.5), "within"),
     ],
 )
 def test_change(before, after, expected):
@@ -84,7 +92,8 @@ def test_what_rounding_leaves_of_a_zero_may_be_anything():
 
 def test_rounding_may_become_a_true_zero():
     sides = [
-        of_step({"conv.weight": 1.0, "conv.bias": bias}) for bias in (1e-7, Given(reach="zero"))
+        of_step({"conv.weight": 1.0, "conv.bias": bias})
+        for bias in (1e-7, GivenGradient(reach="zero"))
     ]
     assert changes(compared(*sides))["conv.bias"] == "rounding"
 
@@ -92,7 +101,12 @@ def test_rounding_may_become_a_true_zero():
 @pytest.mark.parametrize(("dtype", "expected"), [("float32", "norm"), ("bfloat16", "rounding")])
 def test_shorter_types_round_more(dtype, expected):
     base = of_step({"conv.weight": 1.0, "conv.bias": 1e-7})
-    other = of_step({"conv.weight": Given(dtype=dtype), "conv.bias": Given(norm=1e-2, dtype=dtype)})
+    other = of_step(
+        {
+            "conv.weight": GivenGradient(dtype=dtype),
+            "conv.bias": GivenGradient(norm=1e-2, dtype=dtype),
+        }
+    )
     assert changes(compared(base, other))["conv.bias"] == expected
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.recording.run_ending import RunEnding
-from tests.comparison.sides import Given, compared, finding, of_run, of_step, reported
+from tests.comparison.sides import GivenGradient, compared, finding, of_run, of_step, reported
 
 BASE = {"a.weight": 1.0, "b.weight": 2.0}
 
@@ -20,10 +20,10 @@ def regressions(base, other, **options):
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
-        (Given(reach="none"), "lost"),
-        (Given(reach="zero"), "zero"),
-        (Given(reach="frozen"), "frozen"),
-        (Given(norm=math.inf, nonfinite=1), "non-finite"),
+        (GivenGradient(reach="none"), "lost"),
+        (GivenGradient(reach="zero"), "zero"),
+        (GivenGradient(reach="frozen"), "frozen"),
+        (GivenGradient(norm=math.inf, nonfinite=1), "non-finite"),
         (2.0 * 1.11, "norm"),
         (2.0 / 1.11, "norm"),
     ],
@@ -35,14 +35,17 @@ def test_a_parameter_that_is_worse(given, kind):
 
 
 @pytest.mark.parametrize(
-    "given", [Given(norm=2.0), 2.0 * 1.09, 2.0 / 1.09, Given(norm=2.0, weight=99.0)]
+    "given", [GivenGradient(norm=2.0), 2.0 * 1.09, 2.0 / 1.09, GivenGradient(norm=2.0, weight=99.0)]
 )
 def test_a_parameter_that_is_as_good(given):
     assert regressions(of_step(BASE), of_step(BASE | {"b.weight": given})) == []
 
 
 def test_getting_better_and_growing_are_no_regressions():
-    sick = {"a.weight": Given(reach="none"), "b.weight": Given(norm=math.nan, nonfinite=1)}
+    sick = {
+        "a.weight": GivenGradient(reach="none"),
+        "b.weight": GivenGradient(norm=math.nan, nonfinite=1),
+    }
     larger = of_step(BASE | {"c.weight": 1.0})
     assert regressions(reported(of_step(sick), finding()), larger) == []
 
@@ -136,11 +139,13 @@ def test_ranks_that_hold_parts_of_a_parameter_cannot_be_held_to_each_other():
     """As under FSDP: the norms are of the parts."""
     names = ["job.rank0.gradscope", "job.rank1.gradscope"]
     whole = {"norm.weight": 1.0}
-    sides = [of_step(whole | {"w": Given(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
+    sides = [of_step(whole | {"w": GivenGradient(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
     assert regressions(*sides, names=names) == []
     assert regressions(*sides) == [("norm", ("w",))]  # which are no ranks, but the same one twice
-    apart = [of_step({"w": Given(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
-    assert compared(*apart, names=names).verdict.obstacles == ("B holds different shards than A",)
+    apart = [of_step({"w": GivenGradient(norm=norm, is_shard=True)}) for norm in (1.0, 7.0)]
+    assert compared(*apart, names=names).verdict.skip_reasons == (
+        "B holds different shards than A",
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,14 +160,16 @@ def test_what_is_no_set_of_ranks(names):
 @pytest.mark.parametrize("dead", [0, 1])
 def test_nothing_can_be_compared_where_one_has_no_gradient(dead):
     sides = [of_step(BASE), of_step(BASE)]
-    sides[dead] = of_step(dict.fromkeys(BASE, Given(reach="none")))
+    sides[dead] = of_step(dict.fromkeys(BASE, GivenGradient(reach="none")))
     verdict = compared(*sides).verdict
     assert verdict.outcome == "unjudged"
-    assert verdict.obstacles == (f"no parameter of {'AB'[dead]} has a gradient: {dead}.gradscope",)
+    assert verdict.skip_reasons == (
+        f"no parameter of {'AB'[dead]} has a gradient: {dead}.gradscope",
+    )
 
 
 def test_nothing_can_be_compared_without_a_parameter_in_common():
-    other = of_step({"x.y.weight": Given(dims=(3,)), "z.weight": Given(dims=(5,))})
-    assert compared(of_step(BASE), other).verdict.obstacles == (
+    other = of_step({"x.y.weight": GivenGradient(dims=(3,)), "z.weight": GivenGradient(dims=(5,))})
+    assert compared(of_step(BASE), other).verdict.skip_reasons == (
         "A and B have no parameter in common",
     )

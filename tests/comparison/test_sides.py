@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gradscope.comparison.side import letter_of, rank_of_file
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import NodeRecord, Shape
-from tests.comparison.sides import Given, compared, of_run, of_step
+from tests.comparison.sides import GivenGradient, compared, of_run, of_step
 
 RUN = of_run({"w": [1.0, 2.0, 4.0]}, [3.0, 2.0, 1.0])
 
@@ -78,7 +78,7 @@ def test_recordings_made_alike_differ_in_nothing():
 def test_what_differs_in_their_making():
     base = of_step({"w": 1.0})
     other = of_step(
-        {"w": Given(norm=1.0, dtype="bfloat16")},
+        {"w": GivenGradient(norm=1.0, dtype="bfloat16")},
         environment=replace(base.environment, torch="2.14.0", threads=8),
         target=replace(base.target, seed=1, batch="bfloat16[4, 2]"),
     )

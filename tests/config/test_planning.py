@@ -1,15 +1,13 @@
 """From names on the command line to targets with all that is known of how to run them."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from gradscope.check.options import BaselineOptions, PlannedTarget, Policy
-from gradscope.cli.check_options import GateGroup
-from gradscope.cli.options import TargetGroup, TrialGroup
 from gradscope.config import keys, plan_targets, read_configuration
 from gradscope.errors import GradscopeError
+from gradscope.options.declaration import declarations
 from gradscope.target.options import TargetOptions, Trial
 
 TARGETS = """
@@ -238,7 +236,5 @@ def test_options_of_the_command_line_are_checked_too(project):
 
 
 def test_every_option_on_running_a_target_has_a_key_and_the_other_way_round():
-    groups = (TargetGroup, TrialGroup)
-    options = {field.name.replace("_", "-") for group in groups for field in fields(group)}
-    running = GateGroup(seeds=2, timeout=3.0).running()
-    assert options | {*running, "args", "target"} == set(keys.OF_TARGET)
+    options = {key for kind in (TargetOptions, Trial, PlannedTarget) for key in declarations(kind)}
+    assert options | {"args", "target"} == set(keys.OF_TARGET)

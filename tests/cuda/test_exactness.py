@@ -6,7 +6,7 @@ from torch import nn
 
 import gradscope
 from gradscope.capture.statistics import Measurer, norms
-from gradscope.probes.forward_values import values_of
+from gradscope.probes.forward.forward_values import values_of
 from tests.cuda.loops import KINDS, WAYS, Trained, train
 
 

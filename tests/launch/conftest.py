@@ -38,10 +38,10 @@ def start(tmp_path):
 @pytest.fixture(scope="session")
 def forked():
     modules = (
-        "gradscope.cli.launching",
+        "gradscope.cli.run.launching",
         "gradscope.config",
         "gradscope.recording.store",
-        "gradscope.report.text",
+        "gradscope.report.formats.text",
     )
     commands = ForkedCommands(modules, ENVIRONMENT)
     yield commands

@@ -8,8 +8,8 @@ import threading
 import pytest
 from rich.console import Console
 
-from gradscope.cli import run_live
-from gradscope.cli.run_live import LiveDisplay, Pace
+from gradscope.cli.run import live as run_live
+from gradscope.cli.run.live import LiveDisplay, Pace
 from gradscope.recording.store import save_recording
 from gradscope.rules.settings import Settings
 from tests.report_run.conftest import plain

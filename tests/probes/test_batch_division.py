@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from gradscope.errors import GradscopeError
-from gradscope.probes.batch_division import divide
+from gradscope.probes.micro_batches.batch_division import divide
 
 X, Y = torch.randn(6, 3), torch.arange(6)
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from gradscope.probes.equal_draws import EqualDraws, Part
+from gradscope.probes.micro_batches.equal_draws import EqualDraws, Part
 
 X = torch.randn(6, 4, 3)
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import gradscope
-from gradscope.probes.forward_values import values_of
+from gradscope.probes.forward.forward_values import values_of
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.forward import ForwardStat, SaturationRecord, UnitRecord
 
@@ -226,7 +226,7 @@ def test_masked_rows_and_rows_of_one_are_no_saturated_softmax():
 def test_the_compiler_is_not_loaded_for_it():
     code = (
         "import sys, torch\n"
-        "from gradscope.probes.operations import OperationMode\n"
+        "from gradscope.probes.forward.operations import OperationMode\n"
         "with OperationMode():\n"
         "    torch.ones(2) + 1\n"
         "assert 'torch._dynamo' not in sys.modules\n"

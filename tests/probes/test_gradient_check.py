@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.autograd import Function
 
-from gradscope.probes import gradient_check
-from gradscope.probes.gradient_check import DOUBLE, UncheckedError, compare
+from gradscope.probes.forward import gradient_check
+from gradscope.probes.forward.gradient_check import DOUBLE, UncheckedError, compare
 
 
 class Slow(Function):

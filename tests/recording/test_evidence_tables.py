@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from gradscope.recording.evidence import EVIDENCE
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.code import SourceRecord
-from gradscope.recording.evidence_tables import evidence_tables
+from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.tables import evidence_tables
 from tests.recording.recordings import same, small
 from tests.recording.strategies import least, values
 
@@ -83,3 +84,18 @@ def test_half_of_a_surrogate_pair_is_escaped():
         SourceRecord, (SourceRecord(file="/\udcff.py", first=1, lines=("'\ud800'",)),)
     )
     assert (record.file, record.lines) == ("/\\udcff.py", ("'\\ud800'",))
+
+
+def test_a_column_that_an_earlier_file_lacks_is_read_as_the_default(tmp_path):
+    path = tmp_path / "a.gradscope"
+    optimizer = dataclasses.replace(least(TrainedOptimizer), joined=3)
+    whole = dataclasses.replace(small(), evidence=(optimizer,))
+    save_recording(whole, path)
+    assert load_recording(path).evidence == (optimizer,)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute(f"ALTER TABLE {TrainedOptimizer.table} DROP COLUMN joined")
+        base.execute("ALTER TABLE parameter DROP COLUMN is_shard")
+        base.commit()
+    earlier = load_recording(path)
+    assert earlier.evidence == (dataclasses.replace(optimizer, joined=None),)
+    assert [one.is_shard for one in earlier.parameters] == [False] * len(whole.parameters)

@@ -9,8 +9,8 @@ from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.meta import header_of
 from gradscope.recording.records import GradientStat
 from gradscope.recording.run_recorder import RunRecorder, RunStep
-from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.store import save_recording
+from gradscope.recording.tables import norm_cells
 from tests.rules.accumulation.runs import Run
 
 KINDS = ("step", "clip-norm")

@@ -14,8 +14,8 @@ from gradscope.recording.meta import header_of
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import GradientStat, StepRecord
 from gradscope.recording.run_recorder import RunRecorder, RunStep
-from gradscope.recording.step_tables import norm_cells
 from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.tables import norm_cells
 from tests.recording.recordings import same, small
 
 NORMS = st.floats(min_value=0.0) | st.just(math.nan)

@@ -18,10 +18,9 @@ from gradscope.recording.evidence.batches import (
 from gradscope.recording.finding import UNJUDGED
 from gradscope.report.accumulation import Accumulation, headline, off, remarks
 from gradscope.report.check.phrasing import remarks as check_remarks
-from gradscope.report.concise import render_concise
-from gradscope.report.json_format import render_json, render_jsonl
-from gradscope.report.markdown import render_markdown
-from gradscope.report.text import render_text
+from gradscope.report.json_format import render_json, report_lines
+from gradscope.report.json_objects import lines_text
+from gradscope.report.render import render
 from gradscope.session.report import Report
 from tests.report.test_json_format import SCHEMA, valid
 
@@ -77,9 +76,10 @@ def test_nothing_is_said_where_nothing_was_asked(recording):
     report = Report.from_recording(recording)
     assert Accumulation.of(recording) is None
     assert json.loads(render_json(report))["accumulation"] is None
-    for text in (render_markdown(report, ViewOptions()), render_concise(report, ViewOptions())):
+    for form in ("markdown", "concise"):
+        text = render(report, form, ViewOptions(), None)
         assert "ccumulat" not in text
-    assert '"accumulation"' not in render_jsonl(report)
+    assert '"accumulation"' not in lines_text(report_lines(report))
 
 
 def test_mean(recording):
@@ -217,7 +217,7 @@ def test_json_follows_the_schema_whatever_is_missing(recording):
         "rows": 4, "loss": 1.0, "finite": True, "count": 4.0, "weight": 0.5,
     }  # fmt: skip
     assert value["parameters"]["first.weight"]["remaining"] == "NaN"
-    lines = [json.loads(line) for line in render_jsonl(report).splitlines()]
+    lines = [json.loads(line) for line in lines_text(report_lines(report)).splitlines()]
     (line,) = [line for line in lines if line["kind"] == "accumulation"]
     assert line == {"kind": "accumulation", **value}
 
@@ -241,13 +241,12 @@ def test_text_fits_the_terminal_and_cannot_be_tricked(hostile_recording, width):
             left=(0.5,) * 9,
         )
     )
-    console = Console(width=width, record=True, file=io.StringIO())
-    render_text(report, ViewOptions(), console)
-    text = console.export_text()
+    console = Console(width=width, file=io.StringIO())
+    text = render(report, "full", ViewOptions(), console)
     section = text.split("Accumulation\n")[1].split("\n\n")[0]
     assert max(map(len, section.splitlines())) <= width
     assert "\x1b" not in section
-    markdown = render_markdown(report, ViewOptions())
+    markdown = render(report, "markdown", ViewOptions(), None)
     assert "### Accumulation" in markdown
     assert all(sign.isprintable() or sign == "\n" for sign in markdown)
 
@@ -255,7 +254,7 @@ def test_text_fits_the_terminal_and_cannot_be_tricked(hostile_recording, width):
 def test_python_shows_it(recording):
     report = Report.from_recording(with_micro_batches(recording))
     for text in (repr(report), report._repr_html_()):
-        assert "micro-batches x2: accumulated gradients are 2.000 times" in text
+        assert "2: accumulated gradients are 2.000 times" in text
 
 
 def test_check_tells_it_of_each_target(recording):

@@ -117,7 +117,7 @@ def test_the_command_prints_it(hard_clipped, gradscope_in, tmp_path):
     done = gradscope_in(tmp_path, "rule", "GS405", "--why", "train.gradscope", COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert "GS405 always-clipped" in done.stdout
-    assert "found 1 problem (warning)" in done.stdout
+    assert "Found 1 problem (warning)" in done.stdout
     assert "median_coefficient" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     done = gradscope_in(

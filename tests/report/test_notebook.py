@@ -26,14 +26,14 @@ def found(recording):
 
 def test_findings_are_told_in_a_line_each(found):
     lines = [line.strip() for line in repr(found()).split("\n")]
-    assert "error GS201 gradient-cut: first.weight gets no gradient (model.py:12)" in lines
+    assert "error[GS201] gradient-cut: first.weight gets no gradient (model.py:12)" in lines
     assert "Found 1 error: 1 rule ran." in lines
 
 
 def test_many_findings_are_counted(found):
     lines = [line.strip() for line in repr(found(count=13)).split("\n")]
-    assert sum(line.startswith("error GS201") for line in lines) == 10
-    assert "3 more" in lines
+    assert sum(line.startswith("error[GS201]") for line in lines) == 10
+    assert "… 3 more" in lines
 
 
 def test_html_has_a_table_of_findings(found):

@@ -5,7 +5,7 @@ import pytest
 from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.report.text_findings import snippets
+from gradscope.report.snippets import snippets
 
 FILE = "/home/user/project/model.py"
 LINES = ("def forward(self, x):", "\tx = self.first(x)", "", "    x = x.detach()", "    return x")

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.analysis.clip_contributions import Contributions
+from gradscope.analysis.clipping.contributions import Contributions
 from tests.rules.clipping.clipped_run import ClippedRun
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.clip_limits import Distribution, histogram, quantile
+from gradscope.analysis.clipping.limits import Distribution, histogram, quantile
 
 positive = st.floats(min_value=1e-300, max_value=1e300)
 some = st.lists(st.one_of(positive, st.just(0.0)), min_size=1, max_size=50)

@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import nn
 
 from gradscope.analysis.view import ViewOptions
-from gradscope.report.clipping.render import render_clip_report
+from gradscope.report.render import render_clip_report
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from gradscope.target.options import ClipOptions
@@ -128,4 +128,4 @@ def test_embedding_that_dominates_is_told_at_a_glance():
     text = rendered(of_target(max_norm=0.5))
     section = json.loads(rendered(of_target(max_norm=0.5), "json"))["clipping"]["series"][0]
     top = section["parameters"][0]
-    assert f"{top['parameter']} alone contributes {100 * top['share']:.0f} %" in text
+    assert f"`{top['parameter']}` alone contributes {100 * top['share']:.0f} %" in text

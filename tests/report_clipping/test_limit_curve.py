@@ -6,7 +6,7 @@ from statistics import fmean
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.clip_limits import LimitCurve, spaced
+from gradscope.analysis.clipping.limits import LimitCurve, spaced
 
 NORMS = st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=30)
 LIMITS = st.lists(st.floats(1e-12, 1e12), min_size=1, max_size=10)

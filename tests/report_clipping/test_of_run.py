@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
 from tests.rules.clipping.clipped_run import CLIP, UNSCALE, ClippedRun, healthy_loop, trained
 
 

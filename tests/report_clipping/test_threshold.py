@@ -3,7 +3,7 @@ from statistics import median
 
 import pytest
 
-from gradscope.analysis.clip_limits import advise, level_of, sweep
+from gradscope.analysis.clipping.limits import advise, level_of, sweep
 
 
 def noise(count, size=1.0, seed=0):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gradscope.report.graph.render import graph_format
+from gradscope.report.graph.formats import graph_format
 
 MODEL = """
 import torch

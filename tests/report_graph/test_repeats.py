@@ -8,7 +8,7 @@ from gradscope.recording.finding import Verdict
 from gradscope.recording.records import TensorRef
 from gradscope.report.graph.labels import box_title
 from gradscope.report.graph.part import GraphOptions, graph_part
-from gradscope.report.page import UNICODE
+from gradscope.report.signs import UNICODE
 from gradscope.session.api import inspect
 
 TIMES = UNICODE.times

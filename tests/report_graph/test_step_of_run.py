@@ -1,10 +1,10 @@
-"""The graph of a step of a training run, which its close looks keep."""
+"""The graph of a step of a training run, from its captured steps."""
 
 import pytest
 
 from gradscope.recording.store import save_recording
 from tests.rules.accumulation.runs import Run
-from tests.rules.captured_steps.looked_run import LookedRun
+from tests.rules.captured_steps.captured_run import CapturedRun
 
 
 def steps(run, count, captured_steps=1):
@@ -12,7 +12,7 @@ def steps(run, count, captured_steps=1):
     optimizer = run.optimizer(weights)
     for step in range(count):
         for _ in range(captured_steps):
-            run.look(dict.fromkeys(weights, "gradient"), line=5, graph=2 + step)
+            run.capture_step(dict.fromkeys(weights, "gradient"), line=5, graph=2 + step)
         run.step(optimizer, line=6)
         run.zero(optimizer, line=7)
     return run.recording()
@@ -30,12 +30,12 @@ def graph_of(gradscope_in, tmp_path):
 
 
 def test_the_step_that_is_asked_for_is_drawn(graph_of):
-    done = graph_of(steps(LookedRun(), 3), "--step", "1", "--output-format", "dot")
+    done = graph_of(steps(CapturedRun(), 3), "--step", "1", "--output-format", "dot")
     assert done.stdout.count('label="Mean"') == 3
 
 
 def test_a_run_without_a_step_says_which_there_are(graph_of):
-    done = graph_of(steps(LookedRun(), 3), code=2)
+    done = graph_of(steps(CapturedRun(), 3), code=2)
     assert "choose a step with --step" in done.stderr
     assert "captured: steps 0-2" in done.stderr
 
@@ -52,13 +52,13 @@ def test_a_run_that_was_not_looked_at_says_so(graph_of):
 def test_a_step_that_was_not_looked_at_is_an_error(graph_of):
     assert (
         "step 7 was not captured in detail"
-        in graph_of(steps(LookedRun(), 2), "--step", "7", code=2).stderr
+        in graph_of(steps(CapturedRun(), 2), "--step", "7", code=2).stderr
     )
 
 
 def test_of_several_backward_passes_the_first_is_drawn(graph_of):
     done = graph_of(
-        steps(LookedRun(), 1, captured_steps=2), "--step", "0", "--output-format", "dot"
+        steps(CapturedRun(), 1, captured_steps=2), "--step", "0", "--output-format", "dot"
     )
     assert "step 0 has 2 backward passes: the first is drawn" in done.stderr
     assert done.stdout.count('label="Mean"') == 2

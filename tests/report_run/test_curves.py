@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from gradscope.analysis.columns import Columns, curves
-from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import course_text, duration, extreme_text
 from tests.report_run.conftest import adversarial, network, plain
 
@@ -28,7 +27,7 @@ def with_rates(recording, rates):
 
 
 def told(curve):
-    return course_text(curve.course, UNICODE), extreme_text(curve, UNICODE)
+    return course_text(curve.course), extreme_text(curve)
 
 
 def test_a_learning_rate_that_stays_is_no_curve(run_of):

@@ -8,7 +8,6 @@ import pytest
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.layers import layers, module_norms
 from gradscope.analysis.view import ViewOptions
-from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import layer_ends
 from gradscope.session.report import Report
 from tests.report_run.conftest import network
@@ -103,7 +102,7 @@ def test_tied_weights_count_wherever_they_are_used():
 
 def test_layers_without_a_gradient_are_told_from_frozen_ones():
     recording = network(2, lambda step, block: 1.0 if block else None)
-    assert layer_ends(drawn(recording)[1], UNICODE) == "—"
+    assert layer_ends(drawn(recording)[1]) == "—"
     frozen = replace(recording.parameters[0], requires_grad=False)
     parameters = (frozen, *recording.parameters[1:])
-    assert layer_ends(drawn(replace(recording, parameters=parameters))[1], UNICODE) == "frozen"
+    assert layer_ends(drawn(replace(recording, parameters=parameters))[1]) == "frozen"

@@ -237,9 +237,9 @@ def test_events_of_a_run_name_their_optimizer():
     assert events[0]["subject"] == "optimizer"
 
 
-def test_markdown_shows_steps_as_text_that_keeps_its_columns():
+def test_markdown_shows_steps_as_a_table_and_curves_as_text_that_keeps_its_columns():
     text = shown(accumulation(), "markdown")
-    assert "### Steps\n\n```text\n11 ×  (forward → backward) ×4" in text  # noqa: RUF001
+    assert "| 11 × | (forward → backward) ×4 → unscale" in text  # noqa: RUF001
 
 
 def test_concise_tells_pictures_and_ends_with_the_run():

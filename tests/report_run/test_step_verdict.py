@@ -3,25 +3,25 @@
 from gradscope.analysis.captured_steps import captured_at, verdict_on
 from gradscope.recording.finding import UNJUDGED
 from gradscope.rules.engine import judge
-from tests.rules.captured_steps.looked_run import LookedRun
+from tests.rules.captured_steps.captured_run import CapturedRun
 
 
 def run_of(steps, *, zeroes):
     """A run that zeroes its gradients, or never does."""
-    run = LookedRun()
+    run = CapturedRun()
     weights = run.model("net", 1)
     sgd = run.optimizer(weights, line=2)
     for _ in range(steps):
         if zeroes:
             run.zero(sgd, line=4)
-        run.look({weights[0]: "gradient"}, line=5)
+        run.capture_step({weights[0]: "gradient"}, line=5)
         run.step(sgd, line=6)
     return run.recording()
 
 
 def verdict_of(recording, step):
-    (look,) = captured_at(recording, step)
-    return verdict_on(look, judge(recording))
+    (captured,) = captured_at(recording, step)
+    return verdict_on(captured, judge(recording))
 
 
 def test_findings_stand_at_the_step_that_they_begin_with_and_no_other_is_called_right():

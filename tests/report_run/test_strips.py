@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.page import ASCII, UNICODE
-from gradscope.report.run.text_strips import Scale, strip
+from gradscope.report.signs import ASCII, UNICODE
+from gradscope.report.strips import Scale, strip
 
 LEVELS = UNICODE.levels
 ANY = st.none() | st.floats()

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from gradscope.report.page import ASCII, UNICODE
 from gradscope.report.run.phrasing import pattern_text
+from gradscope.report.signs import UNICODE, in_ascii
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 
@@ -14,7 +14,7 @@ X = UNICODE.times
 
 def told(run, optimizer=0):
     return [
-        (pattern.count, pattern_text(pattern, UNICODE), pattern.first)
+        (pattern.count, pattern_text(pattern), pattern.first)
         for pattern in run.patterns
         if pattern.optimizer == optimizer
     ]
@@ -195,4 +195,4 @@ def test_a_step_of_very_many_moments_is_shortened(run_of):
 
 def test_pictures_in_ascii(run_of):
     (pattern, _) = run_of(accumulation()).patterns
-    assert pattern_text(pattern, ASCII).startswith("(forward -> backward) x4 -> unscale")
+    assert in_ascii(pattern_text(pattern)).startswith("(forward -> backward) x4 -> unscale")

@@ -3,7 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.windows import windows
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.windows import Windows, windows
+from gradscope.recording.events import StepEvent
 from gradscope.session.report import Report
 from tests.report_run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
@@ -134,7 +136,9 @@ def test_a_recording_of_no_run_has_no_windows():
 def test_nothing_is_lost_and_nothing_changes_places(before, body):
     recording = loop(body, before=before)
     told = [event for window in windows(recording) for event in window.events]
-    assert told == list(recording.events)
+    assert [(one.step, one.kind, one.site, one.seconds) for one in told] == [
+        (one.step, one.kind, one.site, one.seconds) for one in recording.events
+    ]
 
 
 def test_optimizers_that_zero_behind_their_steps_keep_their_own():
@@ -147,3 +151,22 @@ def test_optimizers_that_zero_behind_their_steps_keep_their_own():
             run.step(optimizer, line=7 + optimizer)
             run.zero(optimizer, line=9 + optimizer)
     assert kinds(run.recording()) == ["backward step zero"] * 6
+
+
+@given(st.text("zbslu", max_size=12), st.text("zbslu", min_size=1, max_size=8))
+def test_segments_hold_every_event_once_and_end_with_a_step_at_the_latest(before, body):
+    shared = Windows(RecordingIndex(loop(body, before=before)))
+    told = [event for segment in shared.segments for event in segment.events]
+    assert told == list(shared.events)
+    for segment in shared.segments:
+        assert not any(isinstance(event, StepEvent) for event in segment.events[:-1])
+        assert len({event.step for event in segment.events}) == 1
+
+
+@given(st.text("zbslu", min_size=1, max_size=8))
+def test_the_windows_of_the_only_optimizer_have_the_events_before_its_steps(body):
+    shared = Windows(RecordingIndex(loop(body)))
+    (series,) = shared.series
+    told = [event for window in series.windows for event in (*window.events, window.step)]
+    assert told == list(shared.events[: len(told)])
+    assert not any(isinstance(event, StepEvent) for event in shared.events[len(told) :])

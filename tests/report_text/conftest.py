@@ -27,7 +27,7 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
-from gradscope.report.text import render_text
+from gradscope.report.render import render
 from gradscope.session.report import Report
 
 ROOT = "/home/user/project"
@@ -226,9 +226,9 @@ class Printed:
             highlight=False,
             emoji=False,
         )
-        render_text(Report.from_recording(recording, verdict), ViewOptions(**view), console)
-        stream.flush()
-        return stream.buffer.getvalue().decode(encoding)
+        report = Report.from_recording(recording, verdict)
+        text = render(report, "full", ViewOptions(**view), console)
+        return text.encode(encoding).decode(encoding) + "\n"
 
     @staticmethod
     def plain(text):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gradscope.analysis.folding import Span
 from gradscope.report.bars import LogScale, axis, bar, sparkline
 from gradscope.report.number_format import figure, short_count, span_figure
-from gradscope.report.page import ASCII, UNICODE
+from gradscope.report.signs import ASCII, UNICODE
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from gradscope.report.page import ASCII, UNICODE
     ],
 )
 def test_figure(value, text):
-    assert figure(value, UNICODE) == text
+    assert figure(value) == text
 
 
 @given(st.floats(min_value=1e-40, max_value=1e38))
 def test_figure_is_within_half_of_the_third_digit(value):
-    assert float(figure(value, UNICODE)) == pytest.approx(value, rel=0.005)
+    assert float(figure(value)) == pytest.approx(value, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_short_count(count, text):
 
 
 def test_range_of_one_number_is_that_number():
-    assert span_figure(Span(low=1.0, high=1.001), UNICODE) == "1.00"
+    assert span_figure(Span(low=1.0, high=1.001)) == "1.00"
     assert span_figure(Span(low=1.0, high=2.0), ASCII) == "1.00..2.00"
 
 

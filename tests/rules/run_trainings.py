@@ -1,11 +1,15 @@
 """Trainings near the thresholds of rules over runs, made without torch."""
 
 import math
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 from gradscope.recording.evidence.optimizers import RoundedUpdate
+from tests.rules.accumulation.two_players import players
 from tests.rules.clipping.clipped_run import BACKWARD as LINE
 from tests.rules.clipping.clipped_run import ClippedRun, trained
+from tests.rules.watching import recording_of
 
 SICK = [position % 4 > 0 for position in range(20)]
 """Three quarters of the steps of a run, the last among them."""
@@ -106,6 +110,27 @@ def beside_another(steps):
 def repeated():
     again = one("backward", again=1)
     return accumulating(SICK, sick=[ZERO, BACKWARD, again], others=[ZERO, BACKWARD])
+
+
+def keeping(rises, steps):
+    """A total that kept more in each of so many searches, the last so many steps on."""
+    run, weights, optimizer = trained()
+    for position in range(rises):
+        run.zero(optimizer)
+        run.backward(weights, nodes=12, older=0)
+        if position >= 2:
+            at = steps if position == rises - 1 else position
+            run.event("kept", 13, subject="total", nodes=6 * position, nodes_before=6, steps=at)
+        run.step(optimizer)
+    return run
+
+
+class Leaking:
+    """A generator and a discriminator in five steps, each of which uses the other's gradients."""
+
+    def recording(self):
+        with tempfile.TemporaryDirectory() as folder:
+            return recording_of(lambda: players("leaking", 5), Path(folder))
 
 
 def growing(passes):

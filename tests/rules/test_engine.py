@@ -142,7 +142,7 @@ def test_what_is_like_no_rule_is_an_error_without_a_guess(selector):
     assert raised.value.help == "gradscope rule lists every rule"
 
 
-@pytest.mark.parametrize("selector", ["GS9", "distributed"])
+@pytest.mark.parametrize("selector", ["GS9", "tool"])
 def test_a_family_without_rules_selects_nothing_and_is_an_error(selector):
     with pytest.raises(GradscopeError, match=f"no rule in `{selector}` yet"):
         rules_named(selector)

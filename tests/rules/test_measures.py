@@ -10,7 +10,7 @@ from gradscope.rules.catalogue import RULES
 from gradscope.rules.measure import Measure
 from gradscope.rules.settings import Settings
 from tests.rules.inspecting import report_of_file
-from tests.rules.test_samples import SETTINGS
+from tests.rules.test_samples import ABOUT_RANKS, SETTINGS, findings_of_job
 from tests.rules.watching import findings_of_script
 
 ROOT = Path(__file__).parents[2]
@@ -21,10 +21,14 @@ MEASURED = [rule for rule in RULES if rule.measures]
 
 
 @pytest.mark.parametrize("rule", MEASURED, ids=[rule.code for rule in MEASURED])
-def test_the_measure_of_a_rule_is_in_the_evidence_of_its_sample(rule, monkeypatch, tmp_path):
+def test_the_measure_of_a_rule_is_in_the_evidence_of_its_sample(
+    rule, monkeypatch, tmp_path, request
+):
     monkeypatch.chdir(ROOT)
     path = ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py"
-    if rule.needs_run:
+    if rule in ABOUT_RANKS:
+        findings = findings_of_job(request.getfixturevalue("jobs"), path, tmp_path)
+    elif rule.needs_run:
         findings = findings_of_script(path, tmp_path)
     else:
         findings = report_of_file(path, settings=SETTINGS.get(rule.code, Settings())).findings

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.recording.store import load_recording
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.families import family_of
+from gradscope.rules.job_judging import judge_job
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from tests.rules.inspecting import marked_lines, report_of_file
 from tests.rules.watching import findings_of_script
@@ -13,12 +16,27 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = {"GS113": Settings(norm_limits={WHOLE_MODEL: NormLimit(maximum=10.0)})}
 """Of the rules that judge by limits of the user's own, which their samples name."""
 
+ABOUT_RANKS = tuple(rule for rule in RULES if family_of(rule.code) == "ranks")
+
+
+def findings_of_job(jobs, path, folder, *arguments):
+    """Run a sample as a job of two ranks, and return what the rules find in it."""
+    save = folder / "job" / "job.gradscope"
+    jobs.run(["run", "--quiet", "--save", save, path, *arguments], save.parent, cwd=ROOT)
+    ranks = sorted(save.parent.glob("*.gradscope"))
+    assert len(ranks) == 2
+    return judge_job([load_recording(rank) for rank in ranks]).findings
+
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
-def test_the_sample_of_a_rule_fires_it_alone_at_the_marked_line(rule, monkeypatch, tmp_path):
+def test_the_sample_of_a_rule_fires_it_alone_at_the_marked_line(
+    rule, monkeypatch, tmp_path, request
+):
     monkeypatch.chdir(ROOT)
     path = ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py"
-    if rule.needs_run:
+    if rule in ABOUT_RANKS:
+        findings = findings_of_job(request.getfixturevalue("jobs"), path, tmp_path)
+    elif rule.needs_run:
         findings = findings_of_script(path, tmp_path)
     else:
         findings = report_of_file(path, settings=SETTINGS.get(rule.code, Settings())).findings
@@ -27,3 +45,9 @@ def test_the_sample_of_a_rule_fires_it_alone_at_the_marked_line(rule, monkeypatc
     assert lines
     assert {finding.location.line for finding in findings if finding.location} <= lines
     assert all(finding.location for finding in findings)
+
+
+@pytest.mark.parametrize("rule", ABOUT_RANKS, ids=[rule.code for rule in ABOUT_RANKS])
+def test_the_healthy_twin_of_a_job_has_no_finding(rule, tmp_path, jobs):
+    path = ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py"
+    assert findings_of_job(jobs, path, tmp_path, "--fixed") == ()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.finding import Finding
+from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.step_capture.schedule import Schedule
@@ -18,6 +19,11 @@ EVERY = 100
 
 def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]:
     """Run a training loop, and return what the rules find in it."""
+    return judge(recording_of(loop, folder)).findings
+
+
+def recording_of(loop: Callable[[], object], folder: Path) -> Recording:
+    """Run a training loop, and return the recording of it."""
     path = folder / "run.gradscope"
     watch = TrainingWatch(path, "run", make_captures=script_captures_by(Schedule(EVERY)))
     watch.start()
@@ -25,7 +31,7 @@ def findings_of(loop: Callable[[], object], folder: Path) -> tuple[Finding, ...]
         loop()
     finally:
         watch.stop()
-    return judge(load_recording(path)).findings
+    return load_recording(path)
 
 
 def findings_of_script(script: Path, folder: Path) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from gradscope.recording.store import load_recording
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class CapturedTraining:
     """The recording of a loop."""
 
     recording: Recording
@@ -25,12 +25,12 @@ class Looked:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that were looked at."""
-        return [look.step for look in self.captured_steps]
+        """The steps that were captured."""
+        return [captured_step.step for captured_step in self.captured_steps]
 
     @property
     def reasons(self) -> list[str]:
-        """Why some steps were not looked at."""
+        """Why some steps were not captured."""
         skipped = self.recording.skipped
         return [one.reason for one in skipped if one.what == "tensors and module calls"]
 
@@ -38,36 +38,38 @@ class Looked:
     def errors(self) -> list[AutogradErrorRecord]:
         return [
             error
-            for look in self.captured_steps
-            for error in look.recording.evidence_of(AutogradErrorRecord)
+            for captured_step in self.captured_steps
+            for error in captured_step.recording.evidence_of(AutogradErrorRecord)
         ]
 
 
-def norms(look: CapturedStep) -> dict[str, float | None]:
-    """Return the norms of the gradients of a look's parameters, by name."""
-    names = [parameter.name for parameter in look.recording.parameters]
+def norms(captured_step: CapturedStep) -> dict[str, float | None]:
+    """Return the norms of the gradients of a captured step's parameters, by name."""
+    names = [parameter.name for parameter in captured_step.recording.parameters]
     return {
         names[stat.parameter]: None if stat.gradient is None else stat.gradient.norm
-        for stat in look.recording.parameter_stats
+        for stat in captured_step.recording.parameter_stats
     }
 
 
-def reaches(look: CapturedStep) -> dict[str, str]:
-    """Return by name how far backward came to the parameters of a look."""
-    names = [parameter.name for parameter in look.recording.parameters]
-    return {names[stat.parameter]: stat.reach for stat in look.recording.parameter_stats}
+def reaches(captured_step: CapturedStep) -> dict[str, str]:
+    """Return by name how far backward came to the parameters of a captured step."""
+    names = [parameter.name for parameter in captured_step.recording.parameters]
+    return {names[stat.parameter]: stat.reach for stat in captured_step.recording.parameter_stats}
 
 
-@pytest.fixture(name="look")
-def _look(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Looked]]:
+@pytest.fixture(name="capture_steps")
+def _capture_steps(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., CapturedTraining]]:
     """Run a loop under watch, and return its recording; nothing may end the watch."""
 
-    def look(loop: Callable[[], object], *, tensor_every: int = 1, raises=None, **options):
+    def capture_steps(loop: Callable[[], object], *, tensor_every: int = 1, raises=None, **options):
         path = tmp_path / "run.gradscope"
         watch = gradscope.watch(save=path, force=True, tensor_every=tensor_every, **options)
         with pytest.raises(raises) if raises else nullcontext(), watch:
             loop()
         assert "recording ended" not in capfd.readouterr().err
-        return Looked(load_recording(path))
+        return CapturedTraining(load_recording(path))
 
-    return look
+    return capture_steps

@@ -11,10 +11,10 @@ ALL = MODELS | LOOPS
 @pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
 @pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
 @pytest.mark.parametrize("name", ALL)
-def test_a_training_is_the_same_to_the_last_bit(name, look):
+def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, python_state = outcome(ALL[name])
     seen = []
-    made = look(lambda: seen.append(outcome(ALL[name])))
+    made = capture_steps(lambda: seen.append(outcome(ALL[name])))
     ((watched, watched_torch, watched_python),) = seen
     assert len(tensors) == len(watched)
     assert all(map(same, tensors, watched))

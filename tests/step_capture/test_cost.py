@@ -22,7 +22,7 @@ def trained(model, optimizer):
 
 
 @pytest.mark.parametrize("has_gradients", [False, True])
-def test_the_graphs_of_an_evaluation_are_released(has_gradients, look):
+def test_the_graphs_of_an_evaluation_are_released(has_gradients, capture_steps):
     alive, most = [], []
 
     class Kept(torch.autograd.Function):
@@ -62,14 +62,14 @@ def test_the_graphs_of_an_evaluation_are_released(has_gradients, look):
                 most.append(sum(one() is not None for one in alive))
         trained(model, optimizer)
 
-    looked = look(loop)
-    assert looked.steps == [0, 1, 2]
-    assert looked.reasons == []
+    recorded = capture_steps(loop)
+    assert recorded.steps == [0, 1, 2]
+    assert recorded.reasons == []
     # The last one is the script's own; a training step's is freed by its backward.
     assert max(most) <= (4 if has_gradients else 2)
 
 
-def test_calls_without_gradients_are_noticed_up_to_a_number(look, monkeypatch):
+def test_calls_without_gradients_are_noticed_up_to_a_number(capture_steps, monkeypatch):
     monkeypatch.setattr(mode, "MOST_WITHOUT_GRAD", 50)
     monkeypatch.setattr(mode, "MOST_CALLS", 200)
 
@@ -82,12 +82,12 @@ def test_calls_without_gradients_are_noticed_up_to_a_number(look, monkeypatch):
                     model(features()[0])
             trained(model, optimizer)
 
-    looked = look(loop)
-    assert looked.steps == [0, 1, 2]
-    assert all(one.recording.tensor_stats for one in looked.captured_steps)
+    recorded = capture_steps(loop)
+    assert recorded.steps == [0, 1, 2]
+    assert all(one.recording.tensor_stats for one in recorded.captured_steps)
 
 
-def test_a_capture_ends_in_preparations_that_take_too_long(look, monkeypatch):
+def test_a_capture_ends_in_preparations_that_take_too_long(capture_steps, monkeypatch):
     monkeypatch.setattr(mode, "MOST_CALLS", 300)
 
     def loop():
@@ -98,13 +98,13 @@ def test_a_capture_ends_in_preparations_that_take_too_long(look, monkeypatch):
                 model(features()[0])
             trained(model, optimizer)
 
-    looked = look(loop)
-    assert looked.steps == [0, 2, 3]
-    assert looked.reasons == []
-    assert len(looked.recording.steps) == 4
+    recorded = capture_steps(loop)
+    assert recorded.steps == [0, 2, 3]
+    assert recorded.reasons == []
+    assert len(recorded.recording.steps) == 4
 
 
-def test_a_model_that_is_called_often_before_its_backward(look):
+def test_a_model_that_is_called_often_before_its_backward(capture_steps):
     def loop():
         policy, unused = nn.Linear(8, 4), nn.Linear(8, 4)
         optimizer = torch.optim.SGD([*policy.parameters(), *unused.parameters()], lr=0.1)
@@ -115,7 +115,7 @@ def test_a_model_that_is_called_often_before_its_backward(look):
             torch.stack(outputs).sum().backward()
             optimizer.step()
 
-    for one in look(loop).captured_steps:
+    for one in capture_steps(loop).captured_steps:
         recording = one.recording
         calls = [
             call for call in recording.calls if recording.modules[call.module].path == "policy"

@@ -25,13 +25,13 @@ def sources(recording, error):
     }
 
 
-def told(looked):
+def told(recorded):
     """Return the one error that a run has ended with: its kind, and its lines by their role."""
-    (look,) = [
-        one for one in looked.captured_steps if one.recording.evidence_of(AutogradErrorRecord)
+    (captured_step,) = [
+        one for one in recorded.captured_steps if one.recording.evidence_of(AutogradErrorRecord)
     ]
-    (error,) = look.recording.evidence_of(AutogradErrorRecord)
-    return error, sources(look.recording, error)
+    (error,) = captured_step.recording.evidence_of(AutogradErrorRecord)
+    return error, sources(captured_step.recording, error)
 
 
 def freed_within_a_step():
@@ -175,25 +175,25 @@ def hook():
     ],
     ids=lambda one: getattr(one, "__name__", None),
 )
-def test_an_exception_that_ends_the_script(loop, kind, lines, look):
-    looked = look(loop, raises=(RuntimeError, ValueError))
-    assert looked.reasons == []
-    error, found = told(looked)
+def test_an_exception_that_ends_the_script(loop, kind, lines, capture_steps):
+    recorded = capture_steps(loop, raises=(RuntimeError, ValueError))
+    assert recorded.reasons == []
+    error, found = told(recorded)
     assert error.kind == kind
     assert lines.items() <= found.items()
 
 
-def test_an_exception_from_elsewhere_is_no_captured_step(look):
+def test_an_exception_from_elsewhere_is_no_captured_step(capture_steps):
     def loop():
         cross_entropy(nn.Linear(8, 4)(torch.randn(2, 8)), torch.zeros(2).long()).backward()
         raise RuntimeError("elsewhere")
 
-    looked = look(loop, raises=RuntimeError)
-    assert looked.errors == []
-    assert len(looked.captured_steps) == 1
+    recorded = capture_steps(loop, raises=RuntimeError)
+    assert recorded.errors == []
+    assert len(recorded.captured_steps) == 1
 
 
-def test_an_exception_that_the_script_catches_is_no_captured_step(look):
+def test_an_exception_that_the_script_catches_is_no_captured_step(capture_steps):
     def loop():
         model, optimizer = made()
         for _ in range(3):
@@ -205,23 +205,23 @@ def test_an_exception_that_the_script_catches_is_no_captured_step(look):
                     fails()
             optimizer.step()
 
-    looked = look(loop)
-    assert looked.errors == []
-    assert looked.steps == [0, 1, 2]
-    assert looked.reasons == []
+    recorded = capture_steps(loop)
+    assert recorded.errors == []
+    assert recorded.steps == [0, 1, 2]
+    assert recorded.reasons == []
 
 
-def test_an_exception_after_one_that_was_caught_is_the_one_that_is_reported(look):
+def test_an_exception_after_one_that_was_caught_is_the_one_that_is_reported(capture_steps):
     def loop():
         with pytest.raises(RuntimeError):
             non_scalar()
         carried_state()
 
-    error, _ = told(look(loop, raises=RuntimeError))
+    error, _ = told(capture_steps(loop, raises=RuntimeError))
     assert error.kind == "freed"
 
 
-def test_the_graph_of_a_failed_backward_is_released(look):
+def test_the_graph_of_a_failed_backward_is_released(capture_steps):
     alive = []
 
     class Kept(torch.autograd.Function):
@@ -249,4 +249,4 @@ def test_the_graph_of_a_failed_backward_is_released(look):
         gc.collect()
         assert [one for one in alive if one() is not None] == []
 
-    assert look(loop).reasons == []
+    assert capture_steps(loop).reasons == []

@@ -24,9 +24,9 @@ def train(model, loss_of, steps=2):
         optimizer.step()
 
 
-def origins(looked, position=0):
-    """Return the operations from which a look's NaN and infinities come, with their lines."""
-    recording = looked.captured_steps[position].recording
+def origins(recorded, position=0):
+    """Return the operations that the NaN and infinities come from, with their lines."""
+    recording = recorded.captured_steps[position].recording
     return [
         (one.operation, one.makes, one.source, recording.sites[one.site].source)
         for one in recording.evidence_of(NonfiniteRecord)
@@ -47,7 +47,7 @@ def origins(looked, position=0):
     ],
     ids=["module", "in place", "functional", "torch", "torch in place", "method", "clamp"],
 )
-def test_units_that_are_never_active(activation, look):
+def test_units_that_are_never_active(activation, capture_steps):
     def loop():
         torch.manual_seed(0)
         first, second = nn.Linear(8, 16), nn.Linear(16, 4)
@@ -56,7 +56,7 @@ def test_units_that_are_never_active(activation, look):
         model = nn.ModuleList([first, second])
         train(model, lambda _: second(activation(first(torch.randn(64, 8)))).square().mean())
 
-    for one in look(loop).captured_steps:
+    for one in capture_steps(loop).captured_steps:
         (units,) = one.recording.evidence_of(UnitRecord)
         assert (units.units, units.inactive, units.samples) == (16, 5, 64)
         names = {one.recording.parameters[position].name for position in units.parameters}
@@ -75,7 +75,7 @@ def test_units_that_are_never_active(activation, look):
     ],
     ids=["sigmoid", "torch.sigmoid", "tanh", "Softmax", "softmax", "method"],
 )
-def test_activations_at_the_ends_of_their_range(activation, operation, look):
+def test_activations_at_the_ends_of_their_range(activation, operation, capture_steps):
     def loop():
         model = nn.Linear(8, 4)
         train(
@@ -83,18 +83,18 @@ def test_activations_at_the_ends_of_their_range(activation, operation, look):
             lambda model: mse_loss(activation(1e4 * model(torch.randn(64, 8))), torch.zeros(64, 4)),
         )
 
-    for one in look(loop).captured_steps:
+    for one in capture_steps(loop).captured_steps:
         (saturation,) = one.recording.evidence_of(SaturationRecord)
         assert saturation.operation == operation
         assert saturation.saturated >= 0.98 * saturation.elements > 0
 
 
-def test_healthy_activations_are_seen_too(look):
+def test_healthy_activations_are_seen_too(capture_steps):
     def loop():
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4), nn.Sigmoid())
         train(model, lambda model: mse_loss(model(torch.randn(64, 8)), torch.zeros(64, 4)))
 
-    for one in look(loop).captured_steps:
+    for one in capture_steps(loop).captured_steps:
         (units,) = one.recording.evidence_of(UnitRecord)
         (saturation,) = one.recording.evidence_of(SaturationRecord)
         assert units.inactive == 0
@@ -135,33 +135,33 @@ def masked(model):
     ],
     ids=lambda one: getattr(one, "__name__", None),
 )
-def test_where_a_forward_stops_being_finite(loss_of, expected, look):
-    looked = look(lambda: train(nn.Linear(8, 4), loss_of))
-    found = origins(looked)
+def test_where_a_forward_stops_being_finite(loss_of, expected, capture_steps):
+    recorded = capture_steps(lambda: train(nn.Linear(8, 4), loss_of))
+    found = origins(recorded)
     assert expected in [(name.lstrip("_"), *rest) for name, *rest in found]
-    assert not math.isfinite(looked.captured_steps[0].recording.steps[0].loss)
+    assert not math.isfinite(recorded.captured_steps[0].recording.steps[0].loss)
 
 
-def test_a_nan_that_is_written_in(look):
-    found = origins(look(lambda: train(nn.Linear(8, 4), written)))
+def test_a_nan_that_is_written_in(capture_steps):
+    found = origins(capture_steps(lambda: train(nn.Linear(8, 4), written)))
     assert found == [("fill_", "NaN", "constant", 'output[0] = float("nan")')]
 
 
-def test_a_backward_that_stops_being_finite_by_itself(look):
+def test_a_backward_that_stops_being_finite_by_itself(capture_steps):
     def loss_of(model):
         output = model(torch.zeros(4, 8))
         return (output - output).square().sum(1).sqrt().mean()
 
-    looked = look(lambda: train(nn.Linear(8, 4, bias=False), loss_of, 1))
-    assert origins(looked) == []
-    recording = looked.captured_steps[0].recording
+    recorded = capture_steps(lambda: train(nn.Linear(8, 4, bias=False), loss_of, 1))
+    assert origins(recorded) == []
+    recording = recorded.captured_steps[0].recording
     broken = [stat for stat in recording.tensor_stats if stat.gradient and stat.gradient.nonfinite]
     first = min(broken, key=lambda stat: stat.order)
     assert recording.steps[0].loss == 0
     assert recording.nodes[first.node].operation in ("SumBackward1", "PowBackward0")
 
 
-def test_names_are_those_of_the_run(look):
+def test_names_are_those_of_the_run(capture_steps):
     def loop():
         generator, critic = mlp(0.0), nn.Linear(4, 1)
         scale = nn.Parameter(torch.ones(()))
@@ -171,16 +171,16 @@ def test_names_are_those_of_the_run(look):
             (scale * critic(generator(features()[0]))).mean().backward()
             optimizer.step()
 
-    looked = look(loop)
-    wanted = {parameter.name for parameter in looked.recording.parameters}
+    recorded = capture_steps(loop)
+    wanted = {parameter.name for parameter in recorded.recording.parameters}
     assert len(wanted) == 7
-    for one in looked.captured_steps:
+    for one in recorded.captured_steps:
         assert set(norms(one)) == wanted
-    paths = {module.path for module in looked.recording.modules}
-    assert {module.path for module in looked.captured_steps[-1].recording.modules} - {""} <= paths
+    paths = {module.path for module in recorded.recording.modules}
+    assert {module.path for module in recorded.captured_steps[-1].recording.modules} - {""} <= paths
 
 
-def test_a_model_that_only_its_optimizer_has_shown(look):
+def test_a_model_that_only_its_optimizer_has_shown(capture_steps):
     def made():
         model = mlp(0.0)
         return model.forward, torch.optim.SGD(model.parameters(), lr=0.1)
@@ -193,13 +193,13 @@ def test_a_model_that_only_its_optimizer_has_shown(look):
             cross_entropy(predict(x), y).backward()
             optimizer.step()
 
-    looked = look(loop)
-    assert len(looked.captured_steps) == 3
-    wanted = {parameter.name for parameter in looked.recording.parameters}
-    assert all(set(norms(one)) == wanted for one in looked.captured_steps)
+    recorded = capture_steps(loop)
+    assert len(recorded.captured_steps) == 3
+    wanted = {parameter.name for parameter in recorded.recording.parameters}
+    assert all(set(norms(one)) == wanted for one in recorded.captured_steps)
 
 
-def test_models_of_earlier_folds_are_released(look):
+def test_models_of_earlier_folds_are_released(capture_steps):
     alive = []
 
     def loop():
@@ -212,6 +212,6 @@ def test_models_of_earlier_folds_are_released(look):
             # The window that is open holds the last one, and no other.
             assert sum(one() is not None for one in alive) <= 1, fold
 
-    looked = look(loop)
-    assert len(looked.captured_steps) == 10
-    assert {len(norms(one)) for one in looked.captured_steps} <= {4, 8}
+    recorded = capture_steps(loop)
+    assert len(recorded.captured_steps) == 10
+    assert {len(norms(one)) for one in recorded.captured_steps} <= {4, 8}

@@ -5,7 +5,7 @@ import torch
 from gradscope.step_capture.schedule import FIRST
 
 
-def test_a_script_without_modules_is_left_after_its_first_steps_by_hand(look):
+def test_a_script_without_modules_is_left_after_its_first_steps_by_hand(capture_steps):
     depths = []
 
     def loop():
@@ -18,14 +18,14 @@ def test_a_script_without_modules_is_left_after_its_first_steps_by_hand(look):
                 weight -= 0.01 * weight.grad
                 weight.grad = None
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert len(made.captured_steps) == FIRST
     assert depths[0] == 1 and depths[-1] == 0
     assert torch._tensor.has_torch_function_unary is torch.overrides.has_torch_function_unary
     assert torch.autograd.has_torch_function is torch.overrides.has_torch_function
 
 
-def test_a_loop_that_calls_torch_autograd_is_left_too(look):
+def test_a_loop_that_calls_torch_autograd_is_left_too(capture_steps):
     depths = []
 
     def loop():
@@ -37,5 +37,5 @@ def test_a_loop_that_calls_torch_autograd_is_left_too(look):
             weight.data -= 0.01 * weight.grad
             weight.grad.zero_()
 
-    look(loop)
+    capture_steps(loop)
     assert depths[0] == 1 and depths[-1] == 0

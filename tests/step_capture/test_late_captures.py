@@ -14,9 +14,9 @@ from tests.step_capture import broken_loops
 from tests.step_capture.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 
 
-def only(looked, code):
+def only(recorded, code):
     """Return the one finding of a rule, with what is told of it by program."""
-    (found,) = [one for one in judge(looked.recording).findings if one.rule == code]
+    (found,) = [one for one in judge(recorded.recording).findings if one.rule == code]
     return found, dict(found.evidence)
 
 
@@ -26,25 +26,25 @@ def line_in(loss_of):
     return first + next(i for i, line in enumerate(source) if line.endswith("# here\n"))
 
 
-def late(looked):
-    return [one for one in looked.captured_steps if one.recording.evidence_of(LateCapture)]
+def late(recorded):
+    return [one for one in recorded.captured_steps if one.recording.evidence_of(LateCapture)]
 
 
 @pytest.mark.parametrize("name", IN_FORWARD)
-def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(look, name):
+def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_steps, name):
     if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
         pytest.skip("this torch does not tell which saved tensors lie behind a hook")
     loss_of = IN_FORWARD[name]
-    found, evidence = only(look(lambda: train(loss_of, 5), tensor_every=100), "GS104")
+    found, evidence = only(capture_steps(lambda: train(loss_of, 5), tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (5, line_in(loss_of))
     assert evidence["operation"] == name.split()[0]
     assert (evidence["line_is"], evidence["matched_step"]) == ("matched", 3)
 
 
 @pytest.mark.parametrize("name", IN_BACKWARD)
-def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(look, name):
+def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(capture_steps, name):
     loss_of = IN_BACKWARD[name]
-    found, evidence = only(look(lambda: train(loss_of, 5), tensor_every=100), "GS103")
+    found, evidence = only(capture_steps(lambda: train(loss_of, 5), tensor_every=100), "GS103")
     assert (found.step, found.location.line) == (5, line_in(loss_of))
     assert evidence["operation"].lower().startswith(name.split()[0].lower())
     assert evidence["line_is"] == "matched"
@@ -59,30 +59,30 @@ def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(look, nam
         pytest.param("GS104", broken_loops.log_of_zero, 5_000, marks=pytest.mark.nightly),
     ],
 )
-def test_late_steps_are_no_different(look, code, loss_of, at):
+def test_late_steps_are_no_different(capture_steps, code, loss_of, at):
     every = 100 if at > 1_000 else 1
-    looked = look(lambda: train(loss_of, at, after=1), tensor_every=0, every=every)
-    found, _ = only(looked, code)
+    recorded = capture_steps(lambda: train(loss_of, at, after=1), tensor_every=0, every=every)
+    found, _ = only(recorded, code)
     assert (found.step, found.location.line) == (at, line_in(loss_of))
 
 
 @pytest.mark.parametrize("at", [1, 5])
-def test_a_later_micro_batch_breaks(look, at):
+def test_a_later_micro_batch_breaks(capture_steps, at):
     loop = lambda: train(broken_loops.log_of_zero, at, passes=3, clips=True)  # noqa: E731
-    found, evidence = only(look(loop, tensor_every=100), "GS104")
+    found, evidence = only(capture_steps(loop, tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (at, line_in(broken_loops.log_of_zero))
     assert evidence.get("line_is", "exact") == ("exact" if at == 1 else "matched")
 
 
-def test_a_clip_between_breaks_nothing_of_it(look):
+def test_a_clip_between_breaks_nothing_of_it(capture_steps):
     found, _ = only(
-        look(lambda: train(broken_loops.root, 5, clips=True), tensor_every=100), "GS103"
+        capture_steps(lambda: train(broken_loops.root, 5, clips=True), tensor_every=100), "GS103"
     )
     assert (found.step, found.location.line) == (5, line_in(broken_loops.root))
     assert "GS408" in {one.rule for one in found.consequences}
 
 
-def test_a_scaler_that_never_gets_over_it_is_reported_with_the_reason(look):
+def test_a_scaler_that_never_gets_over_it_is_reported_with_the_reason(capture_steps):
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**4)
     breaks = []
 
@@ -91,11 +91,11 @@ def test_a_scaler_that_never_gets_over_it_is_reported_with_the_reason(look):
         return broken_loops.division(net, x, any(breaks))
 
     loop = lambda: train(loss_of, 5, after=30, scaler=scaler)  # noqa: E731
-    found, _ = only(look(loop, tensor_every=100), "GS104")
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (5, line_in(broken_loops.division))
 
 
-def test_a_scaler_that_looks_for_its_scale_is_healthy(look):
+def test_a_scaler_that_looks_for_its_scale_is_healthy(capture_steps):
     def loop():
         net, scaler = broken_loops.model(), torch.amp.GradScaler("cpu", init_scale=2.0**24)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -107,18 +107,18 @@ def test_a_scaler_that_looks_for_its_scale_is_healthy(look):
             scaler.step(optimizer)
             scaler.update()
 
-    findings = judge(look(loop, tensor_every=100).recording).findings
+    findings = judge(capture_steps(loop, tensor_every=100).recording).findings
     assert not {one.rule for one in findings} & {"GS103", "GS104"}
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_code_that_looks_like_it_is_no_finding(look, name):
-    looked = look(lambda: train(HEALTHY[name], 5), tensor_every=100)
-    assert not {one.rule for one in judge(looked.recording).findings} & {"GS103", "GS104"}
-    assert not late(looked)
+def test_healthy_code_that_looks_like_it_is_no_finding(capture_steps, name):
+    recorded = capture_steps(lambda: train(HEALTHY[name], 5), tensor_every=100)
+    assert not {one.rule for one in judge(recorded.recording).findings} & {"GS103", "GS104"}
+    assert not late(recorded)
 
 
-def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(look):
+def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(capture_steps):
     def loop():
         net = broken_loops.model()
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
@@ -129,12 +129,12 @@ def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(look):
             optimizer.param_groups[0]["lr"] = 3e38 if step == 5 else 1e-6
             optimizer.step()  # here
 
-    found, _ = only(look(loop, tensor_every=100), "GS104")
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (6, line_in(loop))
     assert "step 5 wrote it with lr=3e+38" in found.message
 
 
-def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(look):
+def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(capture_steps):
     def loop():
         torch.manual_seed(0)
         table = nn.Embedding(10, 4)
@@ -148,13 +148,13 @@ def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(look):
             nn.functional.cross_entropy(net(words), words % 3).backward()
             optimizer.step()
 
-    found, _ = only(look(loop, tensor_every=100), "GS104")
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
     assert found.step == 5
     assert "parameter net.0.weight holds NaN in 4 elements" in found.message
     assert "wrote it" not in found.message
 
 
-def test_a_script_that_checks_its_loss_itself_is_reported_the_operation(look):
+def test_a_script_that_checks_its_loss_itself_is_reported_the_operation(capture_steps):
     def loop():
         net = broken_loops.model()
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
@@ -166,11 +166,11 @@ def test_a_script_that_checks_its_loss_itself_is_reported_the_operation(look):
             loss.backward()
             optimizer.step()
 
-    found, _ = only(look(loop, tensor_every=100, raises=ValueError), "GS104")
+    found, _ = only(capture_steps(loop, tensor_every=100, raises=ValueError), "GS104")
     assert (found.step, found.location.line) == (5, line_in(broken_loops.log_of_zero))
 
 
-def test_one_of_several_losses_breaks(look):
+def test_one_of_several_losses_breaks(capture_steps):
     def loop():
         net = broken_loops.model()
         optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
@@ -181,15 +181,15 @@ def test_one_of_several_losses_breaks(look):
             torch.autograd.backward(losses)
             optimizer.step()
 
-    looked = look(loop, tensor_every=100)
+    recorded = capture_steps(loop, tensor_every=100)
     found = min(
-        (one for one in judge(looked.recording).findings if one.rule == "GS104"),
+        (one for one in judge(recorded.recording).findings if one.rule == "GS104"),
         key=lambda one: one.step,
     )
     assert (found.step, found.location.line) == (5, line_in(broken_loops.log_of_zero))
 
 
-def test_an_operation_that_no_captured_step_had_is_reported_with_what_comes_before(look):
+def test_an_operation_that_no_captured_step_had_is_reported_with_what_comes_before(capture_steps):
     def loss_of(net, x, breaks):
         out = net(x)
         before = out.square()  # here
@@ -198,12 +198,12 @@ def test_an_operation_that_no_captured_step_had_is_reported_with_what_comes_befo
             before = before * 1e30
         return before.mean()
 
-    found, evidence = only(look(lambda: train(loss_of, 5), tensor_every=100), "GS104")
+    found, evidence = only(capture_steps(lambda: train(loss_of, 5), tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (5, line_in(loss_of))
     assert (evidence["operation"], evidence["line_is"]) == ("mul", "after")
 
 
-def test_hooks_of_the_scripts_own_are_not_called_for_it(look):
+def test_hooks_of_the_scripts_own_are_not_called_for_it(capture_steps):
     unpacked = []
 
     def loop():
@@ -220,13 +220,13 @@ def test_hooks_of_the_scripts_own_are_not_called_for_it(look):
 
         train(loss_of, 5)
 
-    looked = look(loop, tensor_every=100)
-    assert late(looked)
+    recorded = capture_steps(loop, tensor_every=100)
+    assert late(recorded)
     assert -1 not in unpacked
 
 
 def test_a_break_that_nobody_saw_coming_is_inferred_from_the_parameters_it_reached(
-    look, monkeypatch
+    capture_steps, monkeypatch
 ):
     monkeypatch.setattr(singular_points, "_FREE", 0.0)
     monkeypatch.setattr(singular_points, "_SHARE", 0.0)
@@ -243,7 +243,7 @@ def test_a_break_that_nobody_saw_coming_is_inferred_from_the_parameters_it_reach
             (length.mean() + ratio.mean()).backward()
             optimizer.step()
 
-    found, evidence = only(look(loop, tensor_every=0), "GS103")
+    found, evidence = only(capture_steps(loop, tensor_every=0), "GS103")
     assert (found.step, found.location.line) == (5, line_in(loop))
     assert (evidence["operation"], evidence["operation_is"]) == ("SqrtBackward0", "inferred")
     assert set(found.parameters) == {"net['sick'].weight", "net['sick'].bias"}

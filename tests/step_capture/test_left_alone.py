@@ -11,15 +11,15 @@ from tests.step_capture.surroundings import SURROUNDED as LOOPS
 from tests.step_capture.surroundings import train
 
 PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
-"""The step that begins in one thread and is made in another is not looked at."""
+"""The step that begins in one thread and is made in another is not captured."""
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("name", LOOPS)
-def test_modes_and_threads(name, look):
+def test_modes_and_threads(name, capture_steps):
     tensors, torch_state, python_state = outcome(LOOPS[name])
     seen = []
-    made = look(lambda: seen.append(outcome(LOOPS[name])))
+    made = capture_steps(lambda: seen.append(outcome(LOOPS[name])))
     ((watched, watched_torch, watched_python),) = seen
     assert len(tensors) == len(watched)
     assert all(map(same, tensors, watched))
@@ -28,7 +28,7 @@ def test_modes_and_threads(name, look):
     assert len(made.captured_steps) >= PART.get(name, 6)
 
 
-def test_an_exception_in_the_middle_of_a_step(look):
+def test_an_exception_in_the_middle_of_a_step(capture_steps):
     def loop():
         model = mlp()
         train(model, 2)
@@ -37,10 +37,10 @@ def test_an_exception_in_the_middle_of_a_step(look):
             cross_entropy(model(x), y)
             raise KeyError("in the middle")
 
-    assert look(loop, raises=KeyError).steps == [0, 1]
+    assert capture_steps(loop, raises=KeyError).steps == [0, 1]
 
 
-def test_an_exception_within_a_backward(look):
+def test_an_exception_within_a_backward(capture_steps):
     def raises(_):
         raise KeyError("within")
 
@@ -51,7 +51,7 @@ def test_an_exception_within_a_backward(look):
         output.register_hook(raises)
         output.sum().backward()
 
-    look(loop, raises=KeyError)
+    capture_steps(loop, raises=KeyError)
 
 
 def test_a_watch_that_is_stopped_within_a_forward():
@@ -67,7 +67,7 @@ def test_a_watch_that_is_stopped_within_a_forward():
     assert watch.steps == 0
 
 
-def test_compiled_code_is_not_captured(look):
+def test_compiled_code_is_not_captured(capture_steps):
     def loop():
         model = mlp()
         train(model, 2)
@@ -75,14 +75,14 @@ def test_compiled_code_is_not_captured(look):
         train(compiled, 3)
         torch._dynamo.reset()
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert made.steps == [0, 1]
     (reason,) = made.reasons
     assert "torch.compile is used" in reason
     assert len(made.recording.steps) == 5
 
 
-def test_functions_that_the_script_replaces_stay_replaced(look):
+def test_functions_that_the_script_replaces_stay_replaced(capture_steps):
     original = torch.autocast.__enter__
 
     def own(autocast):
@@ -95,25 +95,25 @@ def test_functions_that_the_script_replaces_stay_replaced(look):
         train(model, 5)
 
     try:
-        look(loop, tensor_every=6)
+        capture_steps(loop, tensor_every=6)
         assert torch.autocast.__enter__ is own
     finally:
         torch.autocast.__enter__ = original
 
 
-def test_a_fault_of_a_look_ends_looks_alone(look, monkeypatch):
+def test_a_fault_of_a_look_ends_looks_alone(capture_steps, monkeypatch):
     def fails(*_, **__):
         raise ZeroDivisionError("a fault")
 
     monkeypatch.setattr("gradscope.step_capture.records.probe_captured_step", fails)
-    made = look(lambda: train(mlp()))
+    made = capture_steps(lambda: train(mlp()))
     assert made.captured_steps == ()
     (reason,) = made.reasons
     assert reason.startswith("ZeroDivisionError: a fault (--no-tensors")
     assert len(made.recording.steps) == 6
 
 
-def test_a_model_whose_truth_or_length_cannot_be_told(look):
+def test_a_model_whose_truth_or_length_cannot_be_told(capture_steps):
     class Unsure(nn.Sequential):
         def __len__(self):
             raise TypeError("no length")
@@ -121,14 +121,14 @@ def test_a_model_whose_truth_or_length_cannot_be_told(look):
     def loop():
         train(Unsure(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
 
-    assert look(loop).steps == list(range(6))
+    assert capture_steps(loop).steps == list(range(6))
 
 
 @pytest.mark.parametrize(
     ("position", "name"), [(torch.Tensor, "backward"), (torch.nn.functional, "layer_norm")]
 )
 def test_functions_that_the_script_replaces_run_as_often_as_without(
-    position, name, look, monkeypatch
+    position, name, capture_steps, monkeypatch
 ):
     original, called = getattr(position, name), []
 
@@ -142,6 +142,6 @@ def test_functions_that_the_script_replaces_run_as_often_as_without(
         model = nn.Sequential(nn.LayerNorm(8), mlp())
         train(model, 3)
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert made.reasons == []
     assert called == [name] * 3

@@ -51,7 +51,7 @@ def of_model(one):
     ("name", "optimizer"),
     [*((name, "sgd") for name in BATCHES), *(("mlp", name) for name in ADAPTIVE)],
 )
-def test_gradients_of_parameters(name, optimizer, look):
+def test_gradients_of_parameters(name, optimizer, capture_steps):
     make, shape = BATCHES[name]
     make_optimizer = ADAPTIVE.get(optimizer, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
     expected, losses = [], []
@@ -67,14 +67,14 @@ def test_gradients_of_parameters(name, optimizer, look):
             loss.backward()
             optimizer.step()
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert made.steps == [0, 1, 2]
     for one, wanted, loss in zip(made.captured_steps, expected, losses, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3, abs=1e-6)
         assert one.recording.steps[0].loss == pytest.approx(loss)
 
 
-def test_gradients_of_every_tensor(look):
+def test_gradients_of_every_tensor(capture_steps):
     kept = []
 
     def loop():
@@ -94,7 +94,7 @@ def test_gradients_of_every_tensor(look):
             kept.append({one.grad_fn._sequence_nr(): one.grad.norm().item() for one in (a, b, c)})
             kept[-1][loss.grad_fn._sequence_nr()] = 1.0
 
-    made = look(loop)
+    made = capture_steps(loop)
     for one, wanted in zip(made.captured_steps, kept, strict=True):
         nodes = one.recording.nodes
         measured = {
@@ -105,7 +105,7 @@ def test_gradients_of_every_tensor(look):
         assert {number: measured[number] for number in wanted} == pytest.approx(wanted)
 
 
-def test_a_second_backward_shows_what_it_has_added(look):
+def test_a_second_backward_shows_what_it_has_added(capture_steps):
     expected = []
 
     def loop():
@@ -120,13 +120,13 @@ def test_a_second_backward_shows_what_it_has_added(look):
             cross_entropy(model(other_x), other_y).backward()
             optimizer.step()
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert made.steps == [0, 0, 1, 1]
     for one, wanted in zip(made.captured_steps, expected, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
-def test_one_line_is_captured_once_a_window(look):
+def test_one_line_is_captured_once_a_window(capture_steps):
     expected = []
 
     def loop():
@@ -140,14 +140,14 @@ def test_one_line_is_captured_once_a_window(look):
             optimizer.step()
             optimizer.zero_grad()
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert made.steps == [0, 1]
     for one, wanted in zip(made.captured_steps, expected, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
 
 
 @pytest.mark.parametrize("unscales", [False, True])
-def test_gradients_are_reported_without_the_scale_of_a_scaler(unscales, look):
+def test_gradients_are_reported_without_the_scale_of_a_scaler(unscales, capture_steps):
     expected, losses = [], []
 
     def loop():
@@ -165,13 +165,13 @@ def test_gradients_are_reported_without_the_scale_of_a_scaler(unscales, look):
             scaler.step(optimizer)
             scaler.update()
 
-    made = look(loop)
+    made = capture_steps(loop)
     for one, wanted, loss in zip(made.captured_steps, expected, losses, strict=True):
         assert of_model(one) == pytest.approx(wanted, rel=1e-3)
         assert one.recording.steps[0].loss == pytest.approx(loss)
 
 
-def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_capture(look):
+def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_capture(capture_steps):
     def loop():
         model = mlp(0.0)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -183,7 +183,7 @@ def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_capture(look):
             scaler.step(optimizer)
             scaler.update()
 
-    made = look(loop)
+    made = capture_steps(loop)
     assert made.steps == [0, 0, 0, 1, 2, 3]
     assert [one.order for one in made.captured_steps[:3]] == sorted(
         {one.order for one in made.captured_steps[:3]}
@@ -192,7 +192,7 @@ def test_a_step_that_a_scaler_leaves_out_is_followed_by_another_capture(look):
     assert finite == [False, False, True, True, True, True]
 
 
-def test_none_zero_and_frozen_are_three_values(look):
+def test_none_zero_and_frozen_are_three_values(capture_steps):
     def loop():
         model = nn.ModuleDict({name: nn.Linear(8, 4, bias=False) for name in "abcd"})
         model["c"].requires_grad_(False)
@@ -203,7 +203,7 @@ def test_none_zero_and_frozen_are_three_values(look):
             cross_entropy(output, y).backward()
             optimizer.step()
 
-    for one in look(loop).captured_steps:
+    for one in capture_steps(loop).captured_steps:
         assert reaches(one) == {
             "model.a.weight": "gradient",
             "model.b.weight": "zero",

@@ -30,8 +30,8 @@ def train(steps, model=None, between=lambda step, model, optimizer: None):
         optimizer.step()
 
 
-def obstacle(look, name):
-    records = look.recording.evidence_of(ProbeRecord)
+def skip_reason(captured_step, name):
+    records = captured_step.recording.evidence_of(ProbeRecord)
     return next(one.obstacle for one in records if one.name == name)
 
 
@@ -47,25 +47,25 @@ def captured_in_full(schedule, steppers):
     return found
 
 
-def test_steps_after_the_first_repeat_their_structure(look):
-    made = look(lambda: train(8))
+def test_steps_after_the_first_repeat_their_structure(capture_steps):
+    made = capture_steps(lambda: train(8))
     assert [one.same_as for one in made.captured_steps] == [None] * FIRST + [FIRST - 1] * 4
     first, last = made.captured_steps[FIRST - 1].recording, made.captured_steps[-1].recording
     assert (last.nodes, last.calls, last.sites) == (first.nodes, first.calls, first.sites)
-    assert obstacle(made.captured_steps[0], "forward") is None
-    assert obstacle(made.captured_steps[-1], "forward") == NOT_IN_EVERY_STEP
-    assert obstacle(made.captured_steps[-1], "comparisons") is None
+    assert skip_reason(made.captured_steps[0], "forward") is None
+    assert skip_reason(made.captured_steps[-1], "forward") == NOT_IN_EVERY_STEP
+    assert skip_reason(made.captured_steps[-1], "comparisons") is None
     assert not last.evidence_of(ForwardStat)
 
 
-def test_numbers_of_a_repeated_structure_are_those_of_the_step(look):
+def test_numbers_of_a_repeated_structure_are_those_of_the_step(capture_steps):
     gradients = []
 
     def between(step, model, optimizer):
         if step:
             gradients.append([float(p.grad.norm()) for p in model.parameters()])
 
-    made = look(lambda: train(8, between=between))
+    made = capture_steps(lambda: train(8, between=between))
     for one, expected in zip(made.captured_steps, gradients, strict=False):
         norms = [stat.gradient.norm for stat in one.recording.parameter_stats]
         assert norms == pytest.approx(expected, rel=1e-6)
@@ -89,8 +89,8 @@ class Branching(nn.Module):
         return self.inner(x) * 2 if self.calls == 7 else self.inner(x)
 
 
-def test_another_graph_is_recorded_anew(look):
-    made = look(lambda: train(9, Branching()))
+def test_another_graph_is_recorded_anew(capture_steps):
+    made = capture_steps(lambda: train(9, Branching()))
     assert [one.same_as is None for one in made.captured_steps[FIRST:]] == [
         False,
         False,
@@ -103,26 +103,26 @@ def test_another_graph_is_recorded_anew(look):
     assert operations[7] == operations[5]
 
 
-def test_a_frozen_parameter_is_another_structure(look):
+def test_a_frozen_parameter_is_another_structure(capture_steps):
     def between(step, model, optimizer):
         if step == 6:
             next(model.parameters()).requires_grad_(False)
 
-    made = look(lambda: train(8, between=between))
+    made = capture_steps(lambda: train(8, between=between))
     reach = [one.recording.parameter_stats[0].reach for one in made.captured_steps]
     assert reach == ["gradient"] * 6 + ["frozen"] * 2
     assert made.captured_steps[6].same_as is None
 
 
-def test_a_learning_rate_is_that_of_the_step(look):
+def test_a_learning_rate_is_that_of_the_step(capture_steps):
     def between(step, model, optimizer):
         optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
 
-    made = look(lambda: train(8, between=between))
+    made = capture_steps(lambda: train(8, between=between))
     rates = [
         one.groups[0].learning_rate
-        for look in made.captured_steps
-        for one in look.recording.evidence_of(OptimizerRecord)
+        for captured_step in made.captured_steps
+        for one in captured_step.recording.evidence_of(OptimizerRecord)
     ]
     assert rates == pytest.approx([0.1 / (1 + step) for step in range(8)])
     assert made.captured_steps[-1].same_as is not None
@@ -141,8 +141,8 @@ class Logarithm(nn.Module):
         return output.exp().sub(1e6 if self.calls == 7 else -1).log()
 
 
-def test_the_origin_of_a_nan_is_known_in_a_plain_step(look):
-    made = look(lambda: train(7, Logarithm()))
+def test_the_origin_of_a_nan_is_known_in_a_plain_step(capture_steps):
+    made = capture_steps(lambda: train(7, Logarithm()))
     broken = made.captured_steps[6].recording
     assert not math.isfinite(broken.steps[0].loss)
     origins = [one for one in broken.evidence_of(NonfiniteRecord) if one.reaches_loss]
@@ -168,8 +168,8 @@ class Masked(nn.Module):
         return scores.masked_fill(mask, float("-inf")).softmax(-1) + scores
 
 
-def test_a_mask_that_blocks_a_row_is_found_in_a_plain_step(look):
-    made = look(lambda: train(7, Masked()))
+def test_a_mask_that_blocks_a_row_is_found_in_a_plain_step(capture_steps):
+    made = capture_steps(lambda: train(7, Masked()))
     assert made.captured_steps[5].same_as is not None
     records = made.captured_steps[6].recording.evidence_of(NonfiniteRecord)
     root = next(one for one in records if one.reaches_loss)
@@ -177,13 +177,13 @@ def test_a_mask_that_blocks_a_row_is_found_in_a_plain_step(look):
     assert {one.operation for one in records} == {"masked_fill", "softmax"}
 
 
-def test_a_recording_holds_a_repeated_structure_once(tmp_path, look):
-    made = look(lambda: train(12))
+def test_a_recording_holds_a_repeated_structure_once(tmp_path, capture_steps):
+    made = capture_steps(lambda: train(12))
     path = tmp_path / "again.gradscope"
     save_recording(made.recording, path)
     assert load_recording(path).captured_steps == made.captured_steps
     with closing(sqlite3.connect(path)) as base:
-        owners = [look for (look,) in base.execute("SELECT DISTINCT look FROM look_node")]
+        owners = [owner for (owner,) in base.execute("SELECT DISTINCT look FROM look_node")]
         rows = base.execute("SELECT DISTINCT look FROM look_tensor_gradient").fetchall()
     assert owners == list(range(FIRST))
     assert len(rows) == 12

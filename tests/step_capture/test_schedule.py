@@ -134,8 +134,8 @@ def test_what_is_asked_for_is_granted_ever_more_rarely():
     assert 5 <= granted <= 20
 
 
-def test_the_first_steps_of_generator_and_critic(look):
-    made = look(gradient_penalty, tensor_every=0)
+def test_the_first_steps_of_generator_and_critic(capture_steps):
+    made = capture_steps(gradient_penalty, tensor_every=0)
     steppers = {
         step.index: step.optimizer and event.optimizer
         for step in made.recording.steps
@@ -148,12 +148,12 @@ def test_the_first_steps_of_generator_and_critic(look):
 
 
 @pytest.mark.parametrize("tensor_every", [0, 5])
-def test_the_steps_of_a_loop(tensor_every, look):
-    made = look(lambda: train(12), tensor_every=tensor_every)
+def test_the_steps_of_a_loop(tensor_every, capture_steps):
+    made = capture_steps(lambda: train(12), tensor_every=tensor_every)
     assert made.steps == [0, 1, 2, 3, *([5, 10] if tensor_every else [])]
 
 
-def test_a_gradient_that_dies_is_captured(look):
+def test_a_gradient_that_dies_is_captured(capture_steps):
     def loop():
         model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -162,11 +162,11 @@ def test_a_gradient_that_dies_is_captured(look):
             model[0].bias.fill_(-1e6)
         train(3, model, optimizer)
 
-    made = look(loop, tensor_every=0)
+    made = capture_steps(loop, tensor_every=0)
     assert made.steps == [0, 1, 2, 3, 21]
 
 
-def test_a_gradient_that_is_not_finite_any_more_is_captured(look):
+def test_a_gradient_that_is_not_finite_any_more_is_captured(capture_steps):
     def loop():
         model = mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -176,10 +176,10 @@ def test_a_gradient_that_is_not_finite_any_more_is_captured(look):
         train(3, model, optimizer)
 
     # The step itself is captured from its backward on, and the next one as a whole.
-    assert look(loop, tensor_every=0).steps == [0, 1, 2, 3, 20, 21]
+    assert capture_steps(loop, tensor_every=0).steps == [0, 1, 2, 3, 20, 21]
 
 
-def test_a_closure_that_is_called_several_times_is_captured_once(look):
+def test_a_closure_that_is_called_several_times_is_captured_once(capture_steps):
     def loop():
         model = nn.Linear(8, 4)
         optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
@@ -194,7 +194,7 @@ def test_a_closure_that_is_called_several_times_is_captured_once(look):
         for _ in range(5):
             optimizer.step(closure)
 
-    assert look(loop, tensor_every=0).steps == [0, 1, 2, 3]
+    assert capture_steps(loop, tensor_every=0).steps == [0, 1, 2, 3]
 
 
 def test_steps_by_number(tmp_path):

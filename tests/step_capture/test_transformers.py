@@ -80,10 +80,10 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_a_training_is_the_same_to_the_last_bit(name, look):
+def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, _ = outcome(LOOPS[name])
     seen = []
-    made = look(lambda: seen.append(outcome(LOOPS[name])))
+    made = capture_steps(lambda: seen.append(outcome(LOOPS[name])))
     ((watched, watched_torch, _),) = seen
     assert all(map(same, tensors, watched))
     assert watched_torch == torch_state

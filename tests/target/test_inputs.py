@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.target.input_spec import parse_input
 from gradscope.target.inputs import make_inputs
+from gradscope.target.notation import parse_input
 
 
 @pytest.mark.parametrize(

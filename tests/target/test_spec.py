@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.errors import GradscopeError
-from gradscope.target.input_spec import parse_input
-from gradscope.target.spec import parse_expression, parse_target
+from gradscope.target.notation import parse_expression, parse_input, parse_target
 
 
 @pytest.mark.parametrize(

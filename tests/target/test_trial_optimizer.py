@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.target.choices import OPTIMIZERS
+from gradscope.target.notation import OPTIMIZERS
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial
 from gradscope.target.trial_optimizer import set_learning_rate, with_trial_optimizer

@@ -13,8 +13,9 @@ from gradscope.analysis.step_view import first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.finding_phrasing import training_text
-from gradscope.report.json_format import render_json, render_jsonl
-from gradscope.report.markdown import render_markdown
+from gradscope.report.json_format import render_json, report_lines
+from gradscope.report.json_objects import lines_text
+from gradscope.report.render import render
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record
 from gradscope.session.report import Report
@@ -80,7 +81,7 @@ def test_findings_tell_the_judged_step(recording):
 
 
 def lines_of(report):
-    return render_jsonl(report).splitlines()
+    return lines_text(report_lines(report)).splitlines()
 
 
 def test_report_has_the_numbers_of_every_step(recording):
@@ -107,7 +108,8 @@ def test_words_tell_optimizer_and_both_ends(recording):
         f"3 steps with an assumed Adam(lr=0.001): loss {first.loss:g} -> {last.loss:g}, "
         f"norm {first.grad_norm:g} -> {last.grad_norm:g}"
     )
-    assert "Trained 3 steps with an assumed Adam" in render_markdown(report, ViewOptions())
+    markdown = render(report, "markdown", ViewOptions(), None)
+    assert "- **trained**: 3 steps with an assumed Adam" in markdown
 
 
 @pytest.mark.parametrize(

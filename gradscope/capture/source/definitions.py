@@ -2,12 +2,12 @@
 
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ from gradscope.capture.frames import uncounted
 from gradscope.capture.source.initialisations import Initialisations, watch_initialisations
 from gradscope.capture.source.lines import Caller, Line
 
+_CALL = nn.Module._call_impl.__code__
+
 
 class Registration(NamedTuple):
     """A parameter was registered on a module."""
@@ -31,6 +33,8 @@ class Registration(NamedTuple):
     line: Line | None
     order: int
     """Position among all recorded definitions, ascending."""
+    in_forward: bool = False
+    """Whether a module's forward was running."""
 
 
 class Replacement(NamedTuple):
@@ -67,6 +71,8 @@ class Definitions:
         default_factory=WeakKeyDictionary
     )
     """Every optimizer, in order of construction."""
+    loaded: WeakSet[nn.Module] = field(default_factory=WeakSet)
+    """Modules whose `load_state_dict` was called."""
     initialisations: Initialisations = field(default_factory=Initialisations)
 
     def replacement(self, parameter: Tensor) -> Replacement | None:
@@ -108,13 +114,54 @@ def watch_definitions() -> Iterator[Definitions]:
 
     torch.optim.Optimizer.__init__ = noted  # type: ignore[method-assign,assignment]
     try:
-        with watch_initialisations() as watch.found.initialisations:
+        with _watch_weights(watch), watch_initialisations() as watch.found.initialisations:
             yield watch.found
     finally:
         if torch.optim.Optimizer.__init__ is noted:  # else other code has replaced it since
             torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def _watch_weights(watch: "_Watch") -> Iterator[None]:
+    """Record copies of modules, and loaded ones, while the block runs: torch has no hook for it."""
+    copied: Callable[[nn.Module, Any], None] = nn.Module.__setstate__
+    loaded = nn.Module.load_state_dict
+
+    @functools.wraps(copied)
+    @uncounted
+    def note_copy(module: nn.Module, state: Any) -> None:  # noqa: ANN401
+        copied(module, state)
+        if not is_traced():
+            watch.note_copy(module)
+
+    note_load = _NotedLoading(loaded, watch.found.loaded)
+    nn.Module.__setstate__ = note_copy  # type: ignore[method-assign]
+    nn.Module.load_state_dict = note_load  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        if nn.Module.__setstate__ is note_copy:  # else other code has replaced it since
+            nn.Module.__setstate__ = copied  # type: ignore[method-assign]
+        if vars(nn.Module)["load_state_dict"] is note_load:
+            nn.Module.load_state_dict = loaded  # type: ignore[method-assign]
+
+
+class _NotedLoading:
+    """Records whose `load_state_dict` is looked up to be called.
+
+    A function in its place would be a frame between the script and what the call registers.
+    """
+
+    def __init__(self, original: Callable[..., Any], loaded: WeakSet[nn.Module]) -> None:
+        self._original, self._loaded = original, loaded
+
+    def __get__(self, module: nn.Module | None, kind: type | None = None) -> Callable[..., Any]:
+        if module is None:
+            return self._original
+        self._loaded.add(module)
+        return MethodType(self._original, module)
 
 
 class _Watch:
@@ -144,11 +191,24 @@ class _Watch:
         if parameter is None:
             return
         if parameter not in self.found.parameters:
-            line, order = self._line(), self._next()
-            self.found.parameters[parameter] = Registration(ref(module), name, line, order)
+            line, order, is_late = self._line(), self._next(), _is_in_forward(sys._getframe(1))
+            made = Registration(ref(module), name, line, order, is_late)
+            self.found.parameters[parameter] = made
         replaced = module._parameters.get(name)
         if replaced is not None and replaced is not parameter:
             self.found.replaced[replaced] = Replacement(ref(module), name, self._line())
+
+    @untraced
+    def note_copy(self, module: nn.Module) -> None:
+        """Record a module that `copy.deepcopy` or `torch.load` made: no hook tells of it."""
+        line = self._caller.line(sys._getframe(2))
+        if line is None:
+            return
+        self.found.modules.setdefault(module, line)
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter not in self.found.parameters:
+                made = Registration(ref(module), name, line, self._next())
+                self.found.parameters[parameter] = made
 
     @unfollowed
     def note_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -164,6 +224,15 @@ class _Watch:
 
     def _line(self) -> Line | None:
         return self._caller.line(sys._getframe(2))
+
+
+def _is_in_forward(frame: FrameType | None) -> bool:
+    """Return whether a module's call is among the callers of a frame."""
+    while frame is not None:
+        if frame.f_code is _CALL:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_self(frame: FrameType, optimizer: torch.optim.Optimizer) -> bool:

@@ -1,8 +1,7 @@
 """Finds the line of code that calls into torch."""
 
-import contextlib
-import functools
 import os
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
@@ -11,7 +10,10 @@ from typing import NamedTuple
 import torch
 from torch.autograd.graph import Node
 
-_LIBRARIES = (str(Path(torch.__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
+_TORCHS = str(Path(torch.__file__).parent) + os.sep
+_STANDARD_LIBRARY = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of installed packages, which may be in that of the standard library."""
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
 _APPLY: CodeType | None = getattr(
     getattr(torch.autograd.Function.apply, "__func__", None), "__code__", None
@@ -25,7 +27,8 @@ sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr if NUMB
 """The sequence number of the next node of this thread."""
 
 
-# Owner of a file's code. Plain numbers: they are compared for every frame of every call.
+# Owner of a file's code; the standard library's counts as torch's, as neither has the user's line.
+# Plain numbers: they are compared for every frame of every call.
 _USERS, _TORCH, _MODULE, _GRADSCOPE = range(1, 5)
 
 
@@ -34,16 +37,22 @@ def _kind_of_code(file: str) -> int:
         return _MODULE
     if file.startswith(_PACKAGE):
         return _GRADSCOPE
-    return _TORCH if file.startswith(_LIBRARIES) else _USERS
+    return _TORCH if file.startswith(_TORCHS) or is_standard(file) else _USERS
+
+
+def is_standard(file: str) -> bool:
+    """Return whether a file belongs to the standard library."""
+    is_inside = file.startswith((*_STANDARD_LIBRARY, "<frozen"))
+    return is_inside and not any(part in file for part in INSTALLED)
 
 
 def is_users(code: CodeType) -> bool:
-    """Return whether code belongs neither to torch nor to gradscope."""
+    """Return whether code belongs neither to torch, the standard library nor gradscope."""
     return is_users_file(code.co_filename)
 
 
 def is_users_file(file: str) -> bool:
-    """Return whether a file belongs neither to torch nor to gradscope."""
+    """Return whether a file belongs neither to torch, the standard library nor gradscope."""
     return _kind_of_code(file) == _USERS
 
 
@@ -97,7 +106,10 @@ class Caller:
         """The last call from outside any module, if only the last calls are held."""
 
     def line(self, frame: FrameType | None) -> Line | None:
-        """Return the innermost line outside torch, from `frame` on; None for gradscope's own."""
+        """Return the innermost line outside torch and the standard library, from `frame` on.
+
+        None for gradscope's own.
+        """
         kinds = self._kinds
         while frame is not None:
             code = frame.f_code

@@ -81,6 +81,9 @@ class SwitchObserver:
 
 def _frame_of_checkpoint() -> FrameType | None:
     """Return the frame of a reentrant checkpoint, if it switches gradients on or off."""
+    # A reentrant checkpoint runs its function under `no_grad` in the forward, and once more with
+    # gradients in backward. What it disables is therefore no cut, unless none of its inputs
+    # requires grad: then autograd never calls its backward.
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename != torch.utils.checkpoint.__file__:
         if is_users(frame.f_code):
@@ -132,7 +135,10 @@ class BackwardObserver:
         """Count a call, and record it unless it keeps the graph."""
         self.count += 1
         kwargs = kwargs or {}
+        # Backward frees the saved tensors of every node that it visits, also of those that belong
+        # to a graph which another loss shares.
         retain, create = kwargs.get("retain_graph"), kwargs.get("create_graph")
+        # `retain_graph` defaults to `create_graph`.
         if create if retain is None else retain:
             return
         with DisableTorchFunction():

@@ -107,7 +107,12 @@ class CutFinder:
 
 
 def _joined(cut: Cut, nodes: dict[int, int]) -> list[int]:
-    numbers = (number for start, end in cut.joins for number in range(start, end))
+    return within(cut.joins, nodes)
+
+
+def within(spans: list[tuple[int, int]], nodes: dict[int, int]) -> list[int]:
+    """Return the nodes of the graph among spans of sequence numbers."""
+    numbers = (number for start, end in spans for number in range(start, end))
     return sorted({nodes[number] for number in numbers if number in nodes})
 
 

@@ -5,6 +5,7 @@ functions without a derivative: `argmax`, comparisons, casts to integers. The re
 are followed, to know which cuts lead to the loss.
 """
 
+import math
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -45,12 +46,23 @@ _SHAPES = frozenset(
 )
 """Calls that use only shape, type and device of a tensor: no gradient could flow."""
 
-_DETACHES = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
+_DETACHES = frozenset({"autograd.grad", "data", "detach", "detach_", "new_tensor", "tensor"})
 
 _WITH_INDICES = frozenset(
     {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
 )
 """Calls that return values, which have gradients, and indices, which have none."""
+
+DERIVATIVE = "autograd.grad"
+"""Name of the cut by a derivative without `create_graph`."""
+
+_SUMS = frozenset(
+    {"__iadd__", "__isub__", "__radd__", "__rsub__", "__sub__", "add", "add_", "sub", "sub_"}
+)
+
+_LAYERS = frozenset({"baddbmm", "bmm", "conv1d", "conv2d", "conv3d", "linear", "matmul", "mm"})
+
+_MOST_NUMBERS = 64
 
 MOST_SOURCES = 64
 """Maximum number of intermediate tensors recorded per cut; all leaves are recorded."""
@@ -77,6 +89,10 @@ class Cut:
     joins: list[tuple[int, int]] = field(default_factory=list)
     """First sequence number, and the one after the last, of each operation with an input from
     behind the cut."""
+    layer_joins: list[tuple[int, int]] = field(default_factory=list)
+    """Those of them whose input from there has passed a layer without a gradient."""
+    read_into: list[tuple[int, int]] = field(default_factory=list)
+    """The same of each sum with a plain number that was read behind the cut."""
 
     def add(self, edge: Edge, forward: Forward | None) -> None:
         """Record a tensor that was cut off, and release those of calls no longer held."""
@@ -102,6 +118,11 @@ class CutTracker:
         """Line of a running reentrant checkpoint whose inputs need no gradient."""
         self._positions: dict[tuple[str, int, int], int] = {}
         self._behind: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
+        """By `id` of a tensor: the cuts before it, and the complement of those before a layer."""
+        self._numbers: dict[float, frozenset[int]] = {}
+        """The last numbers read behind cuts, and their sums."""
+        self._totals: dict[frozenset[int], float] = {}
+        """Sums of all numbers read behind the same cuts."""
 
     def see(
         self,
@@ -112,13 +133,12 @@ class CutTracker:
     ) -> None:
         """Observe a call that made no node."""
         returned = _returned(result)
-        name = getattr(func, "__name__", "")
-        if name == "__get__":  # an attribute
-            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        name = _name_of(func)
         if name in _SEPARATE_TENSORS or name in _SHAPES or not (returned or name in _READS):
             return
         given = (args, tuple(kwargs.values())) if kwargs else args
         origins = self._origins(given)
+        # Reading `requires_grad` is a torch function as well, which would be observed again.
         with DisableTorchFunction():
             without = [tensor for tensor in returned if not tensor.requires_grad]
         # Written in place, or returned unchanged as by broadcast_tensors: nothing was cut off.
@@ -126,12 +146,15 @@ class CutTracker:
         returned = without
         if name in _READS:
             for origin in origins:
-                self.cuts[origin].taken_out = True
+                self.cuts[max(origin, ~origin)].taken_out = True
         if sources and (returned or name in _READS):
             origins |= {self._note(name, _kind(name), sources)}
         if origins:
+            if name in _LAYERS:
+                origins |= {~origin for origin in origins if origin >= 0}
             for tensor in returned:
                 self._follow(tensor, origins)
+            self._note_number(result, origins)
 
     def see_nodes(
         self,
@@ -148,7 +171,38 @@ class CutTracker:
             self.see(func, args, kwargs, result)  # for example, argsort calls sort
         if self._behind:
             for origin in self._origins((args, tuple(kwargs.values())) if kwargs else args):
-                self.cuts[origin].joins.append(numbers)
+                cut = self.cuts[max(origin, ~origin)]
+                (cut.joins if origin >= 0 else cut.layer_joins).append(numbers)
+        if self._numbers and getattr(func, "__name__", "") in _SUMS:
+            self._note_sum(args, numbers)
+
+    def _note_sum(self, args: tuple[object, ...], numbers: tuple[int, int]) -> None:
+        """Record that a sum uses numbers that were read."""
+        for number in (item for item in args if type(item) is float):
+            for origin in self._read(number):
+                self.cuts[max(origin, ~origin)].read_into.append(numbers)
+
+    def _note_number(self, number: object, origins: frozenset[int]) -> None:
+        """Record a number that was read, unless it is a round one, as others are too."""
+        if type(number) is not float:
+            return
+        total = self._totals[origins] = self._totals.get(origins, 0.0) + number
+        for one in {number, total}:
+            if math.isfinite(one) and one != float(f"{one:.7e}"):
+                self._numbers.pop(one, None)
+                self._numbers[one] = origins
+        while len(self._numbers) > _MOST_NUMBERS:
+            del self._numbers[next(iter(self._numbers))]
+
+    def _read(self, number: float) -> frozenset[int]:
+        """Return the cuts behind which a number was read, also if it was given a plain weight."""
+        found = frozenset[int]()
+        for known, origins in self._numbers.items():
+            weight = number / known
+            # A weight as 0.1 has few digits; the ratio of unrelated numbers has many.
+            if weight and math.isclose(weight, float(f"{weight:.2e}"), rel_tol=1e-12):
+                found |= origins
+        return found
 
     def _see_indices(
         self, func: Callable[..., object], args: tuple[object, ...], result: object
@@ -173,12 +227,14 @@ class CutTracker:
 
     def before(self, tensor: Tensor) -> list[int]:
         """Return the indices of the cuts behind which a tensor was made."""
-        return sorted(self._origins(tensor))
+        return sorted(origin for origin in self._origins(tensor) if origin >= 0)
 
     def close(self) -> None:
         """Release every tensor."""
         self.cuts.clear()
         self._behind.clear()
+        self._numbers.clear()
+        self._totals.clear()
 
     def _note(
         self, name: str, kind: CutKind, sources: list[Edge], frame: FrameType | None = None
@@ -217,6 +273,16 @@ class CutTracker:
         if known is not None and known[0]() is tensor:
             origins |= known[1]
         self._behind[id(tensor)] = (weakref.ref(tensor), origins)
+
+
+def _name_of(func: Callable[..., object]) -> str:
+    """Return the name of a function, or of the attribute that it reads."""
+    if func is torch.autograd.grad:
+        return DERIVATIVE
+    name: str = getattr(func, "__name__", "")
+    if name == "__get__":
+        return str(getattr(getattr(func, "__self__", None), "__name__", name))
+    return name
 
 
 def _frame_of_call() -> FrameType | None:

@@ -13,7 +13,7 @@ from gradscope.capture.source.lines import Line, created, is_users
 from gradscope.capture.source.written_definitions import backward_code, function_of
 from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.training.carried_history import carried_over
+from gradscope.capture.training.history.carried import carried_over
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     Carried,

@@ -63,6 +63,9 @@ def is_old(tensor: Tensor) -> bool:
 
 def _edge(tensor: Tensor) -> Edge:
     node = tensor.grad_fn
+    # A view made under `no_grad` has no `grad_fn`, but its base is part of the graph.
+    # `grad_fn` and `output_nr` are how autograd identifies a tensor: several Python objects may
+    # stand for one, and a later one may reuse the `id` of a freed one.
     if node is None and tensor._is_view() and tensor._base is not None:  # made under no_grad
         return _edge(tensor._base)
     return Edge(None, 0, tensor) if node is None else Edge(node, tensor.output_nr, None)

@@ -108,6 +108,7 @@ class StepCapture:
             parameters: The tensors whose gradients are measured.
             shards: Parameters that other tensors replace in the graph.
         """
+        # Shallow: lines and module calls belong to the forward, and all its backwards share them.
         one = copy(self)
         one._parameters, one.graph, one.arrived = parameters, Graph(), []
         one.shards = shards or {}
@@ -130,6 +131,7 @@ class StepCapture:
         """
         watch = self.watch_backward(loss)
         try:
+            # Not `loss.backward()`, which subclasses and torch function modes can intercept.
             torch.autograd.backward(loss, grad_output)
         finally:
             watch.remove()
@@ -190,6 +192,7 @@ class StepCapture:
 
         Several parameters share a node if they are parts of one flat tensor.
         """
+        # By `id`, because `==` of tensors compares elements.
         positions = {id(parameter): position for position, parameter in enumerate(self._parameters)}
         return {
             positions[id(one)]: node

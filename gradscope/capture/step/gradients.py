@@ -42,6 +42,8 @@ class GradientCollector:
     def install(self) -> None:
         """Register the hooks."""
         self._handles = [
+            # A prehook gets the gradients that the engine has summed over all uses of an
+            # output. A hook on a tensor stays with the value before a later in-place write.
             node.register_prehook(
                 partial(self._arrive_at_custom, number)
                 if isinstance(node, BackwardCFunction)
@@ -58,6 +60,7 @@ class GradientCollector:
         self._handles = []
 
     def _arrive_at_custom(self, number: int, gradients: tuple[Tensor | None, ...]) -> None:
+        # The engine passes its own buffers: no copy is made before the node runs.
         # The backward of a custom function may write into the gradients that it gets.
         try:
             copies = tuple(map(_copied, gradients))
@@ -70,6 +73,7 @@ class GradientCollector:
         slot = 0
         try:
             for gradient in gradients:
+                # None for an output that the loss does not depend on.
                 if gradient is not None:
                     key = (number, slot)
                     self.arrived.append(key)
@@ -80,6 +84,7 @@ class GradientCollector:
 
     def _note(self, error: Exception) -> None:
         self._faults.append(error)
+        # An exception that leaves a hook ends the backward of the script.
         if is_interruption(error):
             raise error
 

@@ -93,6 +93,8 @@ def walk(root: Tensor) -> Graph:
     """Follow `next_functions` from a tensor's node to the leaves."""
     graph = Graph()
     index, nodes, operations = graph.index, graph.nodes, graph.operations
+    # A leaf has no `grad_fn`. The gradient edge is then its `AccumulateGrad` node, which autograd
+    # keeps only weakly: without a graph that refers to it, a new one is made on each access.
     first, slot = torch.autograd.graph.get_gradient_edge(root)[:2]
     graph.root = (0, slot)
     index[first] = 0
@@ -101,6 +103,7 @@ def walk(root: Tensor) -> Graph:
     for position, node in enumerate(nodes):  # the list grows during the loop
         successors = []
         for following, slot in node.next_functions:
+            # Inputs that require no grad have an edge to nothing.
             if following is None:
                 continue
             number = index.get(following)
@@ -112,10 +115,12 @@ def walk(root: Tensor) -> Graph:
                 graph.met_again.add(number)
             successors.append((number, slot))
         graph.successors.append(tuple(successors))
+        # torch makes a Python class per C++ node, but some nodes share a generic one.
         operation = type(node).__name__
         if operation in _UNNAMED:
             operation = node.name().rpartition("::")[2]
         if operation == _ACCUMULATE:
+            # Of all nodes, only `AccumulateGrad` exposes the tensor that it belongs to.
             graph.leaves[len(operations)] = node.variable  # type: ignore[attr-defined]
         operations.append(operation)
     return graph

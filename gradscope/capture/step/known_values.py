@@ -32,6 +32,7 @@ class _Operands:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        # The inputs of a node in backward are the gradients of its results in the forward.
         return tuple(self.node._input_metadata[0].shape)
 
     @property
@@ -44,6 +45,7 @@ class _Operands:
         return len(self.inputs)
 
     def tensor(self, position: int, name: str = "") -> Tensor:
+        # Detached: recomputing must not add nodes to the graph of the script.
         if name in self.own:
             return self.own[name].detach()
         slot = self.inputs[position] if position < len(self.inputs) else None

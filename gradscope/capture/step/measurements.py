@@ -96,6 +96,7 @@ class BackwardWatch:
         # removed it by then, or it contains more than this backward added.
         self._added = {position for position in self._nodes if alone and position in self._before}
         # Optimizers that step in such a hook set the gradient to None before backward ends.
+        # A post-accumulate hook runs after `AccumulateGrad` has written `.grad`.
         hooked = {p for p in self._nodes if self._parameters[p]._post_accumulate_grad_hooks}
         skip = set(graph.shared_gradients())
         skip.update(n for p, n in self._nodes.items() if p not in hooked | self._added)
@@ -136,6 +137,7 @@ class BackwardWatch:
         if self._faults:
             raise self._faults[0]
         # Under a reentrant checkpoint, parameters get gradients without being part of the graph.
+        # Versions tell: the nested backward of such a checkpoint has a graph of its own.
         after, before = self._gradient_versions(), self._before
         reached = set(self._nodes)
         reached |= {
@@ -150,6 +152,7 @@ class BackwardWatch:
                 measurer.unmeasured[_PARAMETER, position] = (
                     "none of its elements are in this process"
                 )
+            # One `norms` call for the CPU, and one transfer for everything on accelerators.
             if parameter.is_cpu:
                 here.append(position)
             else:
@@ -163,6 +166,7 @@ class BackwardWatch:
                 weight = numbers.get((_WEIGHT, position))
                 weights[position] = None if weight is None else weight.norm
         slots, counts = set(self.arrived), Counter(self._nodes.values())
+        # FSDP1 gives many parameters one flat leaf: its gradient is of none of them alone.
         alone = {p: node for p, node in self._nodes.items() if counts[node] == 1}
         return Measurements(
             numbers=numbers,

@@ -89,6 +89,7 @@ class ModuleTracker:
 
     @untraced
     def _enter(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        # Global hooks run in every thread, for example in those of `nn.DataParallel`.
         if is_traced() or threading.get_ident() != self._thread:
             return
         if type(module).__name__ == _WRAPPER:
@@ -186,6 +187,8 @@ class InnermostCall:
         self._owners: list[int | None] = []
         self._open: list[int] = []
         # Calls of an earlier forward come last.
+        # Autograd numbers the nodes of a thread in the order in which they are made. A call owns
+        # the numbers between its start and its end, except those of the calls inside.
         for number, call in sorted(enumerate(calls), key=lambda item: item[1].start):
             self._close(calls, call.start)
             self._begin(call.start, number)

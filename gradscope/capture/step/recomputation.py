@@ -170,6 +170,7 @@ def _layer_norm(of: Operands) -> Tensor:
     mean, scale = of.saved("result1"), of.saved("result2")
     if mean is None or scale is None:
         raise Unknown
+    # `native_layer_norm` saves the mean and the reciprocal of the standard deviation.
     normal = (of.tensor(0, "input") - mean) * scale
     weight, bias = of.saved("weight"), of.saved("bias")
     normal = normal if weight is None else normal * weight
@@ -177,6 +178,7 @@ def _layer_norm(of: Operands) -> Tensor:
 
 
 def _convolution(of: Operands) -> Tensor:
+    # Only the sizes of a bias are saved: its values are an input of the node.
     bias = of.tensor(2, "bias") if of.value("bias_sym_sizes_opt") not in (None, (0,)) else None
     names = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
     numbers = [of.value(name) for name in names]

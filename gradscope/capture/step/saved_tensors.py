@@ -28,13 +28,16 @@ def saved_tensors(node: Node, *, readable: bool) -> Iterator[tuple[str, Tensor]]
         node: The node.
         readable: Whether to read them if torch does not expose hooks on them.
     """
+    # torch exposes each saved tensor twice: `_saved_x` unpacks it, `_raw_saved_x` does not.
     for raw_name in _raw_names(type(node)):
         try:
             # Only the raw form can be read without running unpack hooks.
+            # Backward without `retain_graph` frees saved tensors; any access then raises.
             raw = getattr(node, raw_name)
             if all(_is_unhooked(one, readable=readable) for one in _listed(raw)):
                 name = raw_name.removeprefix(_RAW)
                 custom = raw_name == _OF_FUNCTION and hasattr(type(node), "saved_tensors")
+                # Unpacking checks the version: after an in-place write, it raises.
                 saved = getattr(node, "saved_tensors" if custom else f"_saved_{name}")
                 yield from ((name, one) for one in _listed(saved) if has_storage(one))
         except (AttributeError, RuntimeError):

@@ -15,6 +15,8 @@ _waiting: list[list[Node]] = []
 
 def release(nodes: list[Node]) -> None:
     """Empty a list of a graph's nodes, so that freeing them does not overflow the stack."""
+    # A node that is freed frees the nodes that it refers to, recursively. The anchors divide a
+    # deep graph into pieces of bounded depth.
     if len(nodes) > DEEP:
         nodes[:] = [node for node in nodes if node.next_functions]
         nodes.sort(key=_created, reverse=True)

@@ -30,6 +30,7 @@ def watch_parameters_made(cuts: CutTracker) -> Iterator[None]:
     ) -> nn.Parameter:
         parameter = original(kind, data, requires_grad)
         if not is_traced() and isinstance(data, Tensor):
+            # `nn.Parameter(data)` shares the memory of a tensor, but is a leaf without its history.
             cuts.see_wrapped(data, parameter, sys._getframe(1))
         return parameter
 
@@ -107,6 +108,7 @@ class WriteObserver:
         with DisableTorchFunction():
             for tensor in written if isinstance(written, list | tuple) else (written,):
                 if isinstance(tensor, Tensor) and has_versions(tensor):
+                    # A view shares the version counter of its base.
                     storage = StorageWeakRef(tensor.untyped_storage())
                     shape, version = tuple(tensor.shape), tensor._version
                     self.writes.append(

@@ -1,11 +1,10 @@
 """Records every backward of a script: where it started, and the gradients it left."""
 
-import ast
 import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,20 +16,18 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 from gradscope.capture.compiler import is_in_cuda_graph, is_traced
 from gradscope.capture.source.lines import Line, created, sequence_number
 from gradscope.capture.step.teardown import free_the_dead
-from gradscope.capture.training.budget import REPEATED_EVENT
 from gradscope.capture.training.event_log import Number, known
 from gradscope.capture.training.graph_facts import contains, extent, scaling
-from gradscope.capture.training.history import History
-from gradscope.capture.training.locations import Location
+from gradscope.capture.training.history.history import History
+from gradscope.capture.training.locations import Location, subject_of
 from gradscope.capture.training.optimizers import learning_rate
+from gradscope.capture.training.pacing.budget import REPEATED_EVENT
 from gradscope.capture.training.patches import Function
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
 
 _WALKED_FIRST, _WALKED_EVERY = 5, 20
 """Graphs are walked completely in this many windows at first, and later in every Nth."""
-
-_LONGEST_SUBJECT = 60
 
 
 class Backwards:
@@ -60,8 +57,12 @@ class Backwards:
         guard, patterns = self._training.guard, self._training.pace.patterns
 
         def run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            # A backward inside a backward, as of a reentrant checkpoint, is part of the outer one.
             if self._is_own or not guard.active or _is_within_backward():
                 return original(t_outputs, *args, **kwargs)
+            ranks = self._training.ranks
+            if ranks.is_on and not is_traced():
+                guard.run(ranks.backward_begins, t_outputs, sys._getframe(1))
             if patterns.position is not None and self._repeats(t_outputs, args, kwargs):
                 return self._run_repeated(original, t_outputs, args, kwargs)
             if is_traced():
@@ -89,9 +90,15 @@ class Backwards:
                 guard.run(self._failed, note, error)
             raise
         guard.leave_change()
+        self._note_for_ranks()
         if note is not None:
             guard.run(self._after, note)
         return result
+
+    def _note_for_ranks(self) -> None:
+        ranks = self._training.ranks
+        if ranks.is_on and not is_traced():
+            self._training.guard.run(ranks.backward_ended)
 
     def _repeats(self, outputs: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a backward is what the running step is expected to do."""
@@ -134,6 +141,7 @@ class Backwards:
         finally:
             guard.leave_change()
             made, steps.in_repeated_backward = steps.in_repeated_backward, None
+        self._note_for_ranks()
         if made:
             self._end_step_of_hooks()
         return result
@@ -229,6 +237,7 @@ class Backwards:
             return _Note("grad", location, numbers, "")
         training.sync_before_backward(frame)
         training.steps.backward_begins(frame)
+        # A loss may be a tensor subclass, and reading its value must not add nodes to the graph.
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, location, frame)
@@ -266,6 +275,7 @@ class Backwards:
             arrival = training.gradient_state.arrived()
             for entry in arrival.reached:
                 entry.is_scaled = bool(note.numbers.get("scaled"))
+            self._compare(note.location.inner, len(arrival.reached))
             note.numbers["reached"] = float(len(arrival.reached))
             note.numbers["stale"] = float(arrival.stale)
             note.numbers["added"] = float(arrival.added)
@@ -277,6 +287,15 @@ class Backwards:
         if training.captures is not None:
             training.captures.after_backward(order)
         self._end_steps()
+
+    def _compare(self, line: Line | None, reached: int) -> None:
+        """Request a capture if a backward reaches another number of parameters than before."""
+        training = self._training
+        if (
+            training.steps.gradient_changes.reaches_others(line, reached)
+            and training.captures is not None
+        ):
+            training.captures.trouble()
 
     def _end_steps(self) -> None:
         self._training.steps.backward_ended()
@@ -342,18 +361,23 @@ class Backwards:
             self._training.by_hand.find_loose(node, frame)
         line = location.user or location.inner
         before, self._passes[line] = self._passes.get(line), sequence_number()
+        step, models = self._training.pace.steps, self._training.models
+        is_kept_due = not models.in_threads and self._history.kept.is_due(step)
         is_due = self.windows < _WALKED_FIRST or self.windows % _WALKED_EVERY == 0
-        if node is None or not (is_due or self._history.is_waiting):
+        if node is None or not (is_due or self._history.is_waiting or is_kept_due):
             return {}
         # A node belongs to an earlier step if it is older than both a step and this line's last
         # backward.
         moments = [one for one in (before, self._last_step) if one is not None]
         found = extent(node, min(moments) if len(moments) > 1 else None)
         facts: dict[str, Number] = {"nodes": float(found.nodes)}
-        models = self._training.models
+        # Each thread has a sequence counter of its own, so numbers of different threads do not
+        # compare.
         if not models.in_threads:
             facts["older"] = float(bool(found.crossed))
-            self._history.search(line, frame, found.crossed, models.modules)
+            self._history.search(line, frame, found.crossed, models.modules, step)
+            if is_kept_due:
+                self._history.kept.remember(self._training.gradient_state.entries)
         return facts
 
 
@@ -399,27 +423,3 @@ def _is_within_backward() -> bool:
     """Return whether a backward runs the caller, for example a reentrant checkpoint or a hook."""
     # The number of the backward that this thread runs; -1 is none.
     return torch._C._current_graph_task_id() != -1
-
-
-@lru_cache(maxsize=256)
-def _subject(text: str) -> str:
-    return text if len(text) <= _LONGEST_SUBJECT else text[: _LONGEST_SUBJECT - 1] + "…"
-
-
-def _is_scale(expression: ast.expr) -> bool:
-    match expression:
-        case ast.Call(func=ast.Attribute(attr="scale")):
-            return True
-    return False
-
-
-def subject_of(call: ast.Call | None) -> str:
-    """Return the root of a backward call as written: `loss`."""
-    if call is None or not isinstance(call.func, ast.Attribute):
-        return ""
-    owner: ast.expr = call.func.value
-    if call.args and isinstance(owner, ast.Name | ast.Attribute):
-        owner = call.args[0]  # for example `accelerator.backward(loss)`
-    elif _is_scale(owner) and isinstance(owner, ast.Call) and owner.args:
-        owner = owner.args[0]  # for example `scaler.scale(loss).backward()`
-    return _subject(ast.unparse(owner))

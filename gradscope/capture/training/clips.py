@@ -15,7 +15,7 @@ from gradscope.capture.reading import is_plain_float
 from gradscope.capture.training.event_log import known
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.locations import Location
-from gradscope.capture.training.pace import is_broken
+from gradscope.capture.training.pacing.sentinels import is_broken
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 
@@ -65,7 +65,7 @@ class _Clip:
     numbers: dict[str, object]
 
 
-Given = Tensor | Iterable[Tensor]
+Parameters = Tensor | Iterable[Tensor]
 """Argument of a clip function."""
 
 
@@ -85,6 +85,7 @@ class Clips:
         """Start observing."""
         utils = torch.nn.utils
         patches.wrap(clip_grad, "_get_total_norm", self._wrap_norm)
+        # `torch.nn.utils` imports these names: both must refer to the same replacement.
         patches.put(utils, "get_total_norm", clip_grad._get_total_norm)
         patches.wrap(clip_grad, "_clip_grads_with_norm_", self._wrap_clip_by_norm)
         patches.put(utils, "clip_grads_with_norm_", clip_grad._clip_grads_with_norm_)
@@ -103,7 +104,7 @@ class Clips:
         guard = self._training.guard
 
         def clip_grads_with_norm_(
-            parameters: Given,
+            parameters: Parameters,
             max_norm: float,
             total_norm: Tensor,
             *args: Any,  # noqa: ANN401
@@ -128,7 +129,7 @@ class Clips:
         guard = self._training.guard
 
         def clip_grad_value_(
-            parameters: Given,
+            parameters: Parameters,
             clip_value: float,
             *args: Any,  # noqa: ANN401
             **kwargs: Any,  # noqa: ANN401
@@ -139,6 +140,7 @@ class Clips:
                 parameters = list(parameters)
             if self._training.repeats("clip-value", None, sys._getframe(1)):
                 return original(parameters, clip_value, *args, **kwargs)
+            # torch computes no norm here, and the elements beyond the limit are lost in the call.
             clip = guard.run(self._before_value, parameters, clip_value, sys._getframe(1))
             result = original(parameters, clip_value, *args, **kwargs)
             if clip is not None:
@@ -157,7 +159,7 @@ class Clips:
 
     def _before_norm(
         self,
-        parameters: Given,
+        parameters: Parameters,
         max_norm: float,
         total_norm: Tensor,
         frame: FrameType,
@@ -169,7 +171,7 @@ class Clips:
         }
         return self._clip("clip-norm", _name(frame), parameters, numbers, frame)
 
-    def _before_value(self, parameters: Given, clip_value: float, frame: FrameType) -> _Clip:
+    def _before_value(self, parameters: Parameters, clip_value: float, frame: FrameType) -> _Clip:
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         numbers: dict[str, object] = {
             "clip_value": clip_value,
@@ -181,7 +183,7 @@ class Clips:
         self,
         kind: str,
         function: str,
-        parameters: Given,
+        parameters: Parameters,
         numbers: dict[str, object],
         frame: FrameType,
     ) -> _Clip:

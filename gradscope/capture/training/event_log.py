@@ -149,7 +149,7 @@ def _lines(events: list[Event]) -> list[Line | None]:
     users = {
         user and (id(user.code), user.number)
         for event in events
-        if event.location is not NOWHERE and event.kind != "carried"
+        if event.location is not NOWHERE and event.kind not in ("carried", "kept")
         for user in (event.location.user,)
     }
     if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:

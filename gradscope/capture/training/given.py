@@ -16,7 +16,7 @@ from gradscope.capture.training.locations import NOWHERE, Location, Locations, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenObjects:
     """A model and an optimizer, and the script's names for them."""
 
     model: nn.Module | None = None
@@ -29,7 +29,7 @@ class Given:
 
 def given_by(
     model: nn.Module | None, optimizer: Optimizer | None, frame: FrameType | None
-) -> Given:
+) -> GivenObjects:
     """Return the arguments of a call, with their names in the call.
 
     Args:
@@ -40,7 +40,7 @@ def given_by(
     location = Locations().of(frame)
     call = location.call()
     name = _argument(call, 1, "optimizer") or _global_name(optimizer, frame)
-    return Given(
+    return GivenObjects(
         model=model,
         model_name=_argument(call, 0, "model") or _global_name(model, frame),
         optimizer=optimizer,

@@ -122,6 +122,7 @@ class GradientState:
         # Only leaves accumulate into `.grad`; inference tensors never get a gradient.
         if entry is not None or not parameter.is_leaf or parameter.is_inference():
             return entry
+        # Weak: a strong reference would keep models of earlier folds or trials alive.
         reference = ref(parameter, self._note_death)
         entry = Entry(reference)
         gradient = parameter.grad
@@ -159,6 +160,8 @@ class GradientState:
             self._bury()
         parameters = [reference() for reference in self._references]
         gradients = [None if one is None else one.grad for one in parameters]
+        # `zero_grad(set_to_none=True)` and the first accumulation replace `.grad`. Later
+        # accumulations, clips and foreach kernels write in place, which increments the version.
         ids = list(map(id, gradients))
         try:
             versions = [-1 if one is None else one._version for one in gradients]
@@ -340,6 +343,7 @@ class GradientState:
 
 def _version(gradient: Tensor | None) -> int:
     """Return how often a gradient was written to, -1 if it does not count versions."""
+    # Tensors made in inference mode do not count versions: reading one raises.
     return -1 if gradient is None or gradient.is_inference() else gradient._version
 
 

@@ -76,6 +76,8 @@ def scaling(root: Node, scaled: Container[int], *, readable: bool) -> Scaling:
             found.is_mean = reduction or _takes_mean(node, divisors, found)
             found.tokens = _tokens(node, name) if readable else None
             break
+        # A sum of terms has one edge per term. Division and reduction hold for the sum if they
+        # hold for each term.
         if name in _BRANCHES:
             _follow_terms(node, found, scaled, readable=readable)
             break
@@ -102,6 +104,7 @@ def _reduction(node: Node, name: str) -> bool | None:
         return True
     if name.startswith("SumBackward"):
         return False
+    # Losses such as `MseLossBackward0` save their reduction as the number of an enum.
     saved = getattr(node, "_saved_reduction", None)
     return {_MEAN: True, _SUM: False}.get(saved) if isinstance(saved, int) else None
 
@@ -123,6 +126,7 @@ def _next(
     node: Node, name: str, found: Scaling, scaled: Container[int], *, readable: bool
 ) -> Node | None:
     inputs = [following for following, _ in node.next_functions if following is not None]
+    # Constants require no grad and have no edge: a single edge means a product with a constant.
     if len(inputs) != 1:
         return None
     if name == "MulBackward0" and created(node) in scaled:
@@ -202,6 +206,8 @@ def extent(root: Node, moment: int | None) -> Extent:
                 if is_later and (of := created(following)) is not None and of < limit:
                     crossed.add(of)
     count = len(seen)
+    # The set holds Python objects of the nodes. Dropping it at once could free a deep graph
+    # recursively.
     nodes = list(seen)
     seen.clear()
     waiting.clear()
@@ -239,6 +245,8 @@ def leaves(root: Node) -> list[Tensor]:
     found: list[Tensor] = []
     while waiting and len(seen) < NODES:
         node = waiting.pop()
+        # `AccumulateGrad` nodes have no place in the forward: autograd gives all of them the
+        # highest number, to run them as soon as they are ready.
         leaf = getattr(node, "variable", None) if created(node) is None else None
         if isinstance(leaf, Tensor):
             found.append(leaf)

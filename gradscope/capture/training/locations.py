@@ -3,16 +3,15 @@
 import ast
 import functools
 import linecache
-import sysconfig
 from itertools import islice
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from gradscope.capture.source.lines import Line, is_users_file
+from gradscope.capture.source.lines import INSTALLED, Line, is_users_file
 from gradscope.capture.source.statements import parsed
 
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-_INSTALLED = ("site-packages", "dist-packages")
+_LONGEST_SUBJECT = 60
+"""Number of characters of the text of a backward's root."""
 
 # Owner of a file's code. Plain numbers: they are compared for every frame.
 _PASSED_OVER, _LIBRARYS, _USERS = range(3)
@@ -109,11 +108,9 @@ def is_installed(file: str) -> bool:
 
 
 def _kind_of(file: str) -> int:
-    if not is_users_file(file) or file.startswith("<frozen"):
+    if not is_users_file(file):
         return _PASSED_OVER
-    if any(part in file for part in _INSTALLED):
-        return _LIBRARYS
-    return _PASSED_OVER if file.startswith(_STANDARD_LIBRARY) else _USERS
+    return _LIBRARYS if any(part in file for part in INSTALLED) else _USERS
 
 
 _expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}
@@ -183,3 +180,27 @@ def _statement_at(file: str, line: int) -> ast.stmt | None:
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
             found = node
     return found
+
+
+@functools.lru_cache(maxsize=256)
+def _subject(text: str) -> str:
+    return text if len(text) <= _LONGEST_SUBJECT else text[: _LONGEST_SUBJECT - 1] + "…"
+
+
+def _is_scale(expression: ast.expr) -> bool:
+    match expression:
+        case ast.Call(func=ast.Attribute(attr="scale")):
+            return True
+    return False
+
+
+def subject_of(call: ast.Call | None) -> str:
+    """Return the root of a backward call as written: `loss`."""
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return ""
+    owner: ast.expr = call.func.value
+    if call.args and isinstance(owner, ast.Name | ast.Attribute):
+        owner = call.args[0]  # for example `accelerator.backward(loss)`
+    elif _is_scale(owner) and isinstance(owner, ast.Call) and owner.args:
+        owner = owner.args[0]  # for example `scaler.scale(loss).backward()`
+    return _subject(ast.unparse(owner))

@@ -52,8 +52,8 @@ _NO_MODULE = ModuleRecord(
 )
 """Name of the owner of parameters in a script without modules."""
 
-_WRAPPERS = ("module.",)
-"""Name prefixes that wrappers for data-parallel training add."""
+_WRAPPERS = frozenset({"_fsdp_wrapped_module", "_orig_mod", "_checkpoint_wrapped_module"})
+"""Parts of a name that wrappers add: the script's name has none of them."""
 
 
 class ModelRecords:
@@ -139,9 +139,11 @@ class ModelRecords:
 
 
 def _path(root: str, path: str) -> str:
-    for prefix in _WRAPPERS:
-        path = path.removeprefix(prefix)
-    return f"{root}.{path}" if path else root
+    root = root.removesuffix(".module")
+    parts = [part for part in path.removeprefix("module.").split(".") if part not in _WRAPPERS]
+    # A data-parallel wrapper may hold another wrapper, as after `torch.compile`.
+    path = ".".join(parts).removeprefix("module.")
+    return f"{root}.{path}" if path and path != "module" else root
 
 
 def _loose(parameter: Tensor, index: int, name: str) -> ParameterRecord:

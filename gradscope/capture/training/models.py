@@ -21,7 +21,7 @@ from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.history_references import name_of
+from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations, receiver, stem
 from gradscope.capture.training.model_records import ModelRecords, models_of
 from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
@@ -116,6 +116,8 @@ class Models:
     def resume(self) -> None:
         """Resume observing calls."""
         if self._handle is None and not self._is_over:
+            # A global hook, because a hook on a module would be copied and pickled with it, and the
+            # module is not known before its first call.
             self._handle = register_module_forward_pre_hook(self._enter)
 
     def take_forwards(self) -> Forwards:
@@ -173,6 +175,7 @@ class Models:
             if outer is not None:
                 del self._roots[id(module)]
                 return
+        # Calls without gradients, as in an evaluation, lead to no backward.
         if torch.is_grad_enabled():
             self._note_call(root, module, args or _keyword_arguments(frame), frame)
 
@@ -215,6 +218,7 @@ class Models:
     def _add_modules(self, root: Root, module: nn.Module) -> None:
         root.mode_dependent, root.is_recorded = [], False
         for one in module.modules():
+            # Weak references: a module that the script drops must be freed as without gradscope.
             self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots))
             if one is not module:
                 self._roots.pop(id(one), None)

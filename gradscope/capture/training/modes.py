@@ -49,6 +49,8 @@ class EvalModes:
             if is_traced() or mode or not self._guard.active:
                 return original(module, mode)
             frame = sys._getframe(1)
+            # `train` calls itself for every submodule, from inside torch. Only the
+            # outermost call is made by a line of the script.
             is_outermost = self._outermost is None
             if is_outermost:
                 self._outermost = self._guard.run(self._locations.of, frame)
@@ -77,5 +79,6 @@ def depends_on_mode(module: nn.Module) -> bool:
     if isinstance(module, _DropoutNd):
         return module.p > 0
     if isinstance(module, _BatchNorm):
+        # Without running statistics, eval mode normalizes by the batch too.
         return module.track_running_stats
     return isinstance(module, nn.RNNBase | nn.MultiheadAttention) and module.dropout > 0

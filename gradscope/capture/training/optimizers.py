@@ -52,7 +52,7 @@ class Known:
 
     @property
     def all_entries(self) -> list[Entry]:
-        """Its parameters, and those of the optimizers that step with it."""
+        """Parameters of the optimizer, and of those that step with it."""
         return [*self.entries, *(entry for part in self.parts for entry in part.entries)]
 
     def record(self, site: int | None) -> TrainedOptimizer:
@@ -99,6 +99,7 @@ class Optimizers:
     def index_of(self, optimizer: Optimizer) -> int:
         """Return the index of a known optimizer, -2 for others."""
         index = self._indices.get(id(optimizer), -2)
+        # The `id` of a freed optimizer may be that of a new one.
         return index if index >= 0 and self.known[index].optimizer() is optimizer else -2
 
     def leader_of(self, index: int) -> int:
@@ -137,6 +138,7 @@ class Optimizers:
     def owner_name(self, parameter: Tensor) -> str | None:
         """Return `model` for a parameter of an optimizer made from `model.parameters()`."""
         key = id(parameter)
+        # By `id`, because `in` on a list of tensors compares elements.
         known = next((one for one in self.known if key in one.ids), None)
         call = None if known is None else known.location.call()
         for given in call.args[:1] if call else ():

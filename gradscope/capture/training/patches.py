@@ -33,6 +33,7 @@ class Patches:
         A method's replacement must first check `is_traced`, and then only call the original: the
         compiler can substitute a function by another one, but not a method.
         """
+        # `getattr` would unwrap static methods and bind class methods.
         original = vars(owner)[name]
         ours = functools.wraps(original)(uncounted(make(original)))
         if isinstance(owner, type):

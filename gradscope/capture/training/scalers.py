@@ -15,7 +15,7 @@ from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.event_log import Number, known, number
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
-from gradscope.capture.training.steps import Steps
+from gradscope.capture.training.steps.steps import Steps
 
 
 class Scalers:
@@ -46,6 +46,8 @@ class Scalers:
         return scale
 
     def _note_scaled(self, scaler: GradScaler, scaled: object) -> None:
+        # `scale()` multiplies, so the scaled loss has a node of its own. Its number tells a scaled
+        # loss from others when backward starts there or later.
         scale = number(scaler._scale)
         for tensor in tensors(scaled):
             node = tensor.grad_fn
@@ -76,9 +78,11 @@ class Scalers:
     def _after_unscale(self, scaler: GradScaler, optimizer: Optimizer, frame: FrameType) -> None:
         training = self._training
         one = training.optimizers.of(optimizer)
+        # `unscale_` divides in place: versions change, but no gradient has arrived.
         for entry in one.entries:
             entry.is_scaled = False
         training.gradient_state.accept()
+        # `step` unscales by itself if the script did not. That is no call of the script.
         if not self._stepping:
             location = training.locations.of(frame)
             numbers = known(scale=scaler._scale)

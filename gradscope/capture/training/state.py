@@ -16,11 +16,12 @@ from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.scopes import Scopes
 
 if TYPE_CHECKING:
-    from gradscope.capture.training.by_hand import ByHand
-    from gradscope.capture.training.pace import Pace
+    from gradscope.capture.ranks.watch import RankWatch
+    from gradscope.capture.training.pacing.pace import Pace
+    from gradscope.capture.training.pacing.step_patterns import Position
     from gradscope.capture.training.step_captures import StepCaptures
-    from gradscope.capture.training.step_patterns import Position
-    from gradscope.capture.training.steps import Steps
+    from gradscope.capture.training.steps.by_hand import ByHand
+    from gradscope.capture.training.steps.steps import Steps
 
 OUTSIDE = "outside"
 """Subject of gradients that were zeroed outside of observed calls."""
@@ -58,6 +59,10 @@ class TrainingState:
         self.step_repeated: Callable[[Position, int | None, object], None]
         """Called when the running step has repeated another to its end, with the optimizer's index
         (None for a manual step) and its learning rate."""
+        self.ranks: RankWatch
+        """Records what this process does with the other ranks of its job."""
+        self.flush_ranks: Callable[[], None]
+        """Writes what was recorded of them."""
         self.resumed: Callable[[], None]
         """Called before full recording resumes after steps that were only compared."""
 
@@ -90,7 +95,8 @@ class TrainingState:
     def end_step_by_hand(self) -> None:
         """Record, before a call, that the script has changed its weights since the last call."""
         position = self.pace.patterns.position
-        if position is not None and position.by_hand is not None and self.pace.has_moved():
+        sentinels = self.pace.sentinels
+        if position is not None and position.by_hand is not None and sentinels.has_moved():
             self.step_repeated(position.by_hand, None, None)
 
     def record_in_full(self) -> None:

@@ -13,23 +13,24 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
+from gradscope.capture.ranks.watch import RankWatch
 from gradscope.capture.training.backwards import Backwards
-from gradscope.capture.training.budget import Budget
-from gradscope.capture.training.by_hand import ByHand
 from gradscope.capture.training.clips import Clips
 from gradscope.capture.training.compilations import Compilations
-from gradscope.capture.training.given import Given, compiled_models
+from gradscope.capture.training.given import GivenObjects, compiled_models
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.loop_calls import Loaders, Schedulers
-from gradscope.capture.training.pace import Pace
+from gradscope.capture.training.pacing.budget import Budget
+from gradscope.capture.training.pacing.pace import Pace
+from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
-from gradscope.capture.training.step_patterns import Position
-from gradscope.capture.training.step_writer import StepWriter
-from gradscope.capture.training.steps import Steps
-from gradscope.capture.training.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.by_hand import ByHand
+from gradscope.capture.training.steps.steps import Steps
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.writer import StepWriter
 from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
@@ -70,12 +71,12 @@ class TrainingWatch:
         max_steps: int | None = None,
         on_step: Callable[[int], None] | None = None,
         name: str | None = None,
-        given: Given | None = None,
+        given: GivenObjects | None = None,
         make_captures: MakeCaptures | None = None,
     ) -> None:
         self._make_captures = make_captures
         self._path, self._command, self._name = recorder_path, command, name
-        self._given = given or Given()
+        self._given = given or GivenObjects()
         self._gradient_storage = gradient_storage or GradientStorage()
         self._every, self._budget = every, Budget(budget)
         self._max_steps, self._on_step = max_steps, on_step
@@ -105,6 +106,8 @@ class TrainingWatch:
         Args:
             ending: The end of the training, if it is known.
         """
+        # A forked process, as of a data loader, inherits the watch and the connection to its
+        # file. SQLite allows no use of a connection after a fork.
         running, self._running = self._running, None
         if running is not None and os.getpid() == self._process:
             TrainingWatch._current = None
@@ -170,6 +173,7 @@ class _Running:
         self._guard.spend = budget.spend
         self._training = training = TrainingState(self._guard)
         self._writer = StepWriter(training, recorder)
+        training.ranks, training.flush_ranks = RankWatch(training), self._writer.flush_ranks
         self._pace = training.pace = Pace(
             training.gradient_state,
             training.event_log,
@@ -194,7 +198,9 @@ class _Running:
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
-    def start(self, given: Given, make_captures: MakeCaptures | None, header: Header) -> None:
+    def start(
+        self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header
+    ) -> None:
         """Install everything, and record what existed before."""
         if make_captures is None:
             self._writer.skip("tensors and module calls", f"not wanted ({NO_TENSORS})")
@@ -209,20 +215,26 @@ class _Running:
     def _install(self) -> None:
         unfollow_package()
         patches = self._patches
+        # `Tensor.backward`, `autograd.backward` and `autograd.grad` all end in this function. Hooks
+        # would see a backward only from inside, after it has started, and not how it was called.
         patches.wrap(torch.autograd.graph, "_engine_run_backward", self._backwards.wrap)
+        # `torch.autograd` has imported the function by name.
         patches.put(
             torch.autograd, "_engine_run_backward", torch.autograd.graph._engine_run_backward
         )
+        # Also called by optimizers of other packages, which derive from this class.
         patches.wrap(Optimizer, "__init__", self._wrap_making)
         Zeroing(self._training).install(patches)
         Clips(self._training).install(patches)
         Scalers(self._training, self._backwards, self._steps).install(patches)
         Schedulers(self._training).install(patches)
         Loaders(self._training).install(patches)
+        # Non-reentrant checkpoints, `save_on_cpu` and hooks of the script pack tensors this way.
         patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
         patches.wrap(torch, "compile", self._wrap_compile)
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
+        self._training.ranks.install(patches)
         self._steps.start()
         self._compilations.start()
 
@@ -244,6 +256,7 @@ class _Running:
 
     def _remove(self) -> None:
         self._steps.stop()
+        self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()
         if self._training.captures is not None:
@@ -345,7 +358,7 @@ class _Running:
                 "torch.compile is used, and compiled code cannot be captured"
             )
 
-    def _see_given(self, given: Given) -> None:
+    def _see_given(self, given: GivenObjects) -> None:
         """Record what existed before."""
         if given.model is not None:
             self._training.models.add(given.model, given.model_name)

@@ -57,6 +57,7 @@ class Zeroing:
             optimizer = owner if isinstance(owner, Optimizer) else None
             if self._training.repeats("zero", optimizer, sys._getframe(1)) or is_traced():
                 return original(owner, *args, **kwargs)
+            # State is read before the call: afterwards the gradients are gone, used or not.
             held = guard.run(begin, owner, sys._getframe(1))
             try:
                 result = original(owner, *args, **kwargs)
@@ -80,6 +81,7 @@ class Zeroing:
         training = self._training
         location = training.locations.of(frame)
         self._sync(frame)
+        # FSDP replaces parameters by gathered weights, but gradients belong to the shards.
         found = map(training.gradient_state.add, parameters_of(module))
         subject = receiver(location.call()) or type(module).__name__
         return _held(location, [entry for entry in found if entry is not None], None, subject)

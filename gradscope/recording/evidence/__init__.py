@@ -8,13 +8,16 @@ from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
     BatchRecord,
+    IgnoredInputRecord,
     LossTermRecord,
     MicroBatchRecord,
+    MixedExamplesRecord,
     ProbeRecord,
     TermPairRecord,
 )
 from gradscope.recording.evidence.clipping import ClipPass, ClipScope, ClipTrial
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
+from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     CustomFunctionRecord,
@@ -45,10 +48,19 @@ from gradscope.recording.evidence.parameters import (
     InfluenceRecord,
     InitialisationRecord,
     LeafRecord,
+    LoadedRecord,
     RedrawRecord,
     ReplacementRecord,
     SymmetryRecord,
     TwinRecord,
+)
+from gradscope.recording.evidence.ranks import (
+    ParameterPlacement,
+    RankEvent,
+    RankIdentity,
+    RankNumbers,
+    RankPass,
+    WrappedModel,
 )
 from gradscope.recording.run_ending import RunEnding
 
@@ -68,15 +80,24 @@ EVIDENCE: tuple[type, ...] = (
     ForwardStat,
     FreezeRecord,
     HorizonRecord,
+    IgnoredInputRecord,
     InfluenceRecord,
     InitialisationRecord,
     LateCapture,
     LeafRecord,
+    LoadedRecord,
     LossTermRecord,
     MicroBatchRecord,
+    MixedExamplesRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    PathCutRecord,
+    ParameterPlacement,
     ProbeRecord,
+    RankEvent,
+    RankIdentity,
+    RankNumbers,
+    RankPass,
     RedrawRecord,
     ReplacementRecord,
     RoundedUpdate,
@@ -93,5 +114,6 @@ EVIDENCE: tuple[type, ...] = (
     UnrepeatedRegion,
     UnitRecord,
     WatchCost,
+    WrappedModel,
 )
 """Every kind, in the order of their tables in a file."""

@@ -142,6 +142,39 @@ class TermPairRecord:
     parameters: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedExamplesRecord:
+    """The first operation whose result for other examples changed when one example did."""
+
+    table: ClassVar[str] = "mixed_examples"
+    operation: str
+    """Name of the function."""
+    site: int | None
+    rows: int
+    """Number of examples."""
+    dims: tuple[int, ...]
+    """Shape of the result."""
+    in_model: bool
+    """Whether the model's forward called it."""
+    is_per_example: bool
+    """Whether the model returns something for each example."""
+    is_ambiguous: bool
+    """Whether all tensors of the batch share a second dimension, which may be that of examples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredInputRecord:
+    """An input of the model that nothing depends on."""
+
+    table: ClassVar[str] = "ignored_input"
+    name: str
+    """Name of the forward's parameter, or of the tensor in the batch, as `batch['mask']`."""
+    site: int | None
+    """Line that defines the forward."""
+    is_measured: bool
+    """Whether other numbers left the loss as it was; otherwise the forward never reads it."""
+
+
 ProbeName = Literal[
     "attributes",
     "batch",
@@ -153,13 +186,16 @@ ProbeName = Literal[
     "freezes",
     "half precision",
     "horizons",
+    "ignored inputs",
     "influence",
     "initialisations",
     "leaves",
     "loss terms",
     "micro-batches",
+    "mixed examples",
     "non-finite",
     "optimizers",
+    "path cuts",
     "redraws",
     "symmetry",
     "twins",

@@ -59,7 +59,7 @@ class AutogradErrorRecord:
     node: int | None
     """Node (index) whose backward raised, or from which backward could not start."""
     function: str | None
-    """Its custom function."""
+    """Name of the custom function."""
     frozen: int | None
     """Number of parameters, if none requires grad."""
     reset: str | None
@@ -157,7 +157,7 @@ class SuspectedBreak:
     operation: str
     """Name of its node."""
     site: int | None
-    """Its line in the earlier step."""
+    """Line of the operation in the earlier step."""
     others: tuple[int, ...]
     """Lines of other operations that may equally be the cause."""
     is_likely: bool

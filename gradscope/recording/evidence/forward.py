@@ -92,7 +92,7 @@ class ComparisonRecord:
     """First operand; for a loss function, the prediction."""
     right: Shape
     left_tensor: TensorRef | None
-    """Its position in the graph; None for data."""
+    """Position in the graph; None for data."""
     right_tensor: TensorRef | None
     result: TensorRef
 

@@ -59,7 +59,7 @@ class OptimizerRecord:
 
     @property
     def parameters(self) -> frozenset[int]:
-        """Its parameters of the model."""
+        """Parameters of the model that it holds."""
         return frozenset(index for group in self.groups for index in group.parameters)
 
 

@@ -31,6 +31,14 @@ class ReplacementRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedRecord:
+    """A module that got its weights from a state dict or a pretrained model."""
+
+    table: ClassVar[str] = "loaded"
+    module: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeRecord:
     """A line that sets `requires_grad` to False, in a file that makes frozen modules."""
 

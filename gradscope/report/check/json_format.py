@@ -1,6 +1,5 @@
 """A check as JSON, by `gradscope/schemas/check-1.json`: one object, or one object a line."""
 
-import json
 from collections.abc import Iterator
 
 from gradscope.analysis.report import Report
@@ -9,32 +8,25 @@ from gradscope.check.results import CheckedFinding, CheckResult, Run, TargetResu
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report import json_objects as objects
 from gradscope.report.check.phrasing import with_reports
-from gradscope.report.json_objects import Json, Object
+from gradscope.report.json_objects import Object
 
 
-def render_json(result: CheckResult) -> str:
-    """Return the whole check as one object, a finding a line."""
-    parts = ",\n".join(
-        f" {_compact(key)}: {_part(part)}"
-        for key, part in {
-            **_meta(result),
-            "gate": _gate(result),
-            "targets": [_target(target, result) for target in result.targets],
-            "findings": list(_findings(result)),
-        }.items()
-    )
-    return f"{{\n{parts}\n}}"
+def check_object(result: CheckResult) -> Object:
+    """Return the whole check."""
+    return {
+        **_meta(result),
+        "gate": _gate(result),
+        "targets": [_target(target, result) for target in result.targets],
+        "findings": list(_findings(result)),
+    }
 
 
-def render_jsonl(result: CheckResult) -> str:
-    """Return the parts of the JSON, each object on a line of its own that `kind` names."""
-    lines: list[Object] = [
-        {"kind": "meta", **_meta(result)},
-        {"kind": "gate", **_gate(result)},
-        *({"kind": "target", **_target(target, result)} for target in result.targets),
-        *({"kind": "finding", **finding} for finding in _findings(result)),
-    ]
-    return "\n".join(_compact(line) for line in lines)
+def check_lines(result: CheckResult) -> Iterator[tuple[str, Object]]:
+    """Yield its parts, each object after its kind."""
+    yield "meta", _meta(result)
+    yield "gate", _gate(result)
+    yield from (("target", _target(target, result)) for target in result.targets)
+    yield from (("finding", finding) for finding in _findings(result))
 
 
 def _meta(result: CheckResult) -> Object:
@@ -99,14 +91,3 @@ def _finding(item: CheckedFinding, target: TargetResult, report: Report) -> Obje
         "worsened": item.worsened,
         **objects.finding_object(item.finding, report),
     }
-
-
-def _part(part: Json) -> str:
-    if not isinstance(part, list) or not part:
-        return _compact(part)
-    rows = ",\n".join(f"  {_compact(row)}" for row in part)
-    return f"[\n{rows}\n ]"
-
-
-def _compact(value: Json) -> str:
-    return json.dumps(objects.finite(value), allow_nan=False)

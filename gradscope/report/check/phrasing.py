@@ -13,7 +13,7 @@ from gradscope.recording.records import Recording, StepRecord
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_phrasing import level_counts, unjudged
 from gradscope.report.number_format import figure
-from gradscope.report.page import UNICODE, Signs
+from gradscope.report.signs import UNICODE
 
 
 def with_reports(
@@ -52,7 +52,7 @@ def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
     return f"{len(seeds):,} of {runs:,}: {shown}{f' and {more:,} more' if more > 0 else ''}"
 
 
-def measured_text(target: TargetResult, signs: Signs = UNICODE) -> str:
+def measured_text(target: TargetResult) -> str:
     """Return how many parameters a target has, their norm and which rules ran; may be empty."""
     if not target.runs:
         return ""
@@ -61,7 +61,7 @@ def measured_text(target: TargetResult, signs: Signs = UNICODE) -> str:
     words += _training_words(recordings[0])
     norms = [norm for norm in map(global_norm, recordings) if norm is not None]
     if norms:
-        words.append(f"global gradient norm {_span(norms, signs)}")
+        words.append(f"global gradient norm {_span(norms)}")
     if len(recordings) > 1:
         words.append(counted(len(recordings), "seed"))
     words.append(counted(len(target.runs[0].verdict.ran), "rule"))
@@ -89,10 +89,10 @@ def when_text(item: CheckedFinding, target: TargetResult) -> str:
     return f"after {counted(steps, 'training step')}" if steps else ""
 
 
-def _span(norms: list[float], signs: Signs) -> str:
+def _span(norms: list[float]) -> str:
     if any(math.isnan(norm) for norm in norms):
-        return figure(math.nan, signs)
-    ends = [figure(norm, signs) for norm in (min(norms), max(norms))]
+        return figure(math.nan)
+    ends = [figure(norm) for norm in (min(norms), max(norms))]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
@@ -158,3 +158,14 @@ def _accumulations(result: CheckResult) -> Iterator[str]:
 def unjudged_rules(target: TargetResult) -> list[tuple[str, str]]:
     """Return the codes of the rules that could not judge a target, and the reason."""
     return unjudged(target.runs[0].verdict.skipped) if target.runs else []
+
+
+def unjudged_everywhere(result: CheckResult) -> Iterator[str]:
+    """Yield the rules that could not judge, by the reason, and in which targets if not in all."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for target in result.targets:
+        for codes, reason in unjudged_rules(target):
+            by_reason.setdefault((codes, reason), []).append(target.name)
+    for (codes, reason), names in by_reason.items():
+        where = "" if len(names) == len(result.targets) else f" ({', '.join(names)})"
+        yield f"{codes}: {reason}{where}"

@@ -22,7 +22,7 @@ from gradscope.report.ci.reported import (
 )
 from gradscope.report.finding_phrasing import evidence_text
 from gradscope.report.markdown_syntax import code, escape, fenced, prose
-from gradscope.report.text_findings import snippets
+from gradscope.report.snippets import snippets
 
 _LARGEST = 512 * 1024
 """Bytes of a summary; GitHub refuses more than twice as much of a step."""
@@ -56,10 +56,10 @@ def step_summary(result: CheckResult) -> str:
 
 
 def _blocks(result: CheckResult) -> Iterator[str]:
-    is_gate = result.policy is not None
-    yield f"## gradscope: {_OUTCOMES[exit_code(result)] if is_gate else 'report'}"
+    is_check = result.policy is not None
+    yield f"## gradscope: {_OUTCOMES[exit_code(result)] if is_check else 'report'}"
     found = found_text(item for target in result.targets for item in target.counted())
-    closing = closing_text(result) if is_gate else f"Found {found}."
+    closing = closing_text(result) if is_check else f"Found {found}."
     yield " ".join(map(escape, (closing, *_known_text(result))))
     if lines := [f"- {escape(text)}" for text in unmatched_text(result)]:
         yield "\n".join(lines)

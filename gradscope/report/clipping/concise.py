@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted, printable
-from gradscope.report.clipping.phrasing import cut_text, headline, percent, remarks
+from gradscope.report.clipping.phrasing import cut_text, headline, remarks
 from gradscope.report.concise import finding_line
-from gradscope.report.number_format import number
-from gradscope.report.page import ASCII
+from gradscope.report.number_format import number, percent
+from gradscope.report.signs import in_ascii
 
 
 def render_concise(report: Report, clipping: Clipping) -> str:
@@ -18,7 +18,7 @@ def render_concise(report: Report, clipping: Clipping) -> str:
     lines = [finding_line(finding, report) for finding in report.findings]
     for section in clipping.sections:
         position = shown_site(section.site, report.target.root) or report.target.name
-        lines += [printable(f"{position}: {text}") for text in _section(section)]
+        lines += [printable(f"{position}: {in_ascii(text)}") for text in _section(section)]
     return "\n".join(lines)
 
 
@@ -27,7 +27,7 @@ def _section(section: Section) -> Iterator[str]:
         yield f"nothing clips: {section.words}"
     else:
         advised = ", recommended," if section.is_advised else ""
-        yield f"{section.words}{advised} clips {cut_text(section, ASCII)}"
+        yield f"{section.words}{advised} clips {cut_text(section)}"
     for check in section.checks:
         yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
     if section.norms is not None:

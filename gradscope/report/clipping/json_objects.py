@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
-from gradscope.analysis.clip_sections import MethodRow, Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.contributions import Contribution
+from gradscope.analysis.clipping.limits import SHARES, Advice, Distribution
+from gradscope.analysis.clipping.sections import MethodRow, Section
 from gradscope.analysis.report import Report
 from gradscope.report.json_objects import Object, location_object
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clip_contributions import Contribution
-from gradscope.analysis.clip_limits import SHARES, Advice, Distribution
-from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clipping.contributions import Contribution
+from gradscope.analysis.clipping.limits import SHARES, Advice, Distribution
+from gradscope.analysis.clipping.sections import Section
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.clipping import ClipMethod, ClipTrial
-from gradscope.report.number_format import figure
-from gradscope.report.page import Signs
+from gradscope.report.number_format import figure, percent
 
 METHODS: dict[ClipMethod, str] = {
     "norm": "global norm",
@@ -24,14 +23,6 @@ _APPLIED: dict[ClipMethod, str] = {
 }
 _LITTLE = 1.5
 """Factors up to which a change of the steps' length is not worth telling."""
-
-
-def percent(share: float) -> str:
-    """Return `7 %`, `0.4 %`; `100 %` for all alone, `0 %` for none."""
-    if 0.99 < share < 1 or 0 < share < 0.01:
-        inner = 100 * share
-        return f"{min(max(inner, 0.01), 99.99):.2g} %" if inner < 1 else f"{inner:.1f} %"
-    return f"{100 * share:.0f} %"
 
 
 def norm_name(section: Section, *, of: str = "gradient norm") -> str:
@@ -52,12 +43,12 @@ def measured_text(trial: ClipTrial, section: Section) -> str:
     return f"{count}: before each of {counted(made, 'step')}{early}, {clipped}, and {after}"
 
 
-def spread_words(found: Distribution, signs: Signs) -> Iterator[tuple[str, str]]:
+def spread_words(found: Distribution) -> Iterator[tuple[str, str]]:
     """Yield quantiles by name: `least`, `25 %`, `median` and so on."""
-    yield "least", figure(found.least, signs)
+    yield "least", figure(found.least)
     for share, value in zip(SHARES, found.quantiles, strict=True):
-        yield "median" if share == 0.5 else f"{100 * share:g} %", figure(value, signs)
-    yield "largest", figure(found.greatest, signs)
+        yield "median" if share == 0.5 else f"{100 * share:g} %", figure(value)
+    yield "largest", figure(found.greatest)
 
 
 def headline(section: Section) -> str:
@@ -72,7 +63,7 @@ def headline(section: Section) -> str:
     return f"{text}: it determines when all gradients are clipped"
 
 
-def cut_text(section: Section, signs: Signs) -> str:
+def cut_text(section: Section) -> str:
     """Return how many steps are cut, and how far."""
     known = len(section.points) - len(section.broken)
     cut = section.cut
@@ -82,12 +73,12 @@ def cut_text(section: Section, signs: Signs) -> str:
     factors = sorted(point.coefficient for point in cut)
     mean = sum(factors) / len(factors)
     if len(cut) == 1:
-        return f"{text}, to {figure(mean, signs)} of its norm"
-    least = figure(factors[0], signs)
-    return f"{text}, to {figure(mean, signs)} of their norm on average, min {least}"
+        return f"{text}, to {figure(mean)} of its norm"
+    least = figure(factors[0])
+    return f"{text}, to {figure(mean)} of their norm on average, min {least}"
 
 
-def direction_text(section: Section, signs: Signs) -> str:
+def direction_text(section: Section) -> str:
     """Return how far the gradients turn; empty where that is not known."""
     cosines = section.cosines
     if section.method is None or cosines is None:
@@ -95,18 +86,18 @@ def direction_text(section: Section, signs: Signs) -> str:
     if section.method == "norm":
         return "unchanged: all gradients are scaled equally"
     return (
-        f"cosine between gradients before and after: median {figure(cosines.median, signs)}, "
-        f"min {figure(cosines.least, signs)}"
+        f"cosine between gradients before and after: median {figure(cosines.median)}, "
+        f"min {figure(cosines.least)}"
     )
 
 
-def rate_text(section: Section, signs: Signs) -> str:
+def rate_text(section: Section) -> str:
     """Return what the clip makes of the learning rate; empty where nothing is cut."""
     optimizer, spread = section.optimizer, section.coefficients
     if section.method is None or spread is None or not section.cut:
         return ""
     name = optimizer.title.partition("(")[0] or "the optimizer"
-    mean = figure(spread.mean, signs)
+    mean = figure(spread.mean)
     if optimizer.family == "adaptive":
         return (
             f"mostly unchanged: {name} divides by the size of recent gradients. Only steps clipped"
@@ -115,25 +106,22 @@ def rate_text(section: Section, signs: Signs) -> str:
     if optimizer.rate is None:
         return f"{mean} of it on average"
     rate, effective = optimizer.rate, optimizer.rate * spread.mean
-    return (
-        f"{figure(rate, signs)} {signs.arrow} {figure(effective, signs)} in effect: {mean} of it "
-        "on average"
-    )
+    return f"{figure(rate)} → {figure(effective)} in effect: {mean} of it on average"
 
 
-def advice_text(advice: Advice, signs: Signs) -> Iterator[str]:
+def advice_text(advice: Advice) -> Iterator[str]:
     """Yield the reasoning behind the recommended limit, sentence by sentence."""
     level = advice.level
     names = {0.5: "median"}
     quantiles = ", ".join(
-        f"{names.get(share, f'{100 * share:g} %')} {figure(value, signs)}"
+        f"{names.get(share, f'{100 * share:g} %')} {figure(value)}"
         for share, value in advice.quantiles
     )
-    deviation = figure(1.4826 * level.deviation, signs)
+    deviation = figure(1.4826 * level.deviation)
     rule = (
-        f"the median {figure(level.median, signs)} plus three deviations of {deviation}"
+        f"the median {figure(level.median)} plus three deviations of {deviation}"
         if level.deviation
-        else f"1.5 times the median {figure(level.median, signs)}"
+        else f"1.5 times the median {figure(level.median)}"
     )
     yield (
         f"auto is {advice.limit:g}: {rule}, both robust to outliers. "
@@ -141,15 +129,15 @@ def advice_text(advice: Advice, signs: Signs) -> Iterator[str]:
         f"({quantiles})"
     )
     if level.settled:
-        yield atypical_text(advice, signs)
+        yield atypical_text(advice)
     if level.count < 100:
         yield (f"{counted(level.count, 'step')} are too few to judge outliers: use 100 or more")
 
 
-def atypical_text(advice: Advice, signs: Signs) -> str:
+def atypical_text(advice: Advice) -> str:
     """Return how the first norms differ from the rest."""
     level = advice.level
-    first, rest = figure(level.first, signs), figure(level.median, signs)
+    first, rest = figure(level.first), figure(level.median)
     if level.still_moves:
         return (
             f"the norm still changes: median {first} in the first half, {rest} in the second. The "
@@ -162,7 +150,7 @@ def atypical_text(advice: Advice, signs: Signs) -> str:
     )
 
 
-def exchange_text(section: Section, signs: Signs) -> str:
+def exchange_text(section: Section) -> str:
     """Return what taking the advised limit does to the steps; empty where it does little."""
     given, advised = (
         next((row.mean for row in section.sweep if word in row.mark), None)
@@ -174,7 +162,7 @@ def exchange_text(section: Section, signs: Signs) -> str:
     if _LITTLE > times > 1 / _LITTLE:
         return ""
     change, rate = ("longer", "lower") if times > 1 else ("shorter", "raise")
-    factor = figure(max(times, 1 / times), signs)
+    factor = figure(max(times, 1 / times))
     return (
         f"with auto instead of the given limit, steps become {factor} times {change} on average: "
         f"{rate} the learning rate by this factor to compare the two"

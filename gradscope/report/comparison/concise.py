@@ -15,15 +15,16 @@ from gradscope.report.comparison.phrasing import (
     parting_text,
     presence_texts,
     ratio_text,
+    regression_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
+    verdict_text,
 )
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
 from gradscope.report.concise import finding_line
 from gradscope.report.number_format import figure
-from gradscope.report.page import UNICODE
+from gradscope.report.signs import UNICODE
 
 _UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard", "within"})
 
@@ -37,7 +38,7 @@ def _lines(comparison: Comparison, *, top: int) -> Iterator[str]:
     for side in comparison.sides:
         yield f"{side.letter}: {side.name}: {side_text(side)}"
     for one in comparison.differences:
-        yield f"differs: {one.what}: {difference_text(one, UNICODE)}"
+        yield f"differs: {one.what}: {difference_text(one)}"
     for side, renamings in zip(comparison.sides, comparison.renamings, strict=True):
         yield from (f"names: {renaming_text(renaming, side)}" for renaming in renamings)
     for finding in comparison.findings:
@@ -49,7 +50,7 @@ def _lines(comparison: Comparison, *, top: int) -> Iterator[str]:
     yield from _parameters(comparison, top=top)
     for regression in comparison.verdict.regressions:
         letter = comparison.sides[regression.side].letter
-        yield f"{letter}: {regression_text(regression, comparison, UNICODE)}"
+        yield f"{letter}: {regression_text(regression, comparison)}"
     yield verdict_text(comparison)
 
 
@@ -58,7 +59,7 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
     for position, side in enumerate(comparison.sides[1:], 1):
         for curve in comparison.curves:
             of = f" of {curve.optimizer}" if curve.optimizer else ""
-            if text := parting_text(curve, position, comparison, UNICODE):
+            if text := parting_text(curve, position, comparison):
                 yield f"{side.letter}: {CURVE_NAMES[curve.kind]}{of} {text}"
         if not comparison.curves:
             yield (
@@ -66,13 +67,13 @@ def _numbers(comparison: Comparison) -> Iterator[str]:
                 f"{_moved(base.grad_norm, side.grad_norm)}"
             )
         yield f"{side.letter}: {counts_text(comparison, position)}"
-        if spread := spread_text(comparison, position, UNICODE):
+        if spread := spread_text(comparison, position):
             yield f"{side.letter}: {spread}"
 
 
 def _moved(before: float | None, after: float | None) -> str:
-    change = change_text(before, after, UNICODE)
-    ends = f"{figure(before, UNICODE)} {UNICODE.arrow} {figure(after, UNICODE)}"
+    change = change_text(before, after)
+    ends = f"{figure(before)} {UNICODE.arrow} {figure(after)}"
     return f"{ends} ({change})" if change else ends
 
 
@@ -82,7 +83,7 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[str]:
     for one in rows[:top]:
         for side, pair in zip(comparison.sides, one.pairs, strict=True):
             if pair is not None and pair.change not in _UNTOLD:
-                ratio = ratio_text(pair.ratio, UNICODE)
+                ratio = ratio_text(pair.ratio)
                 yield f"{side.letter}: {one.name}: {TITLES[pair.change]}, ratio {ratio}"
     if (more := len(rows) - top) > 0:
         yield f"{more:,} more parameters outside the tolerance: --top {len(rows)}"

@@ -1,6 +1,5 @@
 """A comparison as JSON, by `gradscope/schemas/compare-1.json`: one object, or one object a line."""
 
-import json
 from collections.abc import Iterator
 
 from gradscope.comparison.comparison import Comparison
@@ -10,10 +9,8 @@ from gradscope.comparison.parameters import ComparedParameter, ParameterPair
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report import json_objects as objects
-from gradscope.report.comparison.phrasing import norm_limit
-from gradscope.report.comparison.verdict_words import regression_text
-from gradscope.report.json_objects import Json, Object, finite
-from gradscope.report.page import UNICODE
+from gradscope.report.comparison.phrasing import norm_limit, regression_text
+from gradscope.report.json_objects import Json, Object
 
 
 def comparison_object(comparison: Comparison) -> Object:
@@ -76,8 +73,8 @@ def verdict_object(comparison: Comparison) -> Object:
     verdict = comparison.verdict
     return {
         "outcome": verdict.outcome,
-        "is_gate": comparison.is_gate,
-        "obstacles": list(verdict.obstacles),
+        "is_gate": comparison.is_check,
+        "obstacles": list(verdict.skip_reasons),
         "regressions": [_regression(one, comparison) for one in verdict.regressions],
     }
 
@@ -87,7 +84,7 @@ def _regression(one: Regression, comparison: Comparison) -> Object:
         "kind": one.kind,
         "side": comparison.sides[one.side].letter,
         "subjects": list(one.subjects),
-        "text": regression_text(one, comparison, UNICODE),
+        "text": regression_text(one, comparison),
         "before": one.before,
         "after": one.after,
         "limit": one.limit,
@@ -200,28 +197,3 @@ def finding_object(one: ComparedFinding, comparison: Comparison) -> Object:
             for finding, side in zip(one.findings, comparison.sides, strict=True)
         ],
     }
-
-
-def render_json(comparison: Comparison) -> str:
-    """Return the whole comparison as one object, a parameter or a finding a line."""
-    whole = comparison_object(comparison)
-    parts = ",\n".join(f" {_compact(key)}: {_part(part)}" for key, part in whole.items())
-    return f"{{\n{parts}\n}}"
-
-
-def render_jsonl(comparison: Comparison) -> str:
-    """Return its parts, each object on a line of its own that `kind` names."""
-    return "\n".join(
-        _compact({"kind": kind, **part}) for kind, part in comparison_lines(comparison)
-    )
-
-
-def _part(part: Json) -> str:
-    if not isinstance(part, list) or not part:
-        return _compact(part)
-    rows = ",\n".join(f"  {_compact(row)}" for row in part)
-    return f"[\n{rows}\n ]"
-
-
-def _compact(value: Json) -> str:
-    return json.dumps(finite(value), allow_nan=False)

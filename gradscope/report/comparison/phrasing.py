@@ -11,13 +11,14 @@ from gradscope.comparison.curves import ComparedCurve, Parting
 from gradscope.comparison.differences import Difference
 from gradscope.comparison.findings import ComparedFinding, Standing
 from gradscope.comparison.matching import Renaming
-from gradscope.comparison.parameters import CHANGES, Change, share_off
+from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, share_off
+from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, letter_of
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.number_format import figure
-from gradscope.report.page import Signs
 from gradscope.report.parameter_names import folded_names
+from gradscope.report.signs import UNICODE
 
 _TWICE = 1.0
 """Relative increase from which a change is written as a factor."""
@@ -26,7 +27,7 @@ _ONE = 0.005
 _MOST_DIGITS = 9
 
 
-def change_text(before: float | None, after: float | None, signs: Signs) -> str:
+def change_text(before: float | None, after: float | None) -> str:
     """Return `+5.5 %`, `x12.3` or `equal`; empty where nothing can be said."""
     if before is not None and before == after:
         return "equal"
@@ -36,7 +37,7 @@ def change_text(before: float | None, after: float | None, signs: Signs) -> str:
         return ""
     if before < 0 or after < 0 or 1 / (1 + _TWICE) < after / before < 1 + _TWICE:
         return percent((after - before) / abs(before))
-    return f"{signs.times}{figure(after / before, signs)}"
+    return f"{UNICODE.times}{figure(after / before)}"
 
 
 def percent(share: float) -> str:
@@ -51,20 +52,20 @@ def limit_text(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def ratio_text(ratio: float | None, signs: Signs) -> str:
+def ratio_text(ratio: float | None) -> str:
     """Return a ratio in three digits, and in more where it is near to 1: `0.9999996`."""
     if ratio == 1.0:
         return "1"
     if ratio is None or not abs(ratio - 1) < _ONE:
-        return figure(ratio, signs)
+        return figure(ratio)
     digits = math.ceil(-math.log10(abs(ratio - 1)))
-    return figure(ratio, signs) if digits > _MOST_DIGITS else f"{ratio:.{digits}f}"
+    return figure(ratio) if digits > _MOST_DIGITS else f"{ratio:.{digits}f}"
 
 
-def share_text(share: float, signs: Signs) -> str:
+def share_text(share: float) -> str:
     """Return how far something is off: `1.9 %`, a factor where that is more than once."""
     if share >= _TWICE:
-        return f"{signs.times}{figure(1 + share, signs)}"
+        return f"{UNICODE.times}{figure(1 + share)}"
     return f"{100 * share:.2g} %"
 
 
@@ -109,11 +110,11 @@ def side_text(side: Side) -> str:
     return ", ".join(word for word in words if word)
 
 
-def difference_text(difference: Difference, signs: Signs) -> str:
+def difference_text(difference: Difference) -> str:
     """Return `float32 → bfloat16`; of more sides than two `A 0, B 1, C 2`."""
     values = [value or "none" for value in difference.values]
     if len(values) == 2:
-        return f"{values[0]} {signs.arrow} {values[1]}"
+        return f"{values[0]} → {values[1]}"
     letters: dict[str, list[str]] = {}
     for position, value in enumerate(values):
         letters.setdefault(value, []).append(letter_of(position))
@@ -187,7 +188,7 @@ def norm_limit(comparison: Comparison) -> float:
     return comparison.tolerance.norm_limit(of_ranks=comparison.of_ranks)
 
 
-def parting_text(curve: ComparedCurve, position: int, comparison: Comparison, signs: Signs) -> str:
+def parting_text(curve: ComparedCurve, position: int, comparison: Comparison) -> str:
     """Return where a side leaves the base, and where both end."""
     parting = curve.partings[position]
     if parting is None:
@@ -201,13 +202,13 @@ def parting_text(curve: ComparedCurve, position: int, comparison: Comparison, si
         if parting.first_beyond is not None
         else f"never by more than {limit_text(limit)}",
     ]
-    return f"{', '.join(words)}; {end_text(parting, signs)}"
+    return f"{', '.join(words)}; {end_text(parting)}"
 
 
-def end_text(parting: Parting, signs: Signs) -> str:
+def end_text(parting: Parting) -> str:
     """Return `ends at 0.598, not 0.567 (+5.5 %)`."""
-    ends = figure(parting.end, signs), figure(parting.base_end, signs)
-    change = change_text(parting.base_end, parting.end, signs)
+    ends = figure(parting.end), figure(parting.base_end)
+    change = change_text(parting.base_end, parting.end)
     by = f" ({change})" if change else ""
     return f"ends at {ends[0]}{'' if ends[0] == ends[1] else f', not {ends[1]}'}{by}"
 
@@ -220,7 +221,7 @@ def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     return ((", ".join(sides), words) for words, sides in letters.items() if words)
 
 
-def spread_text(comparison: Comparison, position: int, signs: Signs) -> str:
+def spread_text(comparison: Comparison, position: int) -> str:
     """Return how far norms and directions of a side's gradients are off, in the median and most."""
     pairs = [
         pair
@@ -230,19 +231,19 @@ def spread_text(comparison: Comparison, position: int, signs: Signs) -> str:
     words = []
     shares = sorted(share_off(pair.ratio) for pair in pairs if pair.ratio is not None)
     if shares and shares[-1] > 0:
-        words.append(f"norms differ: {_median_and_most(shares, signs)}")
+        words.append(f"norms differ: {_median_and_most(shares)}")
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
     direction = comparison.directions[position]
     total = None if direction is None or direction.total is None else direction.total.cosine
     if cosines and direction is not None and total is not None:
-        least = ratio_text(cosines[0], signs)
+        least = ratio_text(cosines[0])
         steps = f" at {steps_text(direction.steps)}" if direction.steps else ""
-        words.append(f"cosine {ratio_text(total, signs)} over all{steps}, min {least}")
+        words.append(f"cosine {ratio_text(total)} over all{steps}, min {least}")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
     if weights:
-        apart = f"weights differ: {_median_and_most(weights, signs)}"
+        apart = f"weights differ: {_median_and_most(weights)}"
         words.append(apart if weights[-1] > 0 else "weights have equal norms")
     return "; ".join(words)
 
@@ -250,8 +251,8 @@ def spread_text(comparison: Comparison, position: int, signs: Signs) -> str:
 _MEASURED: frozenset[Change] = frozenset({"turned", "norm", "within", "equal"})
 
 
-def _median_and_most(shares: Sequence[float], signs: Signs) -> str:
-    middle, most = (share_text(share, signs) for share in (median(shares), shares[-1]))
+def _median_and_most(shares: Sequence[float]) -> str:
+    middle, most = (share_text(share) for share in (median(shares), shares[-1]))
     return f"median {middle}, max {most}"
 
 
@@ -309,3 +310,63 @@ def presence_texts(comparison: Comparison) -> Iterator[str]:
                 count = counted(len(names), "parameter")
                 folded = names_text(names, comparison)
                 yield f"{TITLES[change]} in {side.letter}: {folded} ({count})"
+
+
+def regression_text(regression: Regression, comparison: Comparison) -> str:
+    """Return what is worse, by how much, and what would have passed."""
+    subjects, count = regression.subjects, len(regression.subjects)
+    before, after = (figure(value) for value in (regression.before, regression.after))
+    moved = f"{before} → {after}"
+    by = change_text(regression.before, regression.after)
+    moved += f" ({by})" if by else ""
+    match regression.kind:
+        case "finding":
+            return f"new finding {subjects[0]} {regression.message}"
+        case "ending":
+            return regression.message
+        case "loss":
+            of = f" of {subjects[0]}" if subjects else ""
+            allowed = f"the limit is +{limit_text(regression.limit or 0.0)}"
+            return f"loss{of}: {moved}, {allowed}"
+        case "norm":
+            moves = "disagree" if comparison.of_ranks else "moved"
+            allowed = f"{moves} by more than {limit_text(regression.limit or 0.0)}"
+            return f"{counted(count, 'gradient norm')} {allowed}, {_most(subjects)} {moved}"
+        case "weights":
+            return f"{counted(count, 'weight norm')} disagree, {_most(subjects)} {moved}"
+        case "turned":
+            return (
+                f"{counted(count, 'gradient')} turned: cosine below {regression.limit:g}, "
+                f"{_most(subjects)} {after}"
+            )
+    became = {
+        "non-finite": "non-finite now",
+        "lost": "lost",
+        "zero": "zero now",
+        "frozen": "frozen now",
+    }[regression.kind]
+    return f"{counted(count, 'gradient')} {became}: {names_text(subjects, comparison)}"
+
+
+def _most(subjects: Sequence[str]) -> str:
+    return f"{subjects[0]}:" if len(subjects) == 1 else f"worst {subjects[0]}:"
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """Return the last line: what a gate says, or how far apart the sides are."""
+    verdict = comparison.verdict
+    if verdict.skip_reasons:
+        return f"Could not compare: {'; '.join(verdict.skip_reasons)}."
+    failed = len(verdict.regressions)
+    if comparison.is_check:
+        return f"Failed: {counted(failed, 'regression')}." if failed else "Passed: no regression."
+    if failed:
+        verb = "exceeds" if failed == 1 else "exceed"
+        return f"{counted(failed, 'difference')} {verb} the tolerance."
+    if all(pair.change in ("equal", "none") for pair in _pairs(comparison)):
+        return "Identical."
+    return "All differences are within the tolerance."
+
+
+def _pairs(comparison: Comparison) -> Iterator[ParameterPair]:
+    return (pair for one in comparison.parameters for pair in one.pairs if pair is not None)

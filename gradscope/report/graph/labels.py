@@ -10,7 +10,7 @@ from gradscope.phrasing import counted, printable
 from gradscope.recording.records import Reach
 from gradscope.report.graph.vertices import Box, Link, Vertex
 from gradscope.report.number_format import figure, operation_text, span_figure
-from gradscope.report.page import UNICODE
+from gradscope.report.signs import UNICODE
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]
 """What backward left in a parameter, or brought along a link."""
@@ -77,7 +77,7 @@ def link_label(link: Link) -> str:
 
 def norms_text(norms: Span | None) -> str:
     """Return three digits of a norm; of copies the range."""
-    return span_figure(norms, UNICODE)
+    return span_figure(norms)
 
 
 def exact_norms(norms: Span | None) -> str:
@@ -90,7 +90,7 @@ def exact_norms(norms: Span | None) -> str:
 
 def exact(value: float) -> str:
     """Return a number that reads back as the same."""
-    return figure(value, UNICODE) if value != value or abs(value) == float("inf") else repr(value)
+    return figure(value) if value != value or abs(value) == float("inf") else repr(value)
 
 
 def module_reach(row: ModuleRow) -> Reach | None:

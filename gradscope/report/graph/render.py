@@ -1,51 +1,15 @@
 """A graph in one of its output formats."""
 
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.analysis.report import Report
-from gradscope.errors import GradscopeError
+from gradscope.report.graph.formats import GraphFormat
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-GraphFormat = Literal["text", "dot", "mermaid", "json", "svg", "html"]
-
-ENDINGS: dict[str, GraphFormat] = {
-    ".txt": "text",
-    ".dot": "dot",
-    ".gv": "dot",
-    ".mmd": "mermaid",
-    ".mermaid": "mermaid",
-    ".json": "json",
-    ".svg": "svg",
-    ".html": "html",
-    ".htm": "html",
-}
-
-
-def graph_format(chosen: GraphFormat | None, file: str) -> GraphFormat:
-    """Return the format that was chosen, else that of the file's ending; `-` gets text.
-
-    Raises:
-        GradscopeError: The ending is that of no format.
-    """
-    if chosen is not None:
-        return chosen
-    if file == "-":
-        return "text"
-    found = ENDINGS.get(PurePath(file).suffix.lower())
-    if found is None:
-        endings = ", ".join(ending for ending in ENDINGS if ending not in (".gv", ".mermaid"))
-        raise GradscopeError(
-            f"`{file}` has an unsupported graph format",
-            help=f"use one of {endings}, or add --output-format",
-        )
-    return found
 
 
 DRAWN_NODES = 200

@@ -10,7 +10,6 @@ from gradscope.report.graph.arrangement import Point
 from gradscope.report.graph.drawing import LEVELS, Drawing, Frame, NormScale
 from gradscope.report.graph.labels import link_state, text_width, vertex_state
 from gradscope.report.number_format import figure
-from gradscope.report.page import UNICODE
 
 _LIGHT = {
     "paper": "#ffffff",
@@ -218,7 +217,7 @@ def _width(look: str, words: str) -> float:
 def _rows(drawing: Drawing, scale: NormScale | None, notes: Sequence[str]) -> Iterator[Row]:
     if scale is not None:
         levels = tuple((f"s-g{level}", "") for level in range(LEVELS))
-        low, high = figure(scale.low, UNICODE), figure(scale.high, UNICODE)
+        low, high = figure(scale.low), figure(scale.high)
         yield (("", f"gradient norm {low}"), *levels, (_SPACE, ""), ("", high))
     parameters = [one.vertex for one in drawing.vertices if one.vertex.reach is not None]
     found = {vertex_state(vertex) for vertex in parameters if not vertex.is_behind_cut}

@@ -111,7 +111,7 @@ class _Tree:
 
     def _add(self, table: Table, module: FoldedModule, level: int) -> None:
         row = module.rows[0]
-        norm = span_figure(module.output_grad_norm, self._page.signs)
+        norm = span_figure(module.output_grad_norm)
         table.add_row(self._label(module, level), Text(norm), self._inside(row))
         for child in module.children:
             self._add(table, child, level + 1)

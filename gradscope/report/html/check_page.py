@@ -11,6 +11,7 @@ from gradscope.check.results import CheckedFinding, CheckResult, Failure, Outcom
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
+from gradscope.report.check.document import OUTCOMES
 from gradscope.report.check.phrasing import (
     closing_text,
     failure_text,
@@ -18,16 +19,16 @@ from gradscope.report.check.phrasing import (
     measured_text,
     remarks,
     seeds_text,
-    unjudged_rules,
+    unjudged_everywhere,
     when_text,
     with_reports,
 )
+from gradscope.report.document import Fact
 from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
-from gradscope.report.html.phrasing import Fact, FindingCard, Words, finding_card, module_of_finding
+from gradscope.report.html.phrasing import FindingCard, Words, finding_card, module_of_finding
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tabs import tab_of
 
-OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
 
 
@@ -84,13 +85,13 @@ def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
 
 
 def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
-    yield Fact(name="outcome", text=OUTCOMES[target.outcome])
+    yield Fact("outcome", OUTCOMES[target.outcome])
     runs = target.result.runs
     if len(runs) > 1:
         seeds = ", ".join(str(run.recording.target.seed) for run in runs)
         shown = runs[target.shown].recording.target.seed
         why = ", that of the worst finding" if target.result.findings else ""
-        yield Fact(name="seeds", text=f"{seeds}: numbers and charts are from seed {shown}{why}")
+        yield Fact("seeds", f"{seeds}: numbers and charts are from seed {shown}{why}")
 
 
 def _failures(result: TargetResult) -> Iterator[str]:
@@ -160,6 +161,7 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
     counts = result.counts()
     levels = [level for level in SEVERITIES if counts[level]]
     is_green = exit_code(result) is ExitCode.OK
+    unjudged = tuple(unjudged_everywhere(result))
     return Tab(
         title="check",
         words=Words(
@@ -169,7 +171,10 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
             verdict=closing_text(result),
             level=None if is_green else next(iter(levels), "error"),
             summaries=tuple(_tables(targets)),
-            notes=(*_unjudged(targets), ("Command", (result.command,))),
+            notes=(
+                *([("Not applicable", unjudged)] if unjudged else []),
+                ("Command", (result.command,)),
+            ),
         ),
         charts=(),
     )
@@ -179,13 +184,13 @@ def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterat
     outcomes = [target.outcome for target in targets]
     counts = [(outcomes.count(outcome), word) for outcome, word in OUTCOMES.items()]
     told = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-    yield Fact(name="targets", text=told or "none")
+    yield Fact("targets", told or "none")
     if result.policy is not None:
-        yield Fact(name="gate", text=_policy_text(result.policy))
+        yield Fact("gate", _policy_text(result.policy))
         why = ", ".join(reasons(result))
         if why:
-            yield Fact(name="fails on", text=why)
-    yield Fact(name="exit code", text=str(int(exit_code(result))))
+            yield Fact("fails on", why)
+    yield Fact("exit code", str(int(exit_code(result))))
 
 
 def _policy_text(policy: Policy) -> str:
@@ -263,17 +268,3 @@ def _finding_rows(target: CheckedTarget, *, is_known: bool) -> Iterator[tuple[Su
             SummaryCell(text=seeds_text(item, target.result)),
             SummaryCell(text="" if item.worsened is None else f"now worse: {item.worsened}"),
         )
-
-
-def _unjudged(targets: Sequence[CheckedTarget]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield which rules could not judge, and where."""
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for target in targets:
-        for codes, reason in unjudged_rules(target.result):
-            by_reason.setdefault((codes, reason), []).append(target.result.name)
-    lines = []
-    for (codes, reason), names in by_reason.items():
-        where = "" if len(names) == len(targets) else f" ({', '.join(names)})"
-        lines.append(f"{codes}: {reason}{where}")
-    if lines:
-        yield "Not applicable", tuple(lines)

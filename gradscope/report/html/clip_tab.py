@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gradscope.analysis.clip_sections import MethodRow, Section
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.sections import MethodRow, Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.report.clipping.phrasing import (
@@ -13,19 +13,19 @@ from gradscope.report.clipping.phrasing import (
     direction_text,
     measured_text,
     nonfinite_text,
-    percent,
     rate_text,
     remarks,
 )
+from gradscope.report.document import Fact
 from gradscope.report.html.charts.clip_limits import limit_chart, norm_chart
 from gradscope.report.html.charts.clip_shares import share_chart, share_table
 from gradscope.report.html.charts.clip_steps import step_chart
 from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import Tab, render_page
-from gradscope.report.html.phrasing import Fact, Words, words_of
+from gradscope.report.html.phrasing import Words, words_of
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.page import UNICODE
+from gradscope.report.number_format import percent
 
 
 def render_clip_html(reports: Sequence[Report]) -> str:
@@ -92,13 +92,13 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         ("measured", "" if clipping.trial is None else measured_text(clipping.trial, section)),
         ("clip", _clip_text(section)),
         ("line", position),
-        ("cut", "" if section.method is None else cut_text(section, UNICODE)),
-        ("direction", direction_text(section, UNICODE)),
-        ("rate", rate_text(section, UNICODE)),
+        ("cut", "" if section.method is None else cut_text(section)),
+        ("direction", direction_text(section)),
+        ("rate", rate_text(section)),
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
         *(("right" if check.is_right else "wrong", check.words) for check in section.checks),
     )
-    return (Fact(name=name, text=text) for name, text in told if text)
+    return (Fact(name, text) for name, text in told if text)
 
 
 def _clip_text(section: Section) -> str:

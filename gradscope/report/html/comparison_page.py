@@ -17,12 +17,14 @@ from gradscope.report.comparison.phrasing import (
     norm_limit,
     ranks_text,
     ratio_text,
+    regression_text,
     renaming_text,
     side_text,
     spread_text,
     standing_text,
+    verdict_text,
 )
-from gradscope.report.comparison.verdict_words import regression_text, verdict_text
+from gradscope.report.document import Fact
 from gradscope.report.html.charts.compared_curves import compared_curves
 from gradscope.report.html.charts.compared_marks import (
     by_standing,
@@ -40,14 +42,12 @@ from gradscope.report.html.columns import Json
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, within
 from gradscope.report.html.phrasing import (
-    Fact,
     FindingCard,
     Words,
     finding_card,
     module_of_finding,
 )
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.page import UNICODE
 
 _ALL = "all sides"
 _ALONE = "run gradscope compare on the base and this side alone to see them"
@@ -104,9 +104,9 @@ def _pair_words(pair: Comparison) -> Words:
         heading=f"{base.name} → {other.name}",
         facts=tuple(_pair_facts(pair)),
         verdict=verdict_text(pair),
-        reasons=tuple(regression_text(one, pair, UNICODE) for one in pair.verdict.regressions),
+        reasons=tuple(regression_text(one, pair) for one in pair.verdict.regressions),
         level=_level(pair),
-        warnings=tuple(pair.verdict.obstacles),
+        warnings=tuple(pair.verdict.skip_reasons),
         cards=tuple(_cards(pair)),
         summaries=tuple(_pair_summaries(pair)),
         notes=tuple(_notes(pair)),
@@ -118,7 +118,7 @@ def _level(comparison: Comparison) -> Severity | None:
         case "unjudged":
             return "error"
         case "failed":
-            return "error" if comparison.is_gate else "warning"
+            return "error" if comparison.is_check else "warning"
         case "passed":
             return None
 
@@ -134,15 +134,15 @@ def _pair_facts(pair: Comparison) -> Iterator[Fact]:
         ("ranks", ranks_text(pair)),
         ("loss", _moved(base.loss, other.loss)),
         ("norm", _moved(base.grad_norm, other.grad_norm)),
-        ("cosine", "" if cosine is None else f"{ratio_text(cosine, UNICODE)} over all gradients"),
+        ("cosine", "" if cosine is None else f"{ratio_text(cosine)} over all gradients"),
         ("parameters", counts_text(pair, 1)),
-        ("spread", spread_text(pair, 1, UNICODE)),
+        ("spread", spread_text(pair, 1)),
     )
-    return (Fact(name=name, text=text) for name, text in told if text)
+    return (Fact(name, text) for name, text in told if text)
 
 
 def _moved(before: float | None, after: float | None) -> str:
-    change = change_text(before, after, UNICODE)
+    change = change_text(before, after)
     return f"{number(before)} → {number(after)}{f' ({change})' if change else ''}"
 
 
@@ -200,7 +200,7 @@ def _overview(comparison: Comparison) -> Tab:
             verdict=verdict_text(comparison),
             reasons=tuple(_reasons(comparison)),
             level=_level(comparison),
-            warnings=tuple(comparison.verdict.obstacles),
+            warnings=tuple(comparison.verdict.skip_reasons),
             summaries=tuple(_overview_summaries(comparison)),
             notes=tuple(_notes(comparison)),
         ),
@@ -212,16 +212,16 @@ def _overview(comparison: Comparison) -> Tab:
 def _reasons(comparison: Comparison) -> Iterator[str]:
     for one in comparison.verdict.regressions:
         letter = comparison.sides[one.side].letter
-        yield f"{letter}: {regression_text(one, comparison, UNICODE)}"
+        yield f"{letter}: {regression_text(one, comparison)}"
 
 
 def _overview_facts(comparison: Comparison) -> Iterator[Fact]:
     told = (
         ("compared", compared_text(comparison)),
         ("ranks", ranks_text(comparison)),
-        *((one.what, difference_text(one, UNICODE)) for one in comparison.differences),
+        *((one.what, difference_text(one)) for one in comparison.differences),
     )
-    return (Fact(name=name, text=text) for name, text in told if text)
+    return (Fact(name, text) for name, text in told if text)
 
 
 def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
@@ -253,7 +253,7 @@ def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:
         SummaryCell(text=side_text(side)),
         SummaryCell(text=number(side.loss), is_number=True),
         SummaryCell(text=number(side.grad_norm), is_number=True),
-        SummaryCell(text="" if cosine is None else ratio_text(cosine, UNICODE), is_number=True),
+        SummaryCell(text="" if cosine is None else ratio_text(cosine), is_number=True),
         SummaryCell(
             text=counts_text(comparison, position) if position else "the base", look="soft"
         ),

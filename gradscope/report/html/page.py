@@ -41,7 +41,7 @@ class Tab:
     words: Words
     charts: tuple[Chart, ...]
     modules: Mapping[str, Json] = field(default_factory=dict)
-    """Columns, a row a module: see `sheet.module_columns`."""
+    """Columns, a row a module: see `tabs.module_columns`."""
 
 
 try:
@@ -56,8 +56,8 @@ except ModuleNotFoundError as error:
 
 SCRIPTS = (
     "columns",
-    "figures",
-    "sheet",
+    "number_format",
+    "tab",
     "table",
     "hover",
     "tree",

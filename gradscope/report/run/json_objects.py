@@ -13,7 +13,6 @@ from gradscope.analysis.view import shown_path
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.run_ending import RunEnding
 from gradscope.report.json_objects import Json, Object, location_object
-from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import pattern_text
 
 _COLUMNS = 100
@@ -43,7 +42,7 @@ def _pattern(pattern: Pattern, report: Report) -> Object:
     """Return windows that are made of the same events."""
     return {
         "optimizer": pattern.optimizer,
-        "picture": pattern_text(pattern, UNICODE),
+        "picture": pattern_text(pattern),
         "moments": [_moment(fold) for fold in pattern.folds],
         "clipped": [_norms(word, norms) for word, norms in pattern.norms],
         "count": pattern.count,

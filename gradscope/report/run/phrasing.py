@@ -11,7 +11,7 @@ from gradscope.analysis.training_run import TrainingRun
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.report.number_format import figure
-from gradscope.report.page import Signs
+from gradscope.report.signs import UNICODE
 
 CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",
@@ -64,20 +64,20 @@ def heading(run: TrainingRun, optimizer: int | None) -> str:
     return optimizer_text(run.optimizers[optimizer], run)
 
 
-def pattern_text(pattern: Pattern, signs: Signs) -> str:
+def pattern_text(pattern: Pattern) -> str:
     """Return `zero → forward → backward → clip 1.0 (norm 3.20) → step`."""
-    return f" {signs.arrow} ".join(pattern_parts(pattern, signs))
+    return " → ".join(pattern_parts(pattern))
 
 
-def pattern_parts(pattern: Pattern, signs: Signs) -> list[str]:
+def pattern_parts(pattern: Pattern) -> list[str]:
     """Return the same in its parts, without arrows between them."""
-    notes = dict(_notes(pattern, signs))
-    return _parts(pattern.folds, signs, lambda word: f"{word}{notes.get(word, '')}")
+    notes = dict(_notes(pattern))
+    return _parts(pattern.folds, lambda word: f"{word}{notes.get(word, '')}")
 
 
-def _notes(pattern: Pattern, signs: Signs) -> Iterator[tuple[str, str]]:
+def _notes(pattern: Pattern) -> Iterator[tuple[str, str]]:
     for word, norms in pattern.norms:
-        words = [] if norms.median is None else [f"norm {figure(norms.median, signs)}", _cut(norms)]
+        words = [] if norms.median is None else [f"norm {figure(norms.median)}", _cut(norms)]
         if norms.nonfinite:
             broken = "non-finite"
             words.append(f"{norms.nonfinite:,} {broken}" if words else f"norm {broken}")
@@ -93,24 +93,24 @@ def _cut(norms: Norms) -> str:
     return "always cut" if norms.cut == norms.calls else f"cut {norms.cut:,} of {norms.calls:,}"
 
 
-def _parts(folds: Folds, signs: Signs, told: Callable[[str], str]) -> list[str]:
-    parts = [_fold(fold, signs, told) for fold in folds]
+def _parts(folds: Folds, told: Callable[[str], str]) -> list[str]:
+    parts = [_fold(fold, told) for fold in folds]
     if len(parts) > _MOMENTS_SHOWN:
         hidden = len(parts) - _MOMENTS_SHOWN + 1
-        parts = [*parts[: _MOMENTS_SHOWN - 2], f"{signs.ellipsis} {hidden:,} more", parts[-1]]
+        parts = [*parts[: _MOMENTS_SHOWN - 2], f"… {hidden:,} more", parts[-1]]
     return parts
 
 
-def _fold(fold: Fold, signs: Signs, told: Callable[[str], str]) -> str:
-    inside = f" {signs.arrow} ".join(_parts(fold.group, signs, told))
+def _fold(fold: Fold, told: Callable[[str], str]) -> str:
+    inside = " → ".join(_parts(fold.group, told))
     text = f"({inside})" if fold.group else told(fold.word)
     if fold.most == 1:
         return text
-    most = "" if fold.least == fold.most else f"{signs.ellipsis}{fold.most:,}"
-    return f"{text} {signs.times}{fold.least:,}{most}"
+    most = "" if fold.least == fold.most else f"…{fold.most:,}"
+    return f"{text} {UNICODE.times}{fold.least:,}{most}"
 
 
-def run_words(run: TrainingRun, signs: Signs) -> Iterator[str]:
+def run_words(run: TrainingRun) -> Iterator[str]:
     """Yield `10,000 steps in 12 s`, and where loss and norm went: `loss 2.31 → 0.0420`."""
     yield length_text(run)
     stepping = [position for position, row in enumerate(run.optimizers) if row.steps]
@@ -120,9 +120,9 @@ def run_words(run: TrainingRun, signs: Signs) -> Iterator[str]:
         losses = [step.loss for step in steps if step.loss is not None]
         norms = [step.grad_norm for step in steps if step.grad_norm is not None]
         if losses:
-            yield f"{name}loss {_ends(losses, signs)}"
+            yield f"{name}loss {_ends(losses)}"
         if norms and len(stepping) == 1:
-            yield f"norm {_ends(norms, signs)}"
+            yield f"norm {_ends(norms)}"
     if run.ending is not None:
         yield printable(run.ending.title)
 
@@ -137,12 +137,12 @@ def curves_note(run: TrainingRun) -> str:
     return "; ".join(words)
 
 
-def course_text(course: Course, signs: Signs) -> str:
+def course_text(course: Course) -> str:
     """Return `2.31 → 0.0420`."""
-    return _ends(course.ends, signs)
+    return _ends(course.ends)
 
 
-def extreme_text(curve: Curve, signs: Signs) -> str:
+def extreme_text(curve: Curve) -> str:
     """Return `lowest 0.0400 at step 9,870`; of what is no loss, the largest.
 
     Empty where it looks like one of the ends.
@@ -155,8 +155,8 @@ def extreme_text(curve: Curve, signs: Signs) -> str:
     extreme = course.lowest if is_loss else course.highest
     if extreme is None:
         return ""
-    told = figure(extreme.value, signs)
-    if told in [figure(end, signs) for end in course.ends]:
+    told = figure(extreme.value)
+    if told in [figure(end) for end in course.ends]:
         return ""
     return f"{'lowest' if is_loss else 'largest'} {told} at step {extreme.step:,}"
 
@@ -166,18 +166,18 @@ def layer_name(layer: Layer) -> str:
     return layer.module.name or layer.module.rows[0].class_name or "outside of models"
 
 
-def layer_ends(layer: Layer, signs: Signs) -> str:
+def layer_ends(layer: Layer) -> str:
     """Return `0.120 → 0.0034`: the first and the last number of a strip."""
     known = [cell for cell in layer.cells if cell is not None]
     if known:
-        return _ends(known, signs)
+        return _ends(known)
     is_trained = any(row.trainable_parameters for row in layer.module.rows)
-    return signs.dash if is_trained else "frozen"
+    return UNICODE.dash if is_trained else "frozen"
 
 
-def _ends(values: Sequence[float], signs: Signs) -> str:
-    first = figure(values[0], signs)
-    return first if len(values) == 1 else f"{first} {signs.arrow} {figure(values[-1], signs)}"
+def _ends(values: Sequence[float]) -> str:
+    first = figure(values[0])
+    return first if len(values) == 1 else f"{first} → {figure(values[-1])}"
 
 
 def cost_text(cost: WatchCost) -> str:

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Series, Windows, most_common
+from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.sightings import most_common
 from gradscope.rules.rule import Rule
 
 
@@ -56,7 +58,7 @@ class BackwardWithoutStep(Rule):
         windows = context.shared(Windows)
         if not windows.optimizers:
             return
-        if not any(event.kind == "step" for event in windows.events):
+        if not any(isinstance(event, StepEvent) for event in windows.events):
             yield from self._without_any(context, windows)
             return
         idle = [one for one in windows.series if not one.windows]
@@ -65,8 +67,8 @@ class BackwardWithoutStep(Rule):
             yield from self._idle(context, series, active)
 
     def _without_any(self, context: RuleContext, windows: Windows) -> Iterator[Finding]:
-        passes = [one for one in windows.events if one.kind == "backward" and one.count("reached")]
-        zeroed = [one for one in windows.events if one.kind == "zero" and one.count("unspent")]
+        passes = [one for one in windows.events if isinstance(one, BackwardEvent) and one.reached]
+        zeroed = [one for one in windows.events if isinstance(one, ZeroEvent) and one.unspent]
         if len(passes) < self.passes and len(zeroed) < self.zeroed_passes:
             return
         record = windows.optimizers[0]

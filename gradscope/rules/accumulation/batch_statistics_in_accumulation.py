@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Sighting, by_line
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -61,7 +61,7 @@ class BatchStatisticsInAccumulation(Rule):
         ]
         for group in by_line(sightings, lambda window: window.passes[-1].site):
             passes = next(one.passes for one in found if one.windows[0] in group.windows)
-            rows = group.first.passes[-1].number("rows")
+            rows = group.first.passes[-1].rows
             layers = layers_of[group.sightings[0].series.optimizers]
             each = "" if rows is None else f" of {rows:,.0f} rows"
             yield self.finding(

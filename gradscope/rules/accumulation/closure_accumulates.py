@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Group, Series, Sighting, Window, Windows, by_line
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -113,7 +115,7 @@ def _evaluations(series: Series) -> list[tuple[Window, int]]:
     found = []
     before = 0
     for window in series.windows:
-        total = window.step.number("evaluations")
+        total = window.step.evaluations
         if total is not None:
             found.append((window, int(total) - before))
             before = int(total)
@@ -121,17 +123,17 @@ def _evaluations(series: Series) -> list[tuple[Window, int]]:
 
 
 def _passes(window: Window) -> int:
-    return sum(event.kind == "backward" for event in window.events)
+    return sum(1 for _ in only(BackwardEvent, window.events))
 
 
 def _clean(window: Window) -> list[int]:
     """Return the places of the passes that find no gradient."""
     return [
         event.position
-        for event in window.events
-        if event.kind == "backward" and not event.count("added") and not event.count("stale")
+        for event in only(BackwardEvent, window.events)
+        if not event.added and not event.stale
     ]
 
 
 def _backward(window: Window) -> int | None:
-    return next((e.site for e in reversed(window.events) if e.kind == "backward"), None)
+    return next((e.site for e in only(BackwardEvent, reversed(window.events))), None)

@@ -5,17 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import (
-    RunEvent,
-    Series,
-    Sighting,
-    Window,
-    Windows,
-    by_line,
-)
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Overwriting, last_erasure, overwriting
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -70,7 +65,7 @@ class GradientErasedBeforeStep(Rule):
         yield from self._overwritten(context, series)
 
     def _emptied(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
-        erasures: dict[int, RunEvent] = {}
+        erasures: dict[int, Event] = {}
         sightings = []
         for series in all_series:
             found = {
@@ -82,7 +77,7 @@ class GradientErasedBeforeStep(Rule):
             )
         for group in by_line(sightings, lambda window: erasures[window.step.position].site):
             is_error = len(group.windows) >= self.error_share * group.judged
-            passes = [event for event in group.first.events if event.kind == "backward"]
+            passes = [event for event in group.first.events if isinstance(event, BackwardEvent)]
             yield self.finding(
                 context,
                 message=(

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import (
+    BackwardErrorEvent,
+    BackwardEvent,
+    BackwardStart,
+    CarriedEvent,
+    only,
+)
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
@@ -68,7 +75,7 @@ class GrowingGraph(Rule):
         """Return why this rule cannot judge the recording."""
         events = context.shared(Windows).events
         passes = _passes(context.shared(Windows))
-        if any(event.number("nodes") is not None for event in events):
+        if any(event.nodes is not None for event in only(BackwardStart, events)):
             return None
         return "no graph of the run was counted" if passes else "no backward was recorded"
 
@@ -77,16 +84,17 @@ class GrowingGraph(Rule):
         windows = context.shared(Windows)
         carriers = _carriers(windows)
         for event in windows.events:
-            if event.kind == "backward-error" and event.count("older"):
+            if isinstance(event, BackwardErrorEvent) and event.older:
                 carrier = carriers.get(event.site)
-                if event.count("freed") or (carrier and event.count("in_place")):
+                if event.freed or (carrier and event.in_place):
                     yield self._failure(context, event, carrier)
-        by_site: dict[int | None, list[RunEvent]] = {}
+        by_site: dict[int | None, list[BackwardEvent]] = {}
         for event in _passes(windows):
             by_site.setdefault(event.site, []).append(event)
         for site, passes in by_site.items():
             positions = _reaching_back(passes)
-            nodes = [passes[position].numbers["nodes"] for position in positions]
+            counts = (passes[position].nodes for position in positions)
+            nodes = [count for count in counts if count is not None]
             if len(nodes) >= self.measurements and _grows(nodes):
                 growth = _Growth(
                     first=nodes[0],
@@ -133,14 +141,16 @@ class GrowingGraph(Rule):
             step=step,
         )
 
-    def _failure(self, context: RuleContext, event: RunEvent, carrier: RunEvent | None) -> Finding:
+    def _failure(
+        self, context: RuleContext, event: BackwardErrorEvent, carrier: CarriedEvent | None
+    ) -> Finding:
         cause = _Cause(passes=[event], carrier=carrier)
         what = (
             "the graph reaches back into an earlier step, and that part of it"
             if carrier is None
             else f"{carrier.subject} carries the graph of an earlier step, which"
         )
-        why = "is freed" if event.count("freed") else "needs the weights from before the step"
+        why = "is freed" if event.freed else "needs the weights from before the step"
         return self.finding(
             context,
             message=f"backward() fails: {what} {why}",
@@ -149,7 +159,7 @@ class GrowingGraph(Rule):
             related=cause.related(context, "this backward goes through it"),
             evidence={
                 "carried": None if carrier is None else carrier.subject,
-                "nodes": event.number("nodes"),
+                "nodes": event.nodes,
             },
             step=event.step,
             explains=() if carrier is None else _OF_A_STEP,
@@ -171,8 +181,8 @@ class _Growth:
 class _Cause:
     """The backward passes of a line, and what carries the history that they go through."""
 
-    passes: Sequence[RunEvent]
-    carrier: RunEvent | None
+    passes: Sequence[BackwardStart]
+    carrier: CarriedEvent | None
 
     @property
     def site(self) -> int | None:
@@ -186,42 +196,42 @@ class _Cause:
         return [] if backward == self.site else [context.related(backward, words)]
 
 
-def _carriers(windows: Windows) -> dict[int | None, RunEvent]:
+def _carriers(windows: Windows) -> dict[int | None, CarriedEvent]:
     """Return what carries history into a backward, by its line."""
-    found: dict[int | None, RunEvent] = {}
-    waiting: RunEvent | None = None
+    found: dict[int | None, CarriedEvent] = {}
+    waiting: CarriedEvent | None = None
     for event in windows.events:
-        if event.kind == "carried":
+        if isinstance(event, CarriedEvent):
             waiting = event
-        elif event.kind in ("backward", "backward-error") and waiting is not None:
+        elif isinstance(event, BackwardEvent | BackwardErrorEvent) and waiting is not None:
             found.setdefault(event.site, waiting)
             waiting = None
     return found
 
 
-def _remedy(carrier: RunEvent | None) -> str:
+def _remedy(carrier: CarriedEvent | None) -> str:
     if carrier is None or carrier.site is None:
         return "detach() state that is carried between steps; add up loss.item(), not the loss"
     name = carrier.subject
-    if carrier.count("collected"):
+    if carrier.collected:
         return (
             f"put detached tensors into {name}, such as loss.detach(), or clear it after each step"
         )
-    if carrier.count("sum"):
+    if carrier.sum:
         return f"add loss.item() or loss.detach() to {name}, or reset it after each step"
-    if not carrier.count("repeated"):
+    if not carrier.repeated:
         return f"recreate {name} in every step, or detach() it if nothing should learn through it"
     return f"detach it between the steps: {name} = {name}.detach(), or each part of a tuple"
 
 
-def _passes(windows: Windows) -> list[RunEvent]:
-    return [event for event in windows.events if event.kind == "backward"]
+def _passes(windows: Windows) -> list[BackwardEvent]:
+    return list(only(BackwardEvent, windows.events))
 
 
-def _reaching_back(passes: Sequence[RunEvent]) -> list[int]:
+def _reaching_back(passes: Sequence[BackwardEvent]) -> list[int]:
     """Return the places of those counts that reach behind a step; none where one later does not."""
-    counted = [i for i, one in enumerate(passes) if one.number("nodes") is not None]
-    older = [position for position in counted if passes[position].count("older")]
+    counted = [i for i, one in enumerate(passes) if one.nodes is not None]
+    older = [position for position in counted if passes[position].older]
     is_let_go = bool(older) and any(position > older[0] for position in set(counted) - set(older))
     return [] if is_let_go else older
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Group, Series, Sighting, Window, Windows, by_line
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -93,7 +95,7 @@ class MissingZeroGrad(Rule):
                 "steps_with_old_gradients": len(group.windows),
                 "steps_judged": group.judged,
                 "share_limit": self.error_share if is_error else self.warning_share,
-                "passes_in_last_step": last.step.number("backwards"),
+                "passes_in_last_step": last.step.backwards,
             },
             count=len(group.windows),
             step=first.step.step,
@@ -102,10 +104,10 @@ class MissingZeroGrad(Rule):
 
 def carries(window: Window) -> bool:
     """Return whether a step uses gradients again that an earlier one has used."""
-    passes = [event for event in window.events if event.kind == "backward"]
-    if window.step.number("backwards") is None:  # weights that the script moves itself
-        return any(0 < one.count("reached") == one.count("stale") for one in passes)
-    return 0 < len(passes) < window.step.count("backwards")
+    passes = [event for event in window.events if isinstance(event, BackwardEvent)]
+    if window.step.backwards is None:  # weights that the script moves itself
+        return any(0 < one.reached == one.stale for one in passes)
+    return 0 < len(passes) < window.step.backwards
 
 
 def _last_pass(window: Window) -> int | None:
@@ -119,5 +121,5 @@ def _zeros(group: Group) -> list[int | None]:
         for one in group.sightings
         for window in one.series.windows
         for event in window.zeros(one.series.optimizers)
-        if event.optimizer is not None and event.count("parameters")
+        if event.optimizer is not None and event.parameters
     ]

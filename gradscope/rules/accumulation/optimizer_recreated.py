@@ -1,14 +1,21 @@
 """GS314: optimizers that are made anew while training."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Series, Windows
+from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.evidence.optimizers import TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
+
+_EPOCH = re.compile("epoch(?!s)", re.IGNORECASE)
+"""A name of what belongs to a single epoch."""
+_LOOP = re.compile(r"\s*for\s+\w*epoch\w*\b.* in ", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +33,9 @@ class OptimizerRecreated(Rule):
     How it is measured:
         The rule counts the optimizers that each line creates one after the other over the same
         parameters. It reports at least `replacements` of them, or `step_replacements` if each makes
-        a single step. SGD without momentum is a note.
+        a single step, or if each makes the steps of one epoch: the line is in a function or a loop
+        that is named after epochs, and all make as many steps with the same learning rate at first.
+        SGD without momentum is a note.
 
     How to fix it:
         Create the optimizer once, before the loop; change its learning rate with a scheduler or in
@@ -49,14 +58,14 @@ class OptimizerRecreated(Rule):
     replacements: int = 4
     """Number of times an optimizer replaced another. Chosen: more than common training phases."""
     step_replacements: int = 2
-    """Number of replacements if each optimizer made at most one step."""
+    """Number of replacements if each optimizer made at most one step, or those of one epoch."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that makes optimizers anew."""
         windows = context.shared(Windows)
         found: dict[int | None, list[Series]] = {}
         for series in windows.series:
-            if self._is_recreated(series):
+            if self._is_recreated(context, series):
                 found.setdefault(windows.optimizers[series.optimizers[0]].site, []).append(series)
         for site, all_series in found.items():
             held = [
@@ -66,6 +75,7 @@ class OptimizerRecreated(Rule):
             made = max(one.generations for one in all_series)
             steps = sum(len(one.windows) for one in all_series)
             each = steps / len(records)
+            by_epoch = _is_by_epoch(context, all_series[0])
             has_state = any(_has_state(one) for one in records)
             lost = "its state is lost each time" if has_state else "it has no state to lose"
             yield self.finding(
@@ -82,18 +92,49 @@ class OptimizerRecreated(Rule):
                     "optimizers_made": made,
                     "steps": steps,
                     "steps_each": each,
-                    "limit": self._limit(each),
+                    "limit": self._limit(each, by_epoch=by_epoch),
                 },
                 count=made - 1,
                 step=all_series[0].windows[0].step.step if all_series[0].windows else 0,
             )
 
-    def _is_recreated(self, series: Series) -> bool:
+    def _is_recreated(self, context: RuleContext, series: Series) -> bool:
         times = series.generations - 1
-        return times > 0 and times >= self._limit(len(series.windows) / series.generations)
+        each, by_epoch = len(series.windows) / series.generations, _is_by_epoch(context, series)
+        return times > 0 and times >= self._limit(each, by_epoch=by_epoch)
 
-    def _limit(self, steps_each: float) -> int:
-        return self.step_replacements if steps_each <= 1 else self.replacements
+    def _limit(self, steps_each: float, *, by_epoch: bool) -> int:
+        return self.step_replacements if steps_each <= 1 or by_epoch else self.replacements
+
+
+def _is_by_epoch(context: RuleContext, series: Series) -> bool:
+    """Return whether each of some optimizers makes the steps of one epoch, as far as names tell."""
+    site = None if series.record is None else context.site(series.record.site)
+    if site is None or not _is_named_after_epochs(context, site):
+        return False
+    by_optimizer: dict[int | None, list[float | None]] = {}
+    for window in series.windows:
+        by_optimizer.setdefault(window.step.optimizer, []).append(window.step.lr)
+    lengths = {len(rates) for rates in by_optimizer.values()}
+    return len(lengths) == 1 and len({rates[0] for rates in by_optimizer.values()}) == 1
+
+
+def _is_named_after_epochs(context: RuleContext, site: Site) -> bool:
+    """Return whether a line is in a function or right below a loop named after epochs."""
+    if _EPOCH.search(site.function):
+        return True
+    for record in context.recording.evidence_of(SourceRecord):
+        position = site.line - record.first
+        if record.file != site.file or not 0 <= position < len(record.lines):
+            continue
+        indent = _indent(record.lines[position])
+        above = record.lines[max(0, position - 2) : position]
+        return any(_LOOP.match(text) and _indent(text) < indent for text in above)
+    return False
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def _has_state(record: TrainedOptimizer) -> bool:

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import RunEvent, Sighting, Window, Windows, by_line
+from gradscope.analysis.windows import Window, Windows
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -74,7 +76,7 @@ class RepeatedBackward(Rule):
                 parameters=group.parameters,
                 evidence={
                     "passes": len(group.first.passes),
-                    "parameters_added_to": None if again is None else again.number("added"),
+                    "parameters_added_to": None if again is None else float(again.added),
                     "steps_concerned": len(group.windows),
                     "steps": group.judged,
                 },
@@ -83,6 +85,6 @@ class RepeatedBackward(Rule):
             )
 
 
-def _repeated(window: Window) -> RunEvent | None:
+def _repeated(window: Window) -> BackwardEvent | None:
     """Return the first pass that repeats an earlier one, on top of its gradients."""
-    return next((e for e in window.passes[1:] if e.count("again") and e.count("added")), None)
+    return next((e for e in window.passes[1:] if e.again and e.added), None)

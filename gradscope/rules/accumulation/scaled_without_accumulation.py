@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Series, Sighting, Windows, by_line
+from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import is_mean
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
@@ -90,11 +92,11 @@ class ScaledWithoutAccumulation(Rule):
         windows = [
             window
             for window in series.windows
-            if sum(event.kind == "backward" for event in window.events) == 1
+            if sum(isinstance(event, BackwardEvent) for event in window.events) == 1
             and is_mean(window.passes)
-            and _divisor(window.passes[-1].number("divided")) > 1
+            and _divisor(window.passes[-1].divided) > 1
         ]
-        divisors = Counter(_divisor(window.passes[-1].number("divided")) for window in windows)
+        divisors = Counter(_divisor(window.passes[-1].divided) for window in windows)
         sites = {window.passes[-1].site for window in windows}
         if len(divisors) != 1 or len(sites) != 1 or len(windows) < 2:
             return None, 1

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import Event, ScalerStepEvent, SchedulerEvent, StepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -45,25 +46,25 @@ class SchedulerBeforeOptimizer(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         events = context.shared(Windows).events
-        if any(event.kind == "scheduler" for event in events):
+        if any(isinstance(event, SchedulerEvent) for event in events):
             return None
         return "the run has no learning-rate scheduler"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that steps a scheduler too early."""
         events = context.shared(Windows).events
-        by_site: dict[tuple[int | None, int | None], list[RunEvent]] = {}
+        by_site: dict[tuple[int | None, int | None], list[SchedulerEvent]] = {}
         for event in events:
-            if event.kind == "scheduler":
+            if isinstance(event, SchedulerEvent):
                 by_site.setdefault((event.site, event.optimizer), []).append(event)
         for (site, optimizer), calls in by_site.items():
             first = _first_step(events, optimizer)
             early = [] if first is None else [one for one in calls if one.position < first.position]
             if first is None or not early or len(early) == len(calls):
                 continue
-            if any(event.kind == "scaler-step" for event in events[: early[0].position]):
+            if any(isinstance(event, ScalerStepEvent) for event in events[: early[0].position]):
                 continue  # skipped: the loop is in order
-            rates = early[0].number("lr_before"), early[-1].number("lr_after")
+            rates = early[0].lr_before, early[-1].lr_after
             yield self.finding(
                 context,
                 message=(
@@ -77,20 +78,20 @@ class SchedulerBeforeOptimizer(Rule):
                     "steps_before_optimizer": len(early),
                     "scheduler_steps": len(calls),
                     "lr_skipped": rates[0],
-                    "lr_first_used": first.number("lr"),
+                    "lr_first_used": first.lr,
                 },
                 count=len(early),
                 step=early[0].step,
             )
 
 
-def _first_step(events: Sequence[RunEvent], optimizer: int | None) -> RunEvent | None:
+def _first_step(events: Sequence[Event], optimizer: int | None) -> StepEvent | None:
     return next(
         (
             event
             for event in events
-            if event.kind == "step"
-            and not event.count("manual")
+            if isinstance(event, StepEvent)
+            and not event.manual
             and (optimizer is None or event.optimizer == optimizer)
         ),
         None,

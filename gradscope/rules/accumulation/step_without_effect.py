@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Series, Windows
+from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
@@ -143,12 +143,12 @@ def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:
         return
     for window in series.windows:
         every = norms.rows_of(window.step.step)
-        rate = window.step.number("lr")
+        rate = window.step.lr
         if rate is None or max(norms.updates[every.start : every.stop], default=-1.0) < 0:
             continue  # as in nine steps of ten
         rows = [row for row in every if norms.parameters[row] in held]
         moving = [row for row in rows if norms.gradients[row] > 0]
-        if window.step.count("manual") or not moving:
+        if window.step.manual or not moving:
             continue
         if all(norms.updates[row] >= 0 for row in moving):
             yield _Step(

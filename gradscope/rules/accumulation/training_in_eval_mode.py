@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent, ModeEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -63,7 +64,7 @@ class TrainingInEvalMode(Rule):
         context: RuleContext,
         model: str,
         series: Series,
-        modes: Mapping[int, Mapping[str, RunEvent]],
+        modes: Mapping[int, Mapping[str, ModeEvent]],
     ) -> Finding | None:
         names = {index: context.recording.parameters[index].name for index in series.parameters}
         trained = [index for index, name in names.items() if name.startswith(f"{model}.")]
@@ -92,35 +93,35 @@ class TrainingInEvalMode(Rule):
                 "steps_in_eval_mode": len(sick),
                 "steps": len(judged),
                 "share_limit": self.share,
-                "dropout_layers": mode.count("dropout"),
-                "batch_norm_layers": mode.count("batchnorm"),
+                "dropout_layers": mode.dropout,
+                "batch_norm_layers": mode.batchnorm,
             },
             count=len(sick),
             step=first.step.step,
         )
 
 
-def _modes_of_passes(windows: Windows) -> dict[int, dict[str, RunEvent]]:
+def _modes_of_passes(windows: Windows) -> dict[int, dict[str, ModeEvent]]:
     """Return by place of a backward: the models that its forward called in eval mode."""
-    found: dict[int, dict[str, RunEvent]] = {}
-    pending: dict[str, RunEvent] = {}
+    found: dict[int, dict[str, ModeEvent]] = {}
+    pending: dict[str, ModeEvent] = {}
     for event in windows.events:
-        if event.kind == "mode" and (event.count("dropout") or event.count("batchnorm")):
+        if isinstance(event, ModeEvent) and (event.dropout or event.batchnorm):
             pending[event.subject] = event
-        elif event.kind == "backward":
+        elif isinstance(event, BackwardEvent):
             found[event.position] = pending
             pending = {}
     return found
 
 
-def _is_eval(window: Window, model: str, modes: Mapping[int, Mapping[str, RunEvent]]) -> bool:
+def _is_eval(window: Window, model: str, modes: Mapping[int, Mapping[str, ModeEvent]]) -> bool:
     return all(model in modes.get(one.position, {}) for one in window.passes)
 
 
-def _layers(mode: RunEvent) -> str:
+def _layers(mode: ModeEvent) -> str:
     parts = []
-    if mode.count("dropout"):
+    if mode.dropout:
         parts.append("dropout is off")
-    if mode.count("batchnorm"):
+    if mode.batchnorm:
         parts.append("batch norm does not update its statistics")
     return " and ".join(parts)

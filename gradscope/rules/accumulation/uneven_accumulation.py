@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Sighting, Window, by_line
+from gradscope.analysis.windows import Window
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import accumulations, is_mean
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -115,8 +116,11 @@ def _heaviest(counts: Sequence[float]) -> float:
 
 def _counts(window: Window) -> tuple[str, list[float]]:
     """Return what is counted, and how many each micro-batch has; empty where some are unknown."""
-    for name in ("tokens", "rows"):
-        counts = [one.number(name) for one in window.passes]
+    by_name = {
+        "tokens": [one.tokens for one in window.passes],
+        "rows": [one.rows for one in window.passes],
+    }
+    for name, counts in by_name.items():
         known = [count for count in counts if count]
         if len(known) == len(counts):
             return name, known

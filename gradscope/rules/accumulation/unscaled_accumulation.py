@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import RunEvent, Sighting, Window, by_line
+from gradscope.analysis.windows import Window
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
+from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -98,13 +100,13 @@ class UnscaledAccumulation(Rule):
 
 def _is_sum_of_means(window: Window) -> bool:
     is_divided = any(_is_divided(one) for one in window.passes)
-    is_written = window.step.count("written") > 0  # the script may have divided the gradients
+    is_written = window.step.written > 0  # the script may have divided the gradients
     return is_mean(window.passes) and not is_divided and not is_written
 
 
-def _is_divided(one: RunEvent) -> bool:
+def _is_divided(one: BackwardEvent) -> bool:
     """Return whether something beside constants above 1 scales the loss."""
-    return abs((one.number("divided") or 1) * (one.number("multiplied") or 1) - 1) > 1e-6
+    return abs((one.divided or 1) * (one.multiplied or 1) - 1) > 1e-6
 
 
 def _effect(accumulation: Accumulation) -> str:

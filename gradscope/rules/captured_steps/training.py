@@ -8,22 +8,31 @@ from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
 from gradscope.analysis.recording_index import StepBefore, Surroundings
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import (
+    BackwardEvent,
+    BackwardStart,
+    Event,
+    ScalerStepEvent,
+    StepEvent,
+    ZeroEvent,
+    only,
+)
 from gradscope.recording.evidence.failures import NonfiniteRecord
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.optimizers import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
-_PASSES = ("backward", "backward-error")
-_STEPS = ("step", "scaler-step")
 _SOUGHT = 20
 """So many steps on end a scaler may leave out until it finds its scale: it halves it each time."""
 _RECENT = 400
 """Events before a backward among which the last steps are."""
+_MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
+"""So many last steps without a gradient, and this share of all steps, are no chance."""
 _LOSSES = 20
 """So many losses after a backward tell how training went on from it."""
 
@@ -60,7 +69,7 @@ class _Fate:
 class _Uses:
     """The steps that use the gradients of a backward."""
 
-    steps: tuple[RunEvent, ...]
+    steps: tuple[StepEvent, ...]
     is_skipped: bool
     """Whether a scaler left one out."""
 
@@ -85,7 +94,7 @@ class Training:
     @cached_property
     def is_untrained(self) -> bool:
         """Whether the script computes gradients and makes no step with them, from start to end."""
-        return not any(event.kind in _STEPS for event in self._events)
+        return not any(isinstance(event, StepEvent | ScalerStepEvent) for event in self._events)
 
     def surroundings(self, captured: CapturedStep) -> Surroundings:
         """Return what the rest of the run tells of a backward that was watched closely."""
@@ -100,12 +109,25 @@ class Training:
             return frozenset(known[name] for name in names if name in known)
 
         alive = {name for name, one in self._fates.items() if one.last_alive >= captured.step}
+        records = captured.recording.evidence_of(OptimizerRecord)
+        sure = {index for record in records for index in record.parameters}
+        sure |= {index for name, index in known.items() if self._named[name] < 2}
         return Surroundings(
-            held=indices(held) if self.optimizers else every,
-            stepped=indices(stepped) if self.optimizers else every,
+            held=indices(held) & sure if self.optimizers else every,
+            stepped=indices(stepped) & sure if self.optimizers else every,
             learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
             alive=indices(alive),
-            moved=indices(name for name, one in self._fates.items() if one.moved),
+            moved=indices(
+                name
+                for name, one in self._fates.items()
+                if one.moved and self._named[name] < 2  # of several it is not known which one
+            ),
+            followed=indices(
+                name for name, one in self._fates.items() if one.moved and one.last_alive < 0
+            ),
+            ceased=indices(self._ceased(captured)),
+            unfrozen=indices(self._frozen_before(captured)),
+            uncleared=self._uncleared(captured),
             losses=tuple(self._losses(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
@@ -122,9 +144,35 @@ class Training:
     @cached_property
     def _has_one_loss(self) -> bool:
         """Whether every step is fed by one backward, always of the same line."""
-        lines = {event.site for event in self._events if event.kind == "backward"}
-        passes = (dict(e.numbers).get("backwards", 0) for e in self._events if e.kind == "step")
+        lines = {event.site for event in only(BackwardEvent, self._events)}
+        passes = (event.backwards or 0 for event in only(StepEvent, self._events))
         return len(lines) <= 1 and max(passes, default=0) <= 1
+
+    def _frozen_before(self, captured: CapturedStep) -> Iterator[str]:
+        """Yield what was frozen before a backward that was watched closely."""
+        yield from (one.name for one in self.recording.parameters if not one.requires_grad)
+        for other in self.recording.captured_steps:
+            if other.step >= captured.step:
+                break
+            yield from (one.name for one in other.recording.parameters if not one.requires_grad)
+
+    def _ceased(self, captured: CapturedStep) -> Iterator[str]:
+        """Yield what had gradients before a backward, and has none any more to the end."""
+        last = max((step.index for step in self.recording.steps), default=0)
+        least = max(_MOST_WITHOUT, _SHARE_WITHOUT * last)
+        for name, one in self._fates.items():
+            if 0 <= one.last_alive < captured.step and last - one.last_alive >= least:
+                yield name
+
+    def _uncleared(self, captured: CapturedStep) -> int:
+        """Return how many gradients each backward finds that no step uses and nothing clears."""
+        backward = self._backward(captured)
+        if backward is None:
+            return 0
+        same = [one for one in only(BackwardEvent, self._events) if one.site == backward.site]
+        first = min([backward.step, *(one.step for one in same[:1])])
+        found = [one.added for one in same if one.step > first]
+        return min(found, default=0) if len(found) > 1 else 0
 
     def _steps_before(self, captured: CapturedStep) -> Iterator[StepBefore]:
         """Yield the last step of each optimizer before a backward whose weights are broken."""
@@ -135,14 +183,14 @@ class Training:
         end = bisect_left(self._keys, (captured.step, captured.order))
         known: set[int] = set()
         # Each optimizer in use has made one not long ago.
-        for event in reversed(self._events[max(0, end - _RECENT) : end]):
+        for event in only(StepEvent, reversed(self._events[max(0, end - _RECENT) : end])):
             if event.kind != "step" or event.optimizer is None or event.optimizer in known:
                 continue
             known.add(event.optimizer)
             yield StepBefore(
                 step=event.step,
                 site=self.context.site(event.site),
-                rate=event.number("lr"),
+                rate=event.lr,
                 parameters=frozenset(
                     self.recording.parameters[position].name
                     for position in self.optimizers[event.optimizer].parameters
@@ -167,8 +215,8 @@ class Training:
         if not self._uses(captured).is_skipped or not self.was_scaled(captured):
             return False
         start = bisect_left(self._keys, (captured.step, captured.order))
-        after = [event for event in self._events[start:] if event.kind == "scaler-step"]
-        return len(after) <= _SOUGHT and all(event.count("skipped") for event in after)
+        after = list(only(ScalerStepEvent, self._events[start:]))
+        return len(after) <= _SOUGHT and all(event.skipped for event in after)
 
     def _stepped(self, captured: CapturedStep) -> frozenset[str]:
         """Return what the optimizers hold that step after a backward."""
@@ -184,7 +232,7 @@ class Training:
 
         Something made for another pass may cut it off, as the samples of a generator.
         """
-        steps = Counter(event.optimizer for event in self._events if event.kind == "step")
+        steps = Counter(event.optimizer for event in self._events if isinstance(event, StepEvent))
         held = (
             one.parameters for position, one in enumerate(self.optimizers) if steps[position] > 1
         )
@@ -221,21 +269,21 @@ class Training:
     def optimizer_text(self, captured: CapturedStep) -> str | None:
         """Return the optimizer that steps after a backward, as `SGD(lr=0.1)`."""
         texts = {step.index: step.optimizer for step in self.recording.steps}
-        steps = (event.step for event in self._uses(captured).steps if event.kind == "step")
+        steps = (event.step for event in self._uses(captured).steps)
         return next((texts.get(step) for step in steps), None)
 
     def line(self, captured: CapturedStep) -> Site | None:
         """Return the line that called the backward."""
-        position = self._position(captured)
-        return None if position is None else self.context.site(self._events[position].site)
+        backward = self._backward(captured)
+        return None if backward is None else self.context.site(backward.site)
 
     def was_scaled(self, captured: CapturedStep) -> bool:
         """Return whether a gradient scaler had multiplied the loss."""
-        position = self._position(captured)
-        return position is not None and bool(self._events[position].count("scaled"))
+        backward = self._backward(captured)
+        return backward is not None and backward.scaled
 
     @property
-    def _events(self) -> tuple[RunEvent, ...]:
+    def _events(self) -> tuple[Event, ...]:
         return self.context.shared(Windows).events
 
     @cached_property
@@ -243,14 +291,15 @@ class Training:
         """The step and the order of every event, ascending."""
         return sorted((record.step, record.order) for record in self.recording.events)
 
-    def _position(self, captured: CapturedStep) -> int | None:
-        """Return the place of a backward among all events, None where it is not there."""
+    def _backward(self, captured: CapturedStep) -> BackwardStart | None:
+        """Return the event of a captured backward; None where it is not there."""
         position = bisect_left(self._keys, (captured.step, captured.order))
         is_there = position < len(self._keys) and self._keys[position] == (
             captured.step,
             captured.order,
         )
-        return position if is_there and self._events[position].kind in _PASSES else None
+        event = self._events[position] if is_there else None
+        return event if isinstance(event, BackwardStart) else None
 
     @cached_property
     def _known_uses(self) -> dict[tuple[int, int], _Uses]:
@@ -263,40 +312,39 @@ class Training:
         return self._known_uses[key]
 
     def _find_uses(self, captured: CapturedStep) -> _Uses:
-        position = self._position(captured)
+        backward = self._backward(captured)
         start = (
             bisect_left(self._keys, (captured.step, captured.order))
-            if position is None
-            else position + 1
+            if backward is None
+            else backward.position + 1
         )
-        reached = 0 if position is None else self._events[position].count("reached")
-        found: list[RunEvent] = []
+        reached = backward.reached if isinstance(backward, BackwardEvent) else 0
+        found: list[StepEvent] = []
         is_skipped = False
         for event in islice(self._events, start, None):
-            if event.kind == "backward" and (found or is_skipped):
+            if isinstance(event, BackwardEvent) and (found or is_skipped):
                 break
-            if event.kind == "zero" and not found and 0 < reached <= event.count("unspent"):
+            if isinstance(event, ZeroEvent) and not found and 0 < reached <= event.unspent:
                 break
-            if event.kind == "step":
+            if isinstance(event, StepEvent):
                 found.append(event)
-            is_skipped |= event.kind == "scaler-step" and bool(event.count("skipped"))
+            is_skipped |= isinstance(event, ScalerStepEvent) and event.skipped
         return _Uses(tuple(found), is_skipped)
 
     def _names(self, parameters: Iterable[int]) -> Iterator[str]:
         return (self.recording.parameters[index].name for index in parameters)
 
     def _losses(self, captured: CapturedStep) -> Iterator[float]:
-        start = self._position(captured)
-        if start is None:
+        backward = self._backward(captured)
+        if backward is None:
             step = captured.recording.steps[0] if captured.recording.steps else None
             yield from [] if step is None or step.loss is None else [step.loss]
             return
-        line = self._events[start].site
         same = (
             loss
-            for event in islice(self._events, start, None)
-            if event.kind == "backward" and event.site == line
-            if (loss := event.number("loss")) is not None
+            for event in only(BackwardEvent, islice(self._events, backward.position, None))
+            if event.site == backward.site
+            if (loss := event.loss) is not None
         )
         yield from islice(same, _LOSSES + 1)
 
@@ -304,10 +352,9 @@ class Training:
     def _rates(self) -> dict[int, float]:
         """By optimizer: the largest learning rate of its steps."""
         found: dict[int, float] = {}
-        for event in self._events:
-            rate = event.number("lr")
-            if event.kind == "step" and event.optimizer is not None and rate is not None:
-                found[event.optimizer] = max(found.get(event.optimizer, 0.0), rate)
+        for event in only(StepEvent, self._events):
+            if event.optimizer is not None and event.lr is not None:
+                found[event.optimizer] = max(found.get(event.optimizer, 0.0), event.lr)
         return found
 
     @cached_property
@@ -316,11 +363,14 @@ class Training:
         sound = (
             event.step
             for event in self._events
-            if event.kind == "step"
-            and not event.count("nonfinite")
-            and isfinite(event.number("norm") or 0.0)
+            if isinstance(event, StepEvent) and not event.nonfinite and isfinite(event.norm or 0.0)
         )
         return max(sound, default=-1)
+
+    @cached_property
+    def _named(self) -> Counter[str]:
+        """By name: number of the run's parameters that have it, one model after the other."""
+        return Counter(record.name for record in self.recording.parameters)
 
     @cached_property
     def _fates(self) -> dict[str, _Fate]:
@@ -333,7 +383,8 @@ class Training:
         first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
         for record in self.recording.parameters:
             fate = found[record.name]
-            fate.last_alive = alive.get(record.index, -1)
+            # Models that follow each other in a variable share their names.
+            fate.last_alive = max(fate.last_alive, alive.get(record.index, -1))
             for norm in (first.get(record.index), last.get(record.index)):
                 if norm is not None and norm != NOT_MEASURED:
                     fate.weigh(norm)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.clip_limits import level_of
-from gradscope.analysis.clip_series import ClipSeries
+from gradscope.analysis.clipping.limits import level_of
+from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.judged_series import is_of_trial, judged_series
+from gradscope.rules.helpers.clips import is_of_trial, judged_series
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -87,6 +88,9 @@ def _related(context: RuleContext, late: Clip) -> RelatedLocation | None:
 
 def _is_late(clip: Clip) -> bool:
     """Return whether all its gradients are used, and not going to be used again as they are."""
-    if clip.event.count("fresh") or not clip.event.count("spent"):
+    if clip.event.fresh or not clip.event.spent:
         return False
-    return any(event.kind in ("backward", "zero") for event in clip.later) or clip.step is None
+    return (
+        any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later)
+        or clip.step is None
+    )

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
-from gradscope.analysis.optimizer_steps import RunEvent
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -56,7 +56,7 @@ class ClipBeforeBackward(Rule):
             early = [clip for clip in calls if _is_early(clips, clip)]
             if not early or len(early) < self.share * len(calls):
                 continue
-            spent = [clip for clip in early if clip.event.count("spent")]
+            spent = [clip for clip in early if clip.event.spent]
             if spent and not clips.is_ahead(calls):
                 continue  # it stands behind the step, and is clip-after-step
             first = early[0]
@@ -83,7 +83,7 @@ class ClipBeforeBackward(Rule):
 
 def _is_early(clips: Clips, clip: Clip) -> bool:
     """Return whether a call finds nothing to clip, though the step will."""
-    if clip.event.count("fresh") or not clip.event.count("parameters") or clip.step is None:
+    if clip.event.fresh or not clip.event.parameters or clip.step is None:
         return False
     kinds = [event.kind for event in clip.later]
     if "backward" not in kinds or any(kind.startswith("clip") for kind in _since_backward(kinds)):
@@ -91,13 +91,13 @@ def _is_early(clips: Clips, clip: Clip) -> bool:
     norms = clips.norms_in(clip.step.step)
     if clip.parameters is not None and norms:
         return not clip.parameters.isdisjoint(norms)
-    without = clip.step.count("none")
-    return clip.step.count("fresh") > 0 and clip.event.count("parameters") > without
+    without = clip.step.none
+    return clip.step.fresh > 0 and clip.event.parameters > without
 
 
 def _since_backward(kinds: list[str]) -> list[str]:
     return kinds[kinds.index("backward") :]
 
 
-def _next_backward(clip: Clip) -> RunEvent:
-    return next(event for event in clip.later if event.kind == "backward")
+def _next_backward(clip: Clip) -> BackwardEvent:
+    return next(event for event in clip.later if isinstance(event, BackwardEvent))

@@ -6,10 +6,10 @@ from math import isfinite
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.judged_series import LossScale
+from gradscope.rules.helpers.clips import LossScale
 from gradscope.rules.rule import Rule
 
 
@@ -62,7 +62,7 @@ class ClipBeforeUnscale(Rule):
         """Yield a finding for every line that clips scaled gradients."""
         scales = context.shared(LossScale)
         for calls in context.shared(Clips).by_line:
-            found = [clip for clip in calls if clip.event.count("scaled")]
+            found = [clip for clip in calls if clip.event.scaled]
             if not found or len(found) < self.share * len(calls):
                 continue
             scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)

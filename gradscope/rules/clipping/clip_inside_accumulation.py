@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -63,7 +64,7 @@ class ClipInsideAccumulation(Rule):
         first = inside[0][0]
         cut = [clip for ones in inside for clip in ones if clip.cuts is not False]
         times = max(len(ones) for ones in inside)
-        backward = next(event for event in first.later if event.kind == "backward")
+        backward = next(event for event in first.later if isinstance(event, BackwardEvent))
         return self.finding(
             context,
             message=(
@@ -89,15 +90,13 @@ class ClipInsideAccumulation(Rule):
 
 def _adds_between(calls: Sequence[Clip]) -> bool:
     """Return whether a backward adds to what one of the calls but the last has clipped."""
-    return any(
-        clip.event.count("fresh") and _is_added_to(clip, until=calls[-1]) for clip in calls[:-1]
-    )
+    return any(clip.event.fresh and _is_added_to(clip, until=calls[-1]) for clip in calls[:-1])
 
 
 def _is_added_to(clip: Clip, *, until: Clip) -> bool:
     for event in clip.later:
-        if event.position >= until.event.position or event.kind == "zero":
+        if event.position >= until.event.position or isinstance(event, ZeroEvent):
             return False
-        if event.kind == "backward" and event.count("added"):
+        if isinstance(event, BackwardEvent) and event.added:
             return True
     return False

@@ -6,8 +6,8 @@ from itertools import islice
 from math import isfinite, isnan
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
-from gradscope.analysis.optimizer_steps import RunEvent
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.recording.events import BackwardEvent, ScalerStepEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -58,11 +58,12 @@ class ClipOfNonFinite(Rule):
                 yield self._finding(context, clips, broken, step)
 
     def _finding(
-        self, context: RuleContext, clips: Clips, broken: Sequence[Clip], step: RunEvent
+        self, context: RuleContext, clips: Clips, broken: Sequence[Clip], step: StepEvent
     ) -> Finding:
         first = broken[0]
         word = "NaN" if first.norm is None or isnan(first.norm) else "infinite"
         backward = _last_backward(clips, first)
+        computed = backward or first.event
         return self.finding(
             context,
             message=(f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"),
@@ -71,13 +72,13 @@ class ClipOfNonFinite(Rule):
                 "non-finite gradient"
             ),
             site=first.event.site,
-            related=(context.related(backward.site, "the gradients are computed here"),),
+            related=(context.related(computed.site, "the gradients are computed here"),),
             evidence={
                 "norm": first.norm,
                 "limit": first.limit,
-                "loss": backward.number("loss"),
-                "nonfinite_parameters": step.count("nonfinite"),
-                "parameters_of_step": step.count("with_gradient"),
+                "loss": None if backward is None else backward.loss,
+                "nonfinite_parameters": step.nonfinite,
+                "parameters_of_step": step.with_gradient,
             },
             count=len(broken),
             step=first.event.step,
@@ -92,25 +93,27 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
         owner = clips.windows.optimizers[clip.step.optimizer]
         if clip.parameters.isdisjoint(owner.parameters):
             return False
-    if any(event.kind in ("zero", "backward") for event in clip.later):
+    if any(isinstance(event, ZeroEvent | BackwardEvent) for event in clip.later):
         return False  # the gradients were thrown away, or are not complete
-    if clip.step_before is not None and clip.step_before.count("nonfinite"):
+    if clip.step_before is not None and clip.step_before.nonfinite:
         return False  # it is lost already
     if _is_left_out(clips, clip.step):
         return False
-    return bool(clip.step.count("nonfinite")) or clip.step.number("norm") == 0
+    return bool(clip.step.nonfinite) or clip.step.norm == 0
 
 
-def _is_left_out(clips: Clips, step: RunEvent) -> bool:
+def _is_left_out(clips: Clips, step: StepEvent) -> bool:
     """Return whether a gradient scaler tells a fused optimizer, which is called all the same."""
     later = islice(clips.windows.events, step.position + 1, None)
-    told = next((event for event in later if event.kind in ("scaler-step", "backward")), None)
-    return told is not None and told.kind == "scaler-step" and told.count("skipped") > 0
+    told = next(
+        (event for event in later if isinstance(event, ScalerStepEvent | BackwardEvent)), None
+    )
+    return told is not None and isinstance(told, ScalerStepEvent) and told.skipped
 
 
-def _harm(step: RunEvent) -> str:
-    broken = step.count("nonfinite")
-    others = step.count("with_gradient") - broken
+def _harm(step: StepEvent) -> str:
+    broken = step.nonfinite
+    others = step.with_gradient - broken
     if not broken:
         return "makes every gradient zero"
     if not others:
@@ -118,7 +121,7 @@ def _harm(step: RunEvent) -> str:
     return f"makes {broken} gradients NaN and the other {others} zero"
 
 
-def _last_backward(clips: Clips, clip: Clip) -> RunEvent:
-    """Return the backward before a call; its own event where there is none."""
+def _last_backward(clips: Clips, clip: Clip) -> BackwardEvent | None:
+    """Return the backward before a call; None where there is none."""
     before = reversed(clips.windows.events[: clip.event.position])
-    return next((event for event in before if event.kind == "backward"), clip.event)
+    return next((event for event in before if isinstance(event, BackwardEvent)), None)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.recording.events import StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -98,8 +99,8 @@ def _has_strangers(calls: Sequence[Clip], held: frozenset[int]) -> bool:
     return all(
         clip.parameters
         and held.isdisjoint(clip.parameters)
-        and not clip.event.count("fresh")
-        and not clip.event.count("spent")
+        and not clip.event.fresh
+        and not clip.event.spent
         for clip in calls
     )
 
@@ -126,4 +127,4 @@ def _without_root(name: str) -> str:
 def _next_step(context: RuleContext, clip: Clip) -> int | None:
     """Return the line of the next step of an optimizer that a backward feeds."""
     events = context.shared(Clips).windows.events[clip.event.position :]
-    return next((one.site for one in events if one.kind == "step" and one.count("backwards")), None)
+    return next((one.site for one in only(StepEvent, events) if one.backwards), None)

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.clip_limits import level_of
-from gradscope.analysis.clip_series import ClipSeries
+from gradscope.analysis.clipping.limits import level_of
+from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.judged_series import is_of_trial, judged_series
+from gradscope.rules.helpers.clips import is_of_trial, judged_series
 from gradscope.rules.rule import Rule
 
 

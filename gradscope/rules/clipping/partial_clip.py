@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import hypot
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, ClippedStep, Clips, clipped_steps
+from gradscope.analysis.clipping.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import positions
@@ -70,7 +70,7 @@ class PartialClip(Rule):
 
     def _exhausted(self, context: RuleContext) -> Iterator[Finding]:
         for calls in context.shared(Clips).by_line:
-            vain = [clip for clip in calls if clip.event.count("exhausted") and _has_use(clip)]
+            vain = [clip for clip in calls if clip.event.exhausted and _has_use(clip)]
             if not vain or len(vain) < self.exhausted_share * len(calls):
                 continue
             yield self.finding(
@@ -124,7 +124,7 @@ def _has_use(clip: Clip) -> bool:
     """Return whether the step that follows takes a gradient that no other call has clipped."""
     if clip.step is None or any(event.kind.startswith("clip") for event in clip.later):
         return False
-    return clip.step.count("fresh") > clip.step.count("clipped")
+    return clip.step.fresh > clip.step.clipped
 
 
 def _norm_outside(context: RuleContext, step: ClippedStep) -> float:

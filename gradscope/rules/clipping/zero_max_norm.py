@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clip, Clips
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.recording.events import ClipValueEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -71,7 +72,7 @@ class ZeroMaxNorm(Rule):
 
 def _is_wrong(clip: Clip) -> bool:
     limit = clip.limit
-    return limit is not None and not limit > 0 and clip.event.count("fresh") > 0
+    return limit is not None and not limit > 0 and clip.event.fresh > 0
 
 
 def _harm(clip: Clip) -> str:
@@ -80,6 +81,6 @@ def _harm(clip: Clip) -> str:
         return "makes every gradient NaN"
     if not limit:
         return "makes every gradient zero: the step has no effect"
-    if clip.event.kind == "clip-value":
+    if isinstance(clip.event, ClipValueEvent):
         return f"makes every element of the gradients {limit:g}"
     return "flips the sign of every gradient: the step increases the loss"

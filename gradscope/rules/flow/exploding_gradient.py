@@ -25,8 +25,7 @@ from gradscope.rules.helpers.growth_position import (
     place_of,
     related_lines,
 )
-from gradscope.rules.helpers.horizon import Memory, memories
-from gradscope.rules.helpers.recurrence import growth_later, recurrences
+from gradscope.rules.helpers.recurrence import Memory, growth_later, memories, recurrences
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.norms import norm_of_norms
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.unclipped import UnclippedNorms
+from gradscope.rules.helpers.clips import UnclippedNorms
 from gradscope.rules.measure import Measure
 from gradscope.rules.measurement import Side
 from gradscope.rules.patterns import matches
@@ -144,8 +145,7 @@ class _Measured:
 
     @property
     def norm(self) -> float:
-        known = tuple(self.norms.values())
-        return math.nan if any(map(math.isnan, known)) else math.hypot(*known)
+        return norm_of_norms(self.norms.values())
 
 
 def _norms(context: RuleContext) -> dict[int, dict[int, float]]:

@@ -6,8 +6,9 @@ from math import isfinite
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.clips import Clips
-from gradscope.analysis.optimizer_steps import Series, Window, Windows
+from gradscope.analysis.clipping.clips import Clips
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.spikes import History, Limits, Spike, spikes_of, times_seen
@@ -160,10 +161,10 @@ def _raw_norms(context: RuleContext) -> dict[int, float]:
     found: dict[int, float] = {}
     for clip in clips.all:
         norm = clip.norm_before
-        if norm is None or not isfinite(norm) or clip.event.count("scaled"):
+        if norm is None or not isfinite(norm) or clip.event.scaled:
             continue
         for step in clip.steps:
-            if not any(event.kind == "zero" for event in clip.later):
+            if not any(isinstance(event, ZeroEvent) for event in clip.later):
                 found[step.position] = max(found.get(step.position, 0.0), norm)
     return found
 
@@ -191,7 +192,7 @@ def _losses_around(windows: Sequence[Window], position: int) -> tuple[float | No
 
 
 def _typical_loss(windows: Sequence[Window]) -> float | None:
-    losses = [one.passes[-1].number("loss") for one in windows if one.passes]
+    losses = [one.passes[-1].loss for one in windows if one.passes]
     known = [loss for loss in losses if loss is not None]
     return median(known) if known else None
 

@@ -8,7 +8,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import is_recurrent, place_of, related_lines
-from gradscope.rules.helpers.horizon import FADED, Memory, memories
+from gradscope.rules.helpers.recurrence import FADED, Memory, memories
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Lasting, Rule
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from gradscope.analysis.job_failures import is_communication
 from gradscope.recording.evidence.failures import AutogradErrorRecord, ErrorKind
 from gradscope.recording.finding import RelatedLocation
 from gradscope.rules.context import RuleContext
@@ -17,8 +18,13 @@ def errors_of(context: RuleContext, kind: ErrorKind) -> Iterator[AutogradErrorRe
     if context.run is not None and context.run.goes_on:
         return
     for record in context.recording.evidence_of(AutogradErrorRecord):
-        if record.kind == kind:
+        if record.kind == kind and not _is_of_other_rank(context, record):
             yield record
+
+
+def _is_of_other_rank(context: RuleContext, record: AutogradErrorRecord) -> bool:
+    """Return whether backward raised because another rank was gone or did not answer."""
+    return is_communication(record.exception, record.message)
 
 
 def site_of(record: AutogradErrorRecord, *roles: str) -> int | None:

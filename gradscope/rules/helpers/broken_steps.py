@@ -6,7 +6,8 @@ The events of a run tell it, also where no backward was watched closely: of comp
 import math
 from dataclasses import dataclass
 
-from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import RelatedLocation
 from gradscope.rules.context import RuleContext
 
@@ -27,7 +28,7 @@ class BrokenStep:
         return self.window.step.step
 
     @property
-    def backward(self) -> RunEvent:
+    def backward(self) -> BackwardEvent:
         """The pass whose loss is no number, the last one where each is."""
         passes = self.window.passes
         return next((one for one in passes if not math.isfinite(_loss(one))), passes[-1])
@@ -72,13 +73,13 @@ def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
     found = []
     for series in context.shared(Windows).series:
         # An optimizer may leave out such a step by itself: then weights and loss are numbers again.
-        measured = [one for one in series.windows if one.step.number("nonfinite") is not None]
-        broken = [one for one in measured if one.step.count("nonfinite") and one.passes]
+        measured = [one for one in series.windows if one.step.knows_nonfinite]
+        broken = [one for one in measured if one.step.nonfinite and one.passes]
         if broken and broken[-1] is measured[-1]:
             found.append(BrokenStep(context, series, broken[0], len(broken)))
     return tuple(found)
 
 
-def _loss(event: RunEvent) -> float:
-    loss = event.number("loss")
+def _loss(event: BackwardEvent) -> float:
+    loss = event.loss
     return 0.0 if loss is None else loss

@@ -8,7 +8,6 @@ from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.forward_causes import cause_in_forward
 from gradscope.rules.helpers.gradient_breaks import (
     GradientBreak,
     forward_inputs,
@@ -16,7 +15,7 @@ from gradscope.rules.helpers.gradient_breaks import (
     gradient_breaks,
 )
 from gradscope.rules.helpers.late_lines import line_near
-from gradscope.rules.helpers.nonfinite_causes import Cause, remedy_before_where
+from gradscope.rules.helpers.nonfinite_causes import Cause, cause_in_forward, remedy_before_where
 from gradscope.rules.helpers.upstream import line_of
 
 _OWNERS = {

@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from gradscope.analysis.optimizer_steps import RunEvent, Series, Window, Windows
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent, EpochEvent, Event, StepEvent, ZeroEvent
 from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
 
@@ -15,22 +16,22 @@ _LEAST_CARRIED = 3
 class Overwriting:
     """Passes before one step of which each but the last was zeroed, as a loop does."""
 
-    erased: tuple[RunEvent, ...]
-    kept: tuple[RunEvent, ...]
-    zero: RunEvent
+    erased: tuple[BackwardEvent, ...]
+    kept: tuple[BackwardEvent, ...]
+    zero: ZeroEvent
 
     @property
     def divisor(self) -> float:
         """By what the loss was divided, 1 where by nothing."""
-        return self.kept[-1].number("divided") or 1.0
+        return self.kept[-1].divided or 1.0
 
 
-def last_erasure(series: Series, window: Window) -> RunEvent | None:
+def last_erasure(series: Series, window: Window) -> Event | None:
     """Return what zeroed the gradients behind the last backward of a step that then got none."""
     if not window.is_empty:
         return None
     for event in reversed(since_any_step(window)):
-        if event.kind == "backward":
+        if isinstance(event, BackwardEvent):
             return None
         if series.may_lose(event):
             return event
@@ -44,16 +45,16 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
     so are erasures of several lines. What reaches parameters of others too is not erased by the
     zero. That a loop zeroes after its steps as well, in another line, changes nothing.
     """
-    erased: list[RunEvent] = []
-    pending: list[RunEvent] = []
-    zeros: list[RunEvent] = []
+    erased: list[BackwardEvent] = []
+    pending: list[BackwardEvent] = []
+    zeros: list[ZeroEvent] = []
     erasing = set[int | None]()
     for event in since_any_step(window):
-        if event.kind == "backward":
+        if isinstance(event, BackwardEvent):
             pending.append(event)
-        elif event.kind == "zero" and _concerns(series, event):
+        elif isinstance(event, ZeroEvent) and _concerns(series, event):
             zeros.append(event)
-            if pending and event.count("unspent") >= max(one.count("reached") for one in pending):
+            if pending and event.unspent >= max(one.reached for one in pending):
                 erased += pending
                 pending = []
                 erasing.add(event.site)
@@ -62,21 +63,23 @@ def overwriting(series: Series, window: Window) -> Overwriting | None:
     is_loop = len({one.site for one in passes}) == 1 and len(erasing) == 1
     if not erased or not pending or not is_loop or len(zeros) < len(passes):
         return None
-    if window.step.number("backwards") not in (None, len(pending)):
+    if window.step.backwards not in (None, len(pending)):
         return None  # gradients of another origin, as of a projection of several
     return Overwriting(erased=tuple(erased), kept=tuple(pending), zero=zeros[-1])
 
 
-def since_any_step(window: Window) -> tuple[RunEvent, ...]:
+def since_any_step(window: Window) -> tuple[Event, ...]:
     """Return what happened since the last step of any optimizer.
 
     What was computed before has served that step, even where it is zeroed for this one.
     """
-    steps = [position for position, event in enumerate(window.events) if event.kind == "step"]
+    steps = [
+        position for position, event in enumerate(window.events) if isinstance(event, StepEvent)
+    ]
     return window.events[steps[-1] + 1 :] if steps else window.events
 
 
-def _concerns(series: Series, zero: RunEvent) -> bool:
+def _concerns(series: Series, zero: ZeroEvent) -> bool:
     return zero.optimizer is None or zero.optimizer in series.optimizers
 
 
@@ -84,8 +87,8 @@ def _concerns(series: Series, zero: RunEvent) -> bool:
 class Leftover:
     """Passes that no step has used."""
 
-    passes: tuple[RunEvent, ...]
-    zero: RunEvent | None
+    passes: tuple[BackwardEvent, ...]
+    zero: Event | None
     """What erased them; None where the run ended."""
 
 
@@ -114,11 +117,11 @@ def leftovers(windows: Windows, accumulation: Accumulation) -> tuple[Leftover, .
     """Return the passes of a line that were fewer than a window, and were given up."""
     series = accumulation.series
     found: list[Leftover] = []
-    pending: list[RunEvent] = []
+    pending: list[BackwardEvent] = []
     for event in windows.events:
-        if event.kind == "backward" and event.site == accumulation.site:
+        if isinstance(event, BackwardEvent) and event.site == accumulation.site:
             pending.append(event)
-        elif event.kind == "step" and event.optimizer in series.optimizers:
+        elif isinstance(event, StepEvent) and event.optimizer in series.optimizers:
             pending = []
         elif series.may_lose(event):
             if 0 < len(pending) < accumulation.passes:
@@ -151,27 +154,33 @@ def carried_over(accumulation: Accumulation) -> tuple[Window, ...]:
         return ()
     if any(not size < len(one.passes) < 2 * size for one in others):
         return ()
-    divisors = {event.number("divided") for one in accumulation.windows for event in one.passes}
+    divisors = {event.divided for one in accumulation.windows for event in one.passes}
     is_of_first = divisors == {float(size)}
     return tuple(others) if is_of_first or all(map(_begins_epoch, others)) else ()
 
 
 def _begins_epoch(window: Window) -> bool:
     first, last = window.passes[0].position, window.passes[-1].position
-    return any(one.kind == "epoch" and first < one.position < last for one in window.events)
+    return any(isinstance(one, EpochEvent) and first < one.position < last for one in window.events)
 
 
-def _is_at_end_of_epoch(windows: Windows, last: RunEvent) -> bool:
+def _is_at_end_of_epoch(windows: Windows, last: BackwardEvent) -> bool:
     """Return whether a pass is the last one of the epoch that it belongs to, as far as is known."""
-    epochs = [one for one in windows.events if one.kind == "epoch" and one.position < last.position]
+    epochs = [
+        one
+        for one in windows.events
+        if isinstance(one, EpochEvent) and one.position < last.position
+    ]
     if not epochs:
         return False
     passes = [
         one
         for one in windows.events
-        if one.kind == "backward" and one.site == last.site and one.position > epochs[-1].position
+        if isinstance(one, BackwardEvent)
+        and one.site == last.site
+        and one.position > epochs[-1].position
     ]
-    return epochs[-1].number("batches") == len(passes)
+    return epochs[-1].batches == len(passes)
 
 
 def accumulations(context: RuleContext) -> tuple[Accumulation, ...]:
@@ -196,15 +205,11 @@ def _accumulates(window: Window) -> bool:
     return all(_is_alike(first, one) for one in others)
 
 
-def _is_alike(one: RunEvent, other: RunEvent) -> bool:
-    is_repeated = bool(other.count("again"))
-    return (
-        one.site == other.site
-        and not is_repeated
-        and one.number("reached") == other.number("reached")
-    )
+def _is_alike(one: BackwardEvent, other: BackwardEvent) -> bool:
+    is_repeated = other.again
+    return one.site == other.site and not is_repeated and one.reached == other.reached
 
 
-def is_mean(passes: tuple[RunEvent, ...]) -> bool:
+def is_mean(passes: tuple[BackwardEvent, ...]) -> bool:
     """Return whether each loss is known to be a mean over its micro-batch."""
-    return bool(passes) and all(one.number("reduction") == 1 for one in passes)
+    return bool(passes) and all(one.reduction == 1 for one in passes)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import isfinite, log
 from statistics import median
 
-from gradscope.analysis.optimizer_steps import Window
+from gradscope.analysis.windows import Window
 
 _NORMAL = 1.4826
 """Standard deviations in a median absolute deviation, of a normal distribution."""
@@ -113,10 +113,10 @@ def spikes_of(
     """Return the spikes among the steps of an optimizer; steps without a finite norm are none."""
     found = []
     for position, window in enumerate(windows):
-        taken = window.step.number("norm")
+        taken = window.step.norm
         if taken is not None and isfinite(taken) and taken > 0:
             norm = max(norm_of(window), taken)
-            spike = history.judge(position, norm, taken, window.step.number("lr"))
+            spike = history.judge(position, norm, taken, window.step.lr)
             found += [] if spike is None else [spike]
     return found
 
@@ -126,6 +126,6 @@ def times_seen(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Windo
     large = [
         position
         for position, window in enumerate(windows)
-        if max(norm_of(window), window.step.number("norm") or 0.0) >= _COMPARABLE * spike.norm
+        if max(norm_of(window), window.step.norm or 0.0) >= _COMPARABLE * spike.norm
     ]
     return sum(position - before > _BURST for before, position in pairwise([-_BURST - 1, *large]))

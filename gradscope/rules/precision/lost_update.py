@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Windows
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import StepEvent
 from gradscope.recording.evidence.optimizers import RoundedUpdate
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -127,9 +128,9 @@ def _rates(context: RuleContext, optimizer: int) -> Mapping[int, float]:
     return {
         event.step: rate
         for event in context.shared(Windows).events
-        if event.kind == "step"
+        if isinstance(event, StepEvent)
         and event.optimizer == optimizer
-        and (rate := event.number("lr")) is not None
+        and (rate := event.lr) is not None
     }
 
 

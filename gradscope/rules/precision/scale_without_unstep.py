@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Group, RunEvent, Series, Sighting, Windows, by_line
+from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.events import (
+    BackwardEvent,
+    ScalerStepEvent,
+    StepEvent,
+    UnscaleEvent,
+)
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -67,8 +74,8 @@ class ScaleWithoutUnstep(Rule):
             for window in series.windows
             if window.passes
             and all(_scale(one) != 1 for one in window.passes)
-            and not any(event.kind == "unscale" for event in window.events)
-            and not window.step.count("written")
+            and not any(isinstance(event, UnscaleEvent) for event in window.events)
+            and not window.step.written
             and not _is_by_scaler(windows, window.step)
         )
         judged = len(series.windows)
@@ -107,15 +114,16 @@ class ScaleWithoutUnstep(Rule):
         )
 
 
-def _scale(event: RunEvent) -> float:
+def _scale(event: BackwardEvent) -> float:
     """Return the scale of a loss, 1 where it has none or it is not known."""
-    return (event.number("scale") or 1.0) if event.count("scaled") else 1.0
+    return (event.scale or 1.0) if event.scaled else 1.0
 
 
-def _is_by_scaler(windows: Windows, step: RunEvent) -> bool:
+def _is_by_scaler(windows: Windows, step: StepEvent) -> bool:
     """Return whether `scaler.step` has made a step: the two are noted one after the other."""
     around = windows.events[max(step.position - 1, 0) : step.position + 2]
     return any(
-        one.kind == "scaler-step" and (one.optimizer == step.optimizer or one.site == step.site)
+        isinstance(one, ScalerStepEvent)
+        and (one.optimizer == step.optimizer or one.site == step.site)
         for one in around
     )

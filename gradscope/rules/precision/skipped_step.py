@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import RunEvent, Windows
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import ScalerStepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.judged_series import LossScale
+from gradscope.rules.helpers.clips import LossScale
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
@@ -63,14 +64,14 @@ class SkippedStep(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that skips steps."""
-        by_line: dict[tuple[int | None, int | None], list[RunEvent]] = {}
+        by_line: dict[tuple[int | None, int | None], list[ScalerStepEvent]] = {}
         for event in context.shared(Windows).events:
-            if event.kind == "scaler-step":
+            if isinstance(event, ScalerStepEvent):
                 by_line.setdefault((event.site, event.optimizer), []).append(event)
         for calls in by_line.values():
-            made = [position for position, call in enumerate(calls) if not call.count("skipped")]
+            made = [position for position, call in enumerate(calls) if not call.skipped]
             judged = calls[made[0] :] if made else calls
-            skipped = [call for call in judged if call.count("skipped")]
+            skipped = [call for call in judged if call.skipped]
             if self._is_search(context, judged, skipped, has_ended=bool(made)):
                 continue
             share = len(skipped) / len(judged)
@@ -82,8 +83,8 @@ class SkippedStep(Rule):
     def _is_search(
         self,
         context: RuleContext,
-        judged: Sequence[RunEvent],
-        skipped: Sequence[RunEvent],
+        judged: Sequence[ScalerStepEvent],
+        skipped: Sequence[ScalerStepEvent],
         *,
         has_ended: bool,
     ) -> bool:
@@ -96,8 +97,8 @@ class SkippedStep(Rule):
     def _finding(
         self,
         context: RuleContext,
-        judged: Sequence[RunEvent],
-        skipped: Sequence[RunEvent],
+        judged: Sequence[ScalerStepEvent],
+        skipped: Sequence[ScalerStepEvent],
         share: float,
     ) -> Finding:
         scale = context.shared(LossScale).at(judged[-1])

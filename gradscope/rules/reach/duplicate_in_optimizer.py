@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
 
-from gradscope.analysis.optimizer_steps import Series, Window, Windows
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers, positions
@@ -144,11 +145,11 @@ class DuplicateInOptimizer(Rule):
 def _is_used_before(windows: Windows, first: Series, window: Window) -> bool:
     """Return whether a step uses gradients that another optimizer has used just before."""
     step = window.step
-    if not step.count("stale") or not step.number("lr"):
+    if not step.stale or not step.lr:
         return False
     for event in reversed(windows.events[max(step.position - _NEAR, 0) : step.position]):
-        if event.kind in ("backward", "zero"):
+        if isinstance(event, BackwardEvent | ZeroEvent):
             return False
-        if event.kind == "step" and event.optimizer in first.optimizers:
-            return bool(event.number("lr")) and event.count("fresh") > 0
+        if isinstance(event, StepEvent) and event.optimizer in first.optimizers:
+            return bool(event.lr) and event.fresh > 0
     return False

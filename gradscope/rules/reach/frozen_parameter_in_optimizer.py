@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -26,7 +27,11 @@ class FrozenParameterInOptimizer(Rule):
     How it is measured:
         `requires_grad` of every parameter in the optimizer's groups. Tables of embeddings and
         positions are left out, which are often fixed, and an optimizer all of whose parameters are
-        frozen: they are, where networks take turns. There is no threshold.
+        frozen: they are, where networks take turns. There is no threshold. A table that
+        `Embedding.from_pretrained(…)` froze by its default, and that has a group and a learning
+        rate of its own, is a warning: the one says that it is to learn, the other that it does not.
+        In a run, nothing else is judged of torch's own optimizers, and such a table must not learn
+        at any time.
 
     How to fix it:
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
@@ -50,6 +55,7 @@ class FrozenParameterInOptimizer(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""
         optimizer = Optimizers(context).targets
+        yield from self._tables(context)
         if optimizer is None or (context.run is not None and optimizer.is_torchs):
             return  # in a run they may learn later on, and torch's own pass them over till then
         parameters = context.recording.parameters
@@ -78,6 +84,40 @@ class FrozenParameterInOptimizer(Rule):
             },
             count=len(frozen),
         )
+
+    def _tables(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every table that is frozen by default and has a learning rate."""
+        intent = context.shared(Intent)
+        learning = frozenset[int]() if context.run is None else context.run.learning
+        for record in context.recording.parameters:
+            site = context.site(context.recording.modules[record.module].site)
+            holding = intent.holding([record.index])
+            if record.requires_grad or record.index in learning or site is None:
+                continue
+            if holding is None or not holding.is_own or not holding.group.learning_rate:
+                continue
+            if not (_is_table(context, record.index) and _is_frozen_by_default(site.source)):
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    f"{context.owner(record.index)} is frozen, as from_pretrained() does by "
+                    f"default, although {holding.words(1, several=False)}"
+                ),
+                remedy="use `from_pretrained(…, freeze=False)`, or leave it out of the optimizer",
+                site=site,
+                related=(context.related(holding.optimizer.site, "the optimizer"),),
+                severity="warning",
+                parameters=[record.index],
+                evidence={
+                    "parameters_frozen": 1,
+                    "learning_rate": holding.group.learning_rate,
+                },
+            )
+
+
+def _is_frozen_by_default(source: str) -> bool:
+    return "from_pretrained(" in source and "freeze" not in source
 
 
 def _is_table(context: RuleContext, parameter: int) -> bool:

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.windows import Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.late_freezes import late_freezes
 from gradscope.rules.helpers.optimizers import Optimizers, positions
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
@@ -16,7 +18,8 @@ class FrozenParameterMoves(Rule):
     """A frozen parameter is changed by the optimizer's step.
 
     What it finds:
-        Parameters with `requires_grad=False` that a step of the target's optimizer changes.
+        Parameters with `requires_grad=False` that a step of the target's optimizer changes, also
+        those that are frozen in the middle of a run.
 
     Why it matters:
         Freezing stops gradients, but not updates without gradients: weight decay, momentum, noise.
@@ -25,11 +28,14 @@ class FrozenParameterMoves(Rule):
     How it is measured:
         The norm of the change that the first optimizer step makes, over the norm of the weights.
         Any change counts: there is no threshold. What is not in the optimizer is left out, as a
-        teacher that follows by averaging.
+        teacher that follows by averaging. In a run, the updates that were measured after a captured
+        step in which they are frozen count, if no gradient ever comes to them again:
+        `zero_grad(set_to_none=False)` leaves zeros, by which momentum, Adam's averages and weight
+        decay move them on.
 
     How to fix it:
         Leave it out of the optimizer, or let the optimizer pass over what has no gradient, as
-        torch's own do.
+        torch's own do: set `.grad` to None when it is frozen.
 
     When it may be wrong:
         Where the optimizer is written to move frozen parameters.
@@ -54,6 +60,40 @@ class FrozenParameterMoves(Rule):
         if skip_reason is None and all(stat.update_norm is None for stat in stats):
             return optimizers.without_update
         return skip_reason
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every optimizer that moves what was frozen midway."""
+        windows = context.shared(Windows)
+        for one in late_freezes(context):
+            record = windows.optimizers[one.optimizer]
+            where = positions(context, one.parameters)
+            more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+            several = len(where) > 1
+            zeros = "" if one.zero is None else ": its gradient is zero, and not None"
+            yield self.finding(
+                context,
+                message=(
+                    f"{', '.join(where[:3])}{more} {'are' if several else 'is'} frozen midway, and "
+                    f"{record.name} still changes {'them' if several else 'it'} by up to "
+                    f"{one.ratio:.2g} of the weights in a step{zeros}"
+                ),
+                remedy="set their `.grad` to None when they are frozen, by `zero_grad()` for one",
+                site=record.site if one.freeze is None else one.freeze,
+                related=(
+                    context.related(record.site, "the optimizer"),
+                    None
+                    if one.zero is None
+                    else context.related(one.zero.site, "gradients are filled with zeros here"),
+                ),
+                parameters=one.parameters,
+                evidence={
+                    "update_ratio": one.ratio,
+                    "limit": 0.0,
+                    "parameters_moved": len(one.parameters),
+                },
+                count=len(one.parameters),
+                step=one.step,
+            )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that moves."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
@@ -42,8 +43,11 @@ class GradientCut(Rule):
         Nothing is measured in numbers, so there is no threshold: an error is a cut that looks like
         nothing else. It is milder where it looks meant: the target of a loss, a straight-through
         estimator, a copy of a module that learns, whole modules that run under `no_grad`, that no
-        optimizer holds, that are in eval mode, or of which only a head learns. That last is no
-        excuse for `torch.tensor(…)` of a result and a reentrant checkpoint: nobody freezes by them.
+        optimizer holds, that are in eval mode, of which only a head learns, that the script moves
+        itself as a running mean, or that a name such as `encode_no_grad` or `teacher` says it of.
+        An optimizer's group of their own, with a learning rate, says the contrary: an error, and
+        the finding names that group. That only a head learns is no excuse for `torch.tensor(…)` of
+        a result and a reentrant checkpoint: nobody freezes by them.
 
     How to fix it:
         Let the tensor itself go on to the loss, and detach only the copy that is logged or stored.
@@ -91,6 +95,7 @@ class GradientCut(Rule):
                 "parameters_cut": len(stop.parameters),
                 "parameters_learning": len(reach.learning),
                 "held_by_optimizer": reach.is_held(stop.parameters),
+                "group_of_their_own": context.shared(Intent).is_given_a_rate(stop.parameters),
             },
             count=len(stop.parameters),
             # In a run, a pass that is not meant for them may use the same parameters.
@@ -118,7 +123,15 @@ def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
         why = f"{'they run' if several else 'it runs'} under no_grad"
     else:
         why = f"{_call(stop)} cuts {'them' if several else 'it'} off from the loss"
-    text = f"{what} {gets} no gradient: {why}"
+    since = ""
+    if reach.has_ceased(stop):
+        since = (
+            f" from about step {reach.indexed.judged:,} on" if reach.indexed.judged else " any more"
+        )
+    text = f"{what} {gets} no gradient{since}: {why}"
+    holding = reach.indexed.shared(Intent).holding(stop.parameters)
+    if looks_like is None and holding is not None and holding.is_own:
+        return f"{text}, although {holding.words(len(stop.parameters), several=several)}"
     return text if looks_like is None else f"{text} (it looks {looks_like})"
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,10 @@ class InputRequiresGrad(Rule):
     How it is measured:
         By the leaves of the first graph; there is no threshold. Not counted are inputs with a hook,
         inputs that an optimizer holds, models without a trainable parameter, and forwards that call
-        `torch.autograd.grad` or `backward` themselves, as gradient penalties do.
+        `torch.autograd.grad` or `backward` themselves, as gradient penalties do. Of a script, the
+        variables that hold such inputs are found, and its source: where any code on the way to the
+        backward reads `.grad` of anything but a parameter, or uses hooks or `torch.autograd`, it is
+        left out. It must show in half of the captured steps.
 
     How to fix it:
         Remove `requires_grad=True` where the batch is made.
@@ -41,6 +44,7 @@ class InputRequiresGrad(Rule):
     name: ClassVar[str] = "input-requires-grad"
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
+    lasts: ClassVar[Lasting] = "on"
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -57,6 +61,7 @@ class InputRequiresGrad(Rule):
         elements = sum(leaf.numel for leaf in leaves)
         users = sorted(context.consumers(leaves[0].node), key=lambda node: -node.index)
         site = next((user.site for user in users if user.site is not None), None)
+        site = site if leaves[0].site is None else leaves[0].site
         verb, its = ("requires", "its") if len(names) == 1 else ("require", "their")
         yield self.finding(
             context,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from gradscope.analysis.intent import Intent, is_named_fixed
 from gradscope.analysis.reach import Part, Subtrees, counted, named
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -35,7 +36,13 @@ class ParameterNotInOptimizer(Rule):
         and another is left out, as a critic or a discriminator through which the loss goes, and
         where it holds less than `most_share` of all tensors, or less than `most_elements` of all
         elements, as that looks like a choice. In a training run all optimizers count that ever
-        step, and what has moved is trained; first layers and networks of their own are notes.
+        step, and what has moved is trained; first layers are notes.
+
+        A network of its own in a training run is a decoder that was forgotten, or a judge that
+        is to stay as it is. It is a note where something says the latter: weights that were
+        loaded, eval mode, a name such as `teacher`, or a network of more than `most_times` the
+        elements that are trained. Otherwise it is a warning, and an error where nothing ever clears
+        its gradients. What required no grad earlier in the run was unfrozen for training: an error.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with
@@ -49,6 +56,8 @@ class ParameterNotInOptimizer(Rule):
         microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467: layers that were
         replaced or added after the optimizer was made. torch documentation, `torch.optim`,
         "Constructing it".
+        Measured: of the programs in tests/programs, tests/architectures and the look-alikes, none
+        of the healthy ones trains beside an untrained, unnamed network in train mode.
     """
 
     code: ClassVar[str] = "GS205"
@@ -65,6 +74,10 @@ class ParameterNotInOptimizer(Rule):
     small_share: float = 0.2
     """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
     head or a projection is a few tensors, a second network as many as the first."""
+    most_times: float = 4.0
+    """Elements of a network that is left out, in multiples of those that are trained. Chosen: what
+    is forgotten is a part of the model; a model that a prompt or a latent is trained for is many
+    times larger."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -79,13 +92,19 @@ class ParameterNotInOptimizer(Rule):
         left_out = _LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
-            late = left_out.is_late(part) and not left_out.is_of_another_network(part)
+            is_beside = left_out.is_of_another_network(part) and not left_out.is_starved
+            late = left_out.is_late(part) and not is_beside
             severity = "error" if late else self._severity(left_out, part)
             groups.setdefault((severity, late), []).append(part)
         for (severity, late), parts in groups.items():
             yield self._finding(left_out, parts, severity=severity, late=late)
 
     def _severity(self, left_out: "_LeftOut", part: Part) -> Severity:
+        if left_out.intent.was_unfrozen(part.parameters):
+            return "error"
+        if left_out.is_forgotten(part, self.most_times):
+            is_kept = left_out.intent.is_never_cleared(part.parameters)
+            return "error" if is_kept else "warning"
         is_choice = (
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
@@ -112,6 +131,8 @@ class ParameterNotInOptimizer(Rule):
         if any(part.module is not None for part in parts):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
+        lines = ((made, "made here"), (optimizer.site, "the optimizer"))
+        site = made if optimizer.site is None or (late and left_out.is_starved) else optimizer.site
         return self.finding(
             context,
             message=(
@@ -119,11 +140,11 @@ class ParameterNotInOptimizer(Rule):
                 f"no step changes {it}"
                 if late
                 else f"{what} {gets} a gradient but {'are' if several else 'is'} in no optimizer: "
-                f"no step changes {it}"
+                f"no step changes {it}{_grounds(left_out, parameters)}"
             ),
             remedy=_remedy(severity, late=late),
-            site=made if optimizer.site is None else optimizer.site,
-            related=[] if optimizer.site is None else [context.related(made, "made here")],
+            site=site,
+            related=[context.related(one, text) for one, text in lines if one not in (None, site)],
             severity=severity,
             parameters=parameters,
             evidence={
@@ -131,10 +152,21 @@ class ParameterNotInOptimizer(Rule):
                 "parameters_in_optimizer": len(left_out.optimizers.held),
                 "share_in_optimizer": left_out.held_share,
                 "made_after_optimizer": late,
+                "unfrozen_later": left_out.intent.was_unfrozen(parameters),
+                "never_cleared": left_out.intent.is_never_cleared(parameters),
             },
             count=len(parameters),
             caused_by=() if late else ("GS306",),
         )
+
+
+def _grounds(left_out: "_LeftOut", parameters: list[int]) -> str:
+    """Return what else tells that they were to learn, as the end of a message."""
+    if left_out.intent.was_unfrozen(parameters):
+        return ", although training began to unfreeze them at some step"
+    if left_out.intent.is_never_cleared(parameters):
+        return ", and nothing clears the gradients, which add up over all steps"
+    return ""
 
 
 def _remedy(severity: Severity, *, late: bool) -> str:
@@ -154,6 +186,23 @@ class _LeftOut:
     @cached_property
     def optimizers(self) -> Optimizers:
         return Optimizers(self.context)
+
+    @property
+    def intent(self) -> Intent:
+        return self.context.shared(Intent)
+
+    def is_forgotten(self, part: Part, most_times: float) -> bool:
+        """Return whether a part is a network of a run that nothing says is to stay as it is."""
+        if self.context.run is None or part.module is None or not self.is_network(part):
+            return False
+        networks = [one for one in self._parts_held if one.module is not None]
+        if not any(self.is_network(one) for one in networks) or not self.builds_on_held(part):
+            return False
+        sizes = {p.index: p.numel for p in self.context.recording.parameters}
+        trained = sum(sizes[p] for one in networks for p in one.parameters)
+        is_large = sum(sizes[p] for p in part.parameters) > most_times * trained
+        is_fixed = self.is_in_eval_mode(part) or self.intent.is_loaded(part.module)
+        return not (is_large or is_fixed or is_named_fixed([part.name]))
 
     @cached_property
     def trained(self) -> frozenset[int]:
@@ -227,6 +276,11 @@ class _LeftOut:
         run = self.context.run
         is_other_trained = run is not None and not run.held.isdisjoint(run.learning)
         return is_other_trained and not self.builds_on_held(part)
+
+    @cached_property
+    def is_starved(self) -> bool:
+        """Return whether nothing that optimizers hold gets a gradient, as of a replaced model."""
+        return self.trained.isdisjoint(self.optimizers.held)
 
     def is_late(self, part: Part) -> bool:
         return all(part.parameters <= set(record.later) for record in self.optimizers.holders)

@@ -50,7 +50,9 @@ class ZeroGradient(Rule):
         the share of the trainable elements that are stuck: a note below `note_below`, an error
         above `error_above`, a warning in between. Whatever the share, it is an error for a softmax
         over a layer's only output, for a prediction behind `round`, `sign` and the like, and where
-        second derivatives are zero and nothing else learns. A prediction of which a clamp, a ReLU
+        second derivatives are zero and nothing else learns. What learned at first, and gets zeros
+        over the last part of a run, counts as stuck without further captures. A prediction of which
+        a clamp, a ReLU
         or saturation leaves nothing is a warning at least. Without probing steps, and for the state
         of a recurrent layer, it is a warning at most, but for such a softmax.
 
@@ -113,6 +115,8 @@ class ZeroGradient(Rule):
         lasting = f", also after {counted(probes, 'optimizer step')}" if probes else ""
         if context.run is not None and probes:
             lasting = " in every step"
+        elif _lasts(context, end):
+            lasting = " to the end of the run"
         lies_elsewhere = end.site != context.site(end.node.site)
         lost = _lost_to_derivative(context) if twice_differentiated(end) else ()
         return self.finding(
@@ -152,12 +156,17 @@ class ZeroGradient(Rule):
         flat = _is_flat_output(context, end)
         if share < self.note_below and not flat:
             return "note"
-        mild = not context.probes or end.in_recurrent_layer or is_of_one_row(context, end)
-        if mild:
+        is_sure = bool(context.probes) and not is_of_one_row(context, end)
+        if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
+
+
+def _lasts(context: RuleContext, end: DeadEnd) -> bool:
+    """Return whether parameters learned earlier in a run, and get zeros from here to its end."""
+    return context.run is not None and context.run.ceased.issuperset(end.parameters)
 
 
 def _is_always_one(context: RuleContext, end: DeadEnd) -> bool:

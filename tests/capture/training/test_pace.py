@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradscope.capture.training import pace
+from gradscope.capture.training.pacing import pace
 from gradscope.recording.evidence.optimizers import WatchCost
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 

@@ -8,8 +8,8 @@ from tests.report.conftest import build
 from tests.report.html.charts.loops import finding, loop, report_of
 
 
-def looked(*steps, losses=("loss",), length=20):
-    """A run with looks at steps, one of each loss."""
+def captured_at(*steps, losses=("loss",), length=20):
+    """A run with captured steps, one of each loss."""
     captured_steps = tuple(
         CapturedStep(
             step=step,
@@ -26,44 +26,44 @@ def titles(report):
     return [tab.title for tab in run_tabs(report, report.training_run)]
 
 
-def test_each_look_has_a_sheet_behind_that_of_the_run():
-    report = report_of(looked(0, 3))
+def test_each_captured_step_has_a_tab_behind_that_of_the_run():
+    report = report_of(captured_at(0, 3))
     assert titles(report) == ["train.py", "step 0", "step 3"]
-    first, look, _ = run_tabs(report, report.training_run)
+    first, captured, _ = run_tabs(report, report.training_run)
     (table,) = first.words.summaries
     assert [(row[0].text, row[0].tab) for row in table.rows] == [("0", 1), ("3", 2)]
-    assert "tensors" in {chart.name for chart in look.charts}
+    assert "tensors" in {chart.name for chart in captured.charts}
     assert "further" not in table.caption
 
 
-def test_of_many_looks_those_at_findings_are_shown_then_the_last_and_first():
-    report = report_of(looked(*range(12)), finding(step=5), finding(step=3))
+def test_of_many_captured_steps_those_with_findings_are_shown_then_the_last_and_first():
+    report = report_of(captured_at(*range(12)), finding(step=5), finding(step=3))
     assert titles(report) == ["train.py", *(f"step {step}" for step in (0, 3, 5, 9, 10, 11))]
     (table,) = run_tabs(report, report.training_run)[0].words.summaries
     assert "--step N for 6 more captured steps" in table.caption
 
 
 def test_each_loss_of_a_step_is_told_apart():
-    report = report_of(looked(*range(9), losses=("loss_d", "loss_g")))
+    report = report_of(captured_at(*range(9), losses=("loss_d", "loss_g")))
     found = titles(report)[1:]
     assert {"step 0 · loss_d", "step 0 · loss_g", "step 8 · loss_d", "step 8 · loss_g"} <= {*found}
 
 
 def test_only_what_is_found_in_a_step_stands_on_its_sheet():
-    report = report_of(looked(0, 3), finding(step=3))
+    report = report_of(captured_at(0, 3), finding(step=3))
     whole, first, last = run_tabs(report, report.training_run)
     assert [len(tab.words.cards) for tab in (whole, first, last)] == [1, 0, 1]
 
 
 def test_the_file_stays_small(monkeypatch):
-    report = report_of(looked(0, 3))
+    report = report_of(captured_at(0, 3))
     monkeypatch.setattr(captured_tabs, "SIZE_BUDGET", 0)
     (only,) = run_tabs(report, report.training_run)
     assert only.words.summaries == ()
 
 
-def test_a_page_of_one_run_holds_its_looks_and_one_of_several_does_not():
-    report = report_of(looked(0))
+def test_a_page_of_one_run_holds_its_captured_steps_and_one_of_several_does_not():
+    report = report_of(captured_at(0))
     assert render_html([report]).count('role="tab"') == 2
     assert render_html([report, report]).count('role="tab"') == 2
     assert 'id="sheet-1"' not in render_html([report_of(loop([1.0]))])

@@ -3,9 +3,9 @@
 from lxml import html
 
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.report.comparison.verdict_words import verdict_text
+from gradscope.report.comparison.phrasing import verdict_text
 from gradscope.report.html.comparison_page import render_comparison_html
-from tests.comparison.sides import Given, compared, finding, of_run, of_step, reported
+from tests.comparison.sides import GivenGradient, compared, finding, of_run, of_step, reported
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -45,9 +45,9 @@ def test_equal_sides_are_green():
 
 def test_a_gate_that_fails_is_red():
     one = of_step({"a.weight": 1.0, "b.weight": 1.0})
-    other = of_step({"a.weight": Given(reach="none"), "b.weight": 1.0})
-    for is_gate, level in ((True, "error"), (False, "warning")):
-        page = rendered(compared(one, other, is_gate=is_gate))
+    other = of_step({"a.weight": GivenGradient(reach="none"), "b.weight": 1.0})
+    for is_check, level in ((True, "error"), (False, "warning")):
+        page = rendered(compared(one, other, is_check=is_check))
         assert level in page.xpath("//h2[contains(@class, 'verdict')]/@class")[0]
 
 
@@ -80,8 +80,8 @@ def test_several_sides_have_an_overview_and_a_tab_each():
 
 
 def test_what_is_known_to_differ_is_a_table():
-    one = of_step({"a.weight": Given(norm=1.0)})
-    other = of_step({"a.weight": Given(norm=1.0, dtype="bfloat16")})
+    one = of_step({"a.weight": GivenGradient(norm=1.0)})
+    other = of_step({"a.weight": GivenGradient(norm=1.0, dtype="bfloat16")})
     page = rendered(compared(one, other))
     rows = texts(page, "//section[h2='Known to differ']//tbody/tr")
     assert rows == ["dtypefloat32bfloat16"]
@@ -108,7 +108,7 @@ def test_without_room_the_sides_that_are_worse_keep_their_pictures():
 
 
 def test_what_cannot_be_compared_is_a_page_too():
-    one, other = of_step({"a.weight": 1.0}), of_step({"b.other": Given(dims=(3,))})
+    one, other = of_step({"a.weight": 1.0}), of_step({"b.other": GivenGradient(dims=(3,))})
     page = rendered(compared(one, other))
     assert "no parameter in common" in page.text_content()
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from lxml import html
 
 from gradscope.errors import GradscopeError
+from gradscope.report.document import Fact
 from gradscope.report.html.page import Chart, Tab, embedded_json, render_page
-from gradscope.report.html.phrasing import Fact, FindingCard, Words
-from gradscope.report.text_findings import CodeLine, Label, Snippet
+from gradscope.report.html.phrasing import FindingCard, Words
+from gradscope.report.snippets import CodeLine, Label, Snippet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
 
@@ -32,11 +33,11 @@ def card(text):
         message=text,
         location=text,
         snippets=(Snippet(file=text, line=3, function=text, lines=(line,), message=text),),
-        details=(Fact(name="measured", text=text),),
+        details=(Fact("measured", text),),
         remedy=text,
         module=0,
         step=None,
-        mark=text,
+        standing=text,
     )
 
 
@@ -62,7 +63,7 @@ def test_numbers_that_json_has_not_are_refused():
 def test_text_from_outside_stays_text(text):
     words = Words(
         heading=text,
-        facts=(Fact(name="model", text=text),),
+        facts=(Fact("model", text),),
         verdict="Found 1 error.",
         level="error",
         warnings=(text,),

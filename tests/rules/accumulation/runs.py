@@ -219,6 +219,10 @@ class Run:
         )
         self._order += 1
 
+    def describe(self, optimizer: str) -> None:
+        """Replace the description of the last step's optimizer, as `Adam(lr=0, 0.1)`."""
+        self._steps[-1] = replace(self._steps[-1], optimizer=optimizer)
+
     def recording(self) -> Recording:
         """Return what was recorded so far; what no step has used is left over in its own step."""
         steps = list(self._steps)

@@ -1,7 +1,10 @@
 """GS314, judged from loops as users write them."""
 
+from dataclasses import replace
+
 import pytest
 
+from gradscope.rules.engine import judge
 from tests.rules.accumulation.runs import Run
 
 
@@ -45,3 +48,38 @@ def test_phases_of_training_at_lines_of_their_own_are_fine():
 def test_a_new_model_each_time_is_fine():
     """As in cross-validation, and in the inner loops of meta-learning."""
     assert not loop(6, 5, fresh=True).findings("GS314")
+
+
+def in_epochs(optimizers=3, *, function="run_epoch", rates=(0.1, 0.1, 0.1), steps=(10, 10, 10)):
+    """A run of a function that makes an optimizer each time it is called."""
+    run = Run()
+    weights = run.model("model", 4)
+    for position in range(optimizers):
+        optimizer = run.optimizer(weights, "Adam", lr=rates[position])
+        for _ in range(steps[position]):
+            run.zero(optimizer, line=10)
+            run.backward(weights, line=11)
+            run.step(optimizer, line=12)
+    recording = run.recording()
+    sites = tuple(replace(site, function=function) for site in recording.sites)
+    found = judge(replace(recording, sites=sites)).findings
+    return [one for one in found if one.rule == "GS314"]
+
+
+def test_three_epochs_with_an_optimizer_each_are_enough():
+    (found,) = in_epochs()
+    assert (found.severity, found.location.line, found.count) == ("warning", 3, 2)
+
+
+def test_two_epochs_are_not():
+    assert not in_epochs(2)
+
+
+@pytest.mark.parametrize("function", ["main", "fit", "train_epochs"])
+def test_what_is_not_named_after_an_epoch_may_be_a_stage(function):
+    assert not in_epochs(function=function)
+
+
+def test_stages_differ_in_their_rate_or_their_length():
+    assert not in_epochs(rates=(0.1, 0.01, 0.001))
+    assert not in_epochs(steps=(10, 20, 10))

@@ -1,7 +1,10 @@
 """GS306, judged from loops as users write them."""
 
+from dataclasses import replace
+
 import pytest
 
+from gradscope.rules.engine import judge
 from tests.rules.accumulation.runs import Run
 
 
@@ -124,3 +127,52 @@ def test_two_empty_steps_are_the_least():
     assert not run.findings("GS306")
     run.step(sgd, line=12)
     assert len(run.findings("GS306")) == 1
+
+
+def ceasing(steps: int, last: int, *, others: int = 0, passes: bool = True) -> Run:
+    """A loop whose last steps find gradients in another model."""
+    run = Run()
+    model, copy, head = run.model("model", 4), run.model("copy", 4), run.model("head", 2)
+    adam = run.optimizer(model, "Adam")
+    sgd = run.optimizer(head, line=4) if others else None
+    for step in range(steps):
+        is_over = step >= steps - last
+        run.zero(adam, line=10)
+        if not is_over or passes:
+            run.backward((*(copy if is_over else model), *head), line=11)
+        run.step(adam, line=12)
+        if sgd is not None:
+            run.step(sgd, line=13)
+            run.zero(sgd, line=14)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("steps", "last", "severities"),
+    [(60, 36, ["error"]), (60, 12, ["error"]), (60, 11, []), (20, 8, ["error"]), (20, 7, [])],
+)
+def test_a_model_that_is_replaced_midway_leaves_the_last_steps_without(steps, last, severities):
+    found = ceasing(steps, last).findings("GS306")
+    assert [one.severity for one in found] == severities
+    for one in found:
+        assert (one.location.line, one.count, one.step) == (12, last, steps - last)
+
+
+def test_it_is_a_warning_while_others_are_trained():
+    (found,) = ceasing(60, 30, others=1).findings("GS306")
+    assert (found.severity, found.location.line) == ("warning", 12)
+
+
+def test_steps_after_the_training_are_no_training():
+    assert not ceasing(60, 30, passes=False).findings("GS306")
+
+
+def test_a_part_that_is_frozen_midway_is_fine():
+    run = ceasing(60, 30)
+    recording = run.recording()
+    stats = [
+        replace(one, reach="frozen") if one.step >= 30 and one.parameter < 4 else one
+        for one in recording.parameter_stats
+    ]
+    found = judge(replace(recording, parameter_stats=tuple(stats))).findings
+    assert not [one for one in found if one.rule == "GS306"]

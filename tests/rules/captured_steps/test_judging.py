@@ -1,4 +1,4 @@
-"""What looks tell together: by rules made for it that find a cause wherever a loss says so."""
+"""Verdicts on several captured steps, by rules that find a cause wherever a loss says so."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
 from gradscope.rules.rule import Lasting, Rule
 from tests.rules.accumulation.runs import Run
-from tests.rules.captured_steps.looked_run import LookedRun
+from tests.rules.captured_steps.captured_run import CapturedRun
 
 FINE, BAD, WORSE, UNKNOWN = 1.0, 2.0, 3.0, 4.0
 """Losses, by what the rules below make of them."""
@@ -33,7 +33,7 @@ class ByLoss(Rule):
         if loss in (BAD, WORSE):
             yield self.finding(
                 context,
-                message=f"{len(context.probes)} looks follow",
+                message=f"{len(context.probes)} steps follow",
                 remedy="mend it",
                 site=0,
                 severity="error" if loss == WORSE else "warning",
@@ -66,12 +66,12 @@ def _rules(monkeypatch):
 
 
 def verdict_of(losses, graph=lambda step: 1):
-    """The verdict on a loop with these losses, each look a step."""
-    run = LookedRun()
+    """The verdict on a loop with these losses, each a captured step."""
+    run = CapturedRun()
     weights = run.model("model", 2)
     optimizer = run.optimizer(weights)
     for step, loss in enumerate(losses):
-        run.look(dict.fromkeys(weights, "gradient"), line=5, loss=loss, graph=graph(step))
+        run.capture_step(dict.fromkeys(weights, "gradient"), line=5, loss=loss, graph=graph(step))
         run.step(optimizer, line=6)
         run.zero(optimizer, line=7)
     return judge(run.recording())
@@ -122,7 +122,7 @@ def test_what_lasts_is_as_bad_as_half_of_the_looks_say():
 
 
 def test_later_looks_are_probing_steps():
-    assert found([BAD, FINE, FINE, FINE, FINE], "GS201").message == "3 looks follow"
+    assert found([BAD, FINE, FINE, FINE, FINE], "GS201").message == "3 steps follow"
 
 
 def test_of_looks_that_differ_in_nothing_few_are_judged_and_all_are_counted():

@@ -7,7 +7,7 @@ import pytest
 
 from gradscope.rules.engine import judge
 from tests.rules.accumulation.runs import Run
-from tests.rules.captured_steps.looked_run import LookedRun
+from tests.rules.captured_steps.captured_run import CapturedRun
 
 FINE = (1.0, 0)
 
@@ -59,9 +59,9 @@ def test_steps_in_which_nothing_was_measured_tell_nothing():
 
 
 def test_a_run_with_looks_can_be_looked_at_there():
-    run = LookedRun()
+    run = CapturedRun()
     weights = run.model("other", 1)
-    run.look({weights[0]: "gradient"}, line=5)
+    run.capture_step({weights[0]: "gradient"}, line=5)
     run.step(run.optimizer(weights, line=2), line=6)
     (found,) = training(FINE, (math.nan, 4), run=run).findings("GS104")
     assert "--tensors-at 2" in found.remedy

@@ -1,8 +1,11 @@
+import math
+
 import pytest
 import torch
 
 import gradscope
 from gradscope.rules.engine import judge
+from tests.rules.accumulation.runs import Run
 from tests.rules.optimizing import Net, inspected, verdict, with_stats
 
 
@@ -77,3 +80,65 @@ def test_branch_that_is_damped_is_no_model_that_stands_still():
         update_norm=lambda s: 1e-3 if s.parameter == largest - 1 else 1e-9,
     )
     assert verdict(recording, "GS109") is None
+
+
+def scheduled(rates, *, others=()):
+    """A run whose optimizer has these learning rates, one a step; `others` of a second group."""
+    run = Run()
+    weights = run.model("model", 4)
+    adam = run.optimizer(weights, "Adam")
+    for step, rate in enumerate(rates):
+        run.zero(adam, line=10)
+        run.backward(weights, line=11)
+        run.step(adam, line=12, lr=rate)
+        run.event("scheduler", 13, optimizer=adam, subject="schedule")
+        if others:
+            run.describe(f"Adam(lr={rate:g}, {others[step]:g})")
+    return [one for one in judge(run.recording()).findings if one.rule == "GS109"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "severities"),
+    [
+        ([0.1] * 32 + [0.0] * 8, ["error"]),
+        ([0.1] * 33 + [0.0] * 7, []),
+        ([0.1] * 40 + [0.0] * 10, ["error"]),
+        ([0.1] * 41 + [0.0] * 10, []),
+        ([0.1] * 20 + [0.9e-6] * 20, ["warning"]),
+        ([0.1] * 20 + [1.1e-6] * 20, []),
+        ([0.0] * 8 + [0.1] * 40, ["warning"]),
+        ([0.0] * 7 + [0.1] * 40, []),
+        ([1e-9] * 20 + [0.1] * 40, []),
+        ([0.0] * 40, []),
+    ],
+)
+def test_a_rate_of_next_to_nothing_for_many_steps(rates, severities):
+    found = scheduled(rates)
+    assert [one.severity for one in found] == severities
+    assert [one.location.line for one in found] == [13] * len(severities)
+
+
+def linear(step):
+    return max(0.0, 1 - step / 100)
+
+
+def cosine(step):
+    return (1 + math.cos(math.pi * step / 100)) / 2
+
+
+def by_tens(step):
+    return 0.1 ** (step // 25)
+
+
+def one_cycle(step):
+    return 0.04 + 0.96 * step / 30 if step < 30 else 4e-6 + cosine((step - 30) * 10 / 7)
+
+
+@pytest.mark.parametrize("schedule", [linear, cosine, by_tens, one_cycle])
+def test_usual_schedules_are_fine(schedule):
+    assert not scheduled([1e-3 * schedule(step) for step in range(100)])
+
+
+def test_a_group_that_rests_beside_one_that_learns_is_fine():
+    assert not scheduled([0.0] * 20 + [0.1] * 20, others=[0.01] * 40)
+    assert not scheduled([0.1] * 20 + [0.0] * 20, others=[0.01] * 40)

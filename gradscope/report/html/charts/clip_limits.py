@@ -3,15 +3,14 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from gradscope.analysis.clip_arithmetic import EPSILON
-from gradscope.analysis.clip_limits import Bin, LimitCurve, SweepRow, spaced
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clip_series import ClipPoint
+from gradscope.analysis.clipping.arithmetic import EPSILON
+from gradscope.analysis.clipping.limits import Bin, LimitCurve, SweepRow, spaced
+from gradscope.analysis.clipping.sections import Section
+from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_name
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
-from gradscope.report.page import UNICODE
 
 _CURVE = 160
 """Limits along a curve."""
@@ -208,8 +207,8 @@ def limit_chart(section: Section) -> Chart | None:
         "shapes": shapes,
         "annotations": notes,
     }
-    texts = () if section.advice is None else tuple(advice_text(section.advice, UNICODE))
-    told = [f"{text}." for text in (*texts, exchange_text(section, UNICODE)) if text]
+    texts = () if section.advice is None else tuple(advice_text(section.advice))
+    told = [f"{text}." for text in (*texts, exchange_text(section)) if text]
     return Chart(
         name="clip-limits",
         kind="plot",

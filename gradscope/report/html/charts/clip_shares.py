@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.clip_contributions import Contribution, Contributions
-from gradscope.analysis.clip_sections import Section
+from gradscope.analysis.clipping.contributions import Contribution, Contributions
+from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
-from gradscope.report.clipping.phrasing import headline, percent
+from gradscope.report.clipping.phrasing import headline
 from gradscope.report.html.charts.lettering import hover, lettered, number
 from gradscope.report.html.columns import Json, numbers, positions, texts
 from gradscope.report.html.modules import ModulePlaces
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column
+from gradscope.report.number_format import percent
 
 _MODULES = 30
 _PARTS = 6

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from gradscope.analysis.clip_sections import Section
-from gradscope.analysis.clip_series import ClipPoint
+from gradscope.analysis.clipping.sections import Section
+from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.report.clipping.phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
 from gradscope.report.html.columns import Json, numbers, positions

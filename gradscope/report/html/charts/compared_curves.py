@@ -12,7 +12,6 @@ from gradscope.report.html.charts.curves import drawn_points
 from gradscope.report.html.charts.lettering import lettered
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
-from gradscope.report.page import UNICODE
 
 _COLORS = 8
 _NAME = 40
@@ -53,7 +52,7 @@ def compared_curves(comparison: Comparison) -> Chart | None:
 def _caption(comparison: Comparison) -> Iterator[str]:
     for curve in comparison.curves:
         for position, side in enumerate(comparison.sides[: _TOLD + 1]):
-            told = parting_text(curve, position, comparison, UNICODE)
+            told = parting_text(curve, position, comparison)
             if told and curve.kind == "loss":
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
                 yield f"The loss{of} of {side.letter} {told}."

@@ -38,7 +38,7 @@ def pair_of(comparison: Comparison, position: int) -> Comparison:
     """Return the comparison of the base with one other side alone."""
     regressions = tuple(one for one in comparison.verdict.regressions if one.side == position)
     verdict = comparison.verdict
-    outcome: Outcome = "unjudged" if verdict.obstacles else "failed" if regressions else "passed"
+    outcome: Outcome = "unjudged" if verdict.skip_reasons else "failed" if regressions else "passed"
     return replace(
         comparison,
         sides=_both(comparison.sides, position),
@@ -66,7 +66,7 @@ def pair_of(comparison: Comparison, position: int) -> Comparison:
         verdict=ComparisonVerdict(
             outcome=outcome,
             regressions=tuple(replace(one, side=1) for one in regressions),
-            obstacles=verdict.obstacles,
+            skip_reasons=verdict.skip_reasons,
         ),
     )
 

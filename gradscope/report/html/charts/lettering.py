@@ -5,7 +5,7 @@ from html import escape
 
 from gradscope.phrasing import printable
 from gradscope.report.number_format import figure
-from gradscope.report.page import UNICODE
+from gradscope.report.signs import UNICODE
 
 LONGEST = 90
 """Signs of a name; of a longer one the middle is left out."""
@@ -33,7 +33,7 @@ def hover(title: str, lines: Iterable[tuple[str, str | None]]) -> str:
 
 def number(value: float | None) -> str:
     """Return a number with three digits."""
-    return figure(value, UNICODE)
+    return figure(value)
 
 
 def exact(value: float | None) -> str:

@@ -9,12 +9,12 @@ from gradscope.analysis.timeline import Pattern as Lane
 from gradscope.analysis.timeline import Spelling
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
-from gradscope.analysis.windows import Window, windows
+from gradscope.analysis.windows import LoopWindow, windows
 from gradscope.phrasing import counted, printable
-from gradscope.recording.records import EventRecord, Recording
+from gradscope.recording.events import BackwardEvent, Event
+from gradscope.recording.records import Recording
 from gradscope.report.html.columns import Json, numbers, positions, single_numbers, texts
 from gradscope.report.html.page import Chart
-from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import heading, pattern_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
@@ -69,27 +69,26 @@ _NOTED: Mapping[str, Mapping[str, str]] = {
 """By kind: what is said where a number is not 0."""
 
 
-def event_word(event: EventRecord, word: str) -> str:
+def event_word(event: Event, word: str) -> str:
     """Return what an event is called, given its word in a short picture."""
-    if event.kind == "backward" and not {"rows", "forward"}.isdisjoint(dict(event.numbers)):
+    if isinstance(event, BackwardEvent) and event.has_forward:
         return f"forward, {word}"
     return word or _WORDS.get(event.kind, event.kind)
 
 
-def event_numbers(event: EventRecord) -> Iterator[tuple[str, float]]:
+def event_numbers(event: Event) -> Iterator[tuple[str, float]]:
     """Yield the numbers that are told of an event, each after what it is called."""
-    numbers = dict(event.numbers)
     for name, called, unsaid in _TOLD.get(event.kind, ()):
-        if name in numbers and numbers[name] != unsaid:
-            yield called, numbers[name]
+        number = event.numbers.get(name)
+        if number is not None and number != unsaid:
+            yield called, number
 
 
-def event_notes(event: EventRecord) -> Iterator[str]:
+def event_notes(event: Event) -> Iterator[str]:
     """Yield what is said of an event without a number."""
-    numbers = dict(event.numbers)
     for name, words in _NOTED.get(event.kind, {}).items():
         # A step of an optimizer is noticed like those by hand where compiled code makes it.
-        if numbers.get(name) and not (name == "manual" and event.optimizer is not None):
+        if event.numbers.get(name) and not (name == "manual" and event.optimizer is not None):
             yield words
 
 
@@ -134,7 +133,7 @@ def timeline(report: Report, run: TrainingRun) -> Chart | None:
     )
 
 
-def _height(found: Sequence[Window], lanes: int) -> int:
+def _height(found: Sequence[LoopWindow], lanes: int) -> int:
     most = max(len(window.events) for window in found)
     return _HEAD + min(_LANE * lanes, _TALLEST) + _EVENT * min(most, _SHOWN)
 
@@ -143,7 +142,7 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
     has_others = lane.optimizer is None or len(run.optimizers) > 1
     return {
         "optimizer": printable(heading(run, lane.optimizer)) if has_others else "",
-        "parts": [printable(part) for part in pattern_parts(lane, UNICODE)],
+        "parts": [printable(part) for part in pattern_parts(lane)],
         "count": lane.count,
         "first": lane.first,
         "isTypical": lane.is_typical,
@@ -151,7 +150,7 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
     }
 
 
-def _windows(found: Sequence[Window], lanes: Sequence[int], kept: Sequence[int]) -> Json:
+def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[int]) -> Json:
     """Return a row a window: its step, its lane, when it began, and how many events are kept."""
     known = set(kept)
     return {
@@ -166,7 +165,7 @@ def _windows(found: Sequence[Window], lanes: Sequence[int], kept: Sequence[int])
     }
 
 
-def _lengths(found: Sequence[Window]) -> Iterator[float | None]:
+def _lengths(found: Sequence[LoopWindow]) -> Iterator[float | None]:
     """Yield how long each window took, from the end of the one before it."""
     before = None
     for window in found:
@@ -190,7 +189,7 @@ class _Call:
     notes: tuple[str, ...]
 
 
-def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
+def _events(found: Sequence[LoopWindow], report: Report) -> dict[str, Json]:
     """Return the events of windows one after another, what they share apart."""
     recording = report.recording
     every = windows(recording)
@@ -219,14 +218,14 @@ def _events(found: Sequence[Window], report: Report) -> dict[str, Json]:
     }
 
 
-def _call(event: EventRecord, word: str, names: tuple[str, ...], recording: Recording) -> _Call:
+def _call(event: Event, word: str, names: tuple[str, ...], recording: Recording) -> _Call:
     site = None if event.site is None else recording.sites[event.site]
     line = shown_site(site, recording.target.root)
     return _Call(word, event.subject, line, names, tuple(event_notes(event)))
 
 
 def kept_windows(
-    found: Sequence[Window], lanes: Sequence[int], report: Report, run: TrainingRun
+    found: Sequence[LoopWindow], lanes: Sequence[int], report: Report, run: TrainingRun
 ) -> list[int]:
     """Return the windows whose events are shown: all, or those that tell most, and some between."""
     if sum(len(window.events) for window in found) <= _EVENTS:
@@ -242,7 +241,7 @@ def kept_windows(
 
 
 def _by_interest(
-    found: Sequence[Window], lanes: Sequence[int], report: Report, run: TrainingRun
+    found: Sequence[LoopWindow], lanes: Sequence[int], report: Report, run: TrainingRun
 ) -> Iterator[int]:
     steps = {finding.step for finding in report.findings} | {row.step for row in run.captured_steps}
     near = {step + by for step in steps if step is not None for by in range(-_AROUND, _AROUND + 1)}
@@ -261,7 +260,7 @@ def _by_interest(
         stride //= 2
 
 
-def _first(found: Sequence[Window], report: Report) -> int:
+def _first(found: Sequence[LoopWindow], report: Report) -> int:
     """Return the window to begin with: that of the first finding with a step, else the last."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
     last = max(
@@ -278,7 +277,7 @@ def _first(found: Sequence[Window], report: Report) -> int:
     )
 
 
-def _caption(found: Sequence[Window], kept: Sequence[int]) -> Iterator[str]:
+def _caption(found: Sequence[LoopWindow], kept: Sequence[int]) -> Iterator[str]:
     yield "Steps with the same events share a lane; colour shows the position in the run."
     yield "Use ← and → to move between steps, with Shift to the next unusual one."
     yield "Durations are between events, including gradscope's own time."

@@ -1,11 +1,14 @@
 """Binary masks of synthetic discs, trained in mixed precision."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 
 def discs(count, size, generator):
-    grid = torch.stack(torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")).float()
+    grid = torch.stack(
+        torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
+    ).float()
     centre = torch.rand(count, 2, 1, 1, generator=generator) * size
     radius = 2 + 4 * torch.rand(count, 1, 1, generator=generator)
     mask = ((grid - centre).square().sum(1).sqrt() < radius).float()
@@ -17,8 +20,10 @@ class Segmenter(nn.Module):
     def __init__(self, width=12):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(1, width, 3, padding=1), nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(1, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.ReLU(),
         )
         self.head = nn.Conv2d(width, 1, 1)
 

@@ -1,4 +1,5 @@
 """A small GAN on a ring, with one gradient scaler for both players."""
+
 import math
 
 import torch
@@ -19,7 +20,9 @@ def mlp(*widths):
 
 
 def bce(logits, value):
-    return F.binary_cross_entropy_with_logits(logits.float(), torch.full_like(logits.float(), value))
+    return F.binary_cross_entropy_with_logits(
+        logits.float(), torch.full_like(logits.float(), value)
+    )
 
 
 def main():

@@ -1,4 +1,5 @@
 """A mixer over short sequences with activation checkpointing in its blocks."""
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -9,7 +10,9 @@ class Block(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.tokens = nn.Linear(length, length)
-        self.channels = nn.Sequential(nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(drop), nn.Linear(2 * width, width))
+        self.channels = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.GELU(), nn.Dropout(drop), nn.Linear(2 * width, width)
+        )
 
     def forward(self, x):
         x = x + self.tokens(self.norm(x).transpose(1, 2)).transpose(1, 2)
@@ -36,7 +39,9 @@ def main():
     prototypes = torch.randn(4, 10, 16)
     for step in range(40):
         label = torch.randint(0, 4, (32,))
-        loss = nn.functional.cross_entropy(model(prototypes[label] + torch.randn(32, 10, 16)), label)
+        loss = nn.functional.cross_entropy(
+            model(prototypes[label] + torch.randn(32, 10, 16)), label
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,4 +1,5 @@
 """A tone classifier with an exponential moving average of its weights."""
+
 import copy
 
 import torch
@@ -20,7 +21,9 @@ class Tones(nn.Module):
 def waves(count, classes=5):
     label = torch.randint(0, classes, (count,))
     time = torch.arange(96) / 96
-    return torch.sin(2 * torch.pi * (4 + 5 * label[:, None]) * time) + 0.2 * torch.randn(count, 96), label
+    return torch.sin(2 * torch.pi * (4 + 5 * label[:, None]) * time) + 0.2 * torch.randn(
+        count, 96
+    ), label
 
 
 class Trainer:

@@ -1,4 +1,5 @@
 """Predict the code of the next frame from the code of this one."""
+
 import torch
 from torch import nn
 
@@ -6,7 +7,9 @@ from torch import nn
 class Encoder(nn.Module):
     def __init__(self, size=16, code=8):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(size, 32), nn.GELU(), nn.Linear(32, code), nn.LayerNorm(code))
+        self.net = nn.Sequential(
+            nn.Linear(size, 32), nn.GELU(), nn.Linear(32, code), nn.LayerNorm(code)
+        )
 
     def forward(self, frame):
         return self.net(frame)

@@ -1,4 +1,5 @@
 """Energy regression over a stream in which one shard was stored in other units."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
 """Density of two-dimensional points by a small mixture network, in micro-batches."""
+
 import torch
 from torch import nn
 

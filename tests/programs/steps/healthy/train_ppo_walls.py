@@ -1,4 +1,5 @@
 """PPO on a corridor with walls, with the policy before each update kept aside."""
+
 import copy
 
 import torch
@@ -53,7 +54,9 @@ def main():
             now, value = policy(states)
             ratio = (now.log_prob(actions) - log_before).exp()
             gain = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
-            loss = -gain.mean() + 0.5 * (value - returns).square().mean() - 0.01 * now.entropy().mean()
+            loss = (
+                -gain.mean() + 0.5 * (value - returns).square().mean() - 0.01 * now.entropy().mean()
+            )
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(policy.parameters(), 0.5)

@@ -1,4 +1,5 @@
 """Self-supervised features of noisy signals from two views."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F

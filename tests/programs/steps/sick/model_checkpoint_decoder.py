@@ -1,4 +1,5 @@
 """A convolutional decoder whose stages are recomputed in backward."""
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint

@@ -1,4 +1,5 @@
 """Distillation of a wide network into a narrow one, with accumulated gradients."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F

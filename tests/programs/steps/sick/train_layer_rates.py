@@ -1,4 +1,5 @@
 """Layer-wise adaptive rates (LARS) for a small regression network."""
+
 import torch
 from torch import nn
 

@@ -1,4 +1,5 @@
 """Logistic regression solved by LBFGS with a line search, in mini-epochs."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F

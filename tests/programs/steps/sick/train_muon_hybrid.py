@@ -1,4 +1,5 @@
 """A character model whose matrices are orthogonalised and whose other weights go by AdamW."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,4 +1,5 @@
 """A sign-based optimizer of our own on a small classifier."""
+
 import torch
 from torch import nn
 from torch.optim import Optimizer

@@ -1,4 +1,5 @@
 """A physics-informed network for a decaying oscillator, solved with LBFGS."""
+
 import torch
 from torch import nn
 
@@ -6,7 +7,9 @@ from torch import nn
 class Field(nn.Module):
     def __init__(self, width=20):
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(1, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+        self.net = nn.Sequential(
+            nn.Linear(1, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1)
+        )
 
     def forward(self, t):
         return self.net(t)
@@ -34,7 +37,11 @@ def main():
     def closure():
         at_start = start.clone().requires_grad_(True)
         u = model(at_start)
-        loss = residual(model, inside).square().mean() + (u - 1).square().mean() + derivative(u, at_start).square().mean()
+        loss = (
+            residual(model, inside).square().mean()
+            + (u - 1).square().mean()
+            + derivative(u, at_start).square().mean()
+        )
         loss.backward()
         return loss
 

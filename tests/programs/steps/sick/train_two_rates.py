@@ -1,4 +1,5 @@
 """Fine-tuning with a small rate for the trunk and a large one for the head."""
+
 import torch
 from torch import nn
 

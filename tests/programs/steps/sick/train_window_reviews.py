@@ -1,4 +1,5 @@
 """Bag-of-words sentiment with a loader and accumulation over eight batches."""
+
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset

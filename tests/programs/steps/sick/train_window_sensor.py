@@ -1,4 +1,5 @@
 """Regression of a drifting sensor, with gradients accumulated over four batches."""
+
 import torch
 from torch import nn
 

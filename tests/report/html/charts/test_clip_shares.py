@@ -2,7 +2,7 @@
 
 import pytest
 
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
 from gradscope.report.html.charts.clip_shares import module_of, share_chart, share_table
 from gradscope.session.report import Report
 from tests.report.html.figures import assert_valid, plain, shown

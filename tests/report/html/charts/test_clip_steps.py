@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.clip_series import ClipPoint
-from gradscope.analysis.clipping import Clipping
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.series import ClipPoint
 from gradscope.report.html.charts.clip_steps import drawn, step_chart, stretches
 from tests.report.html.figures import assert_valid, shown, trace
 from tests.rules.clipping.clipped_run import trained

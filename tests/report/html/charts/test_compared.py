@@ -17,7 +17,7 @@ from gradscope.report.html.charts.compared_marks import (
 from gradscope.report.html.charts.compared_norms import compared_norms, kind_of
 from gradscope.report.html.charts.compared_ratios import compared_ratios
 from gradscope.report.html.charts.compared_spread import compared_spread
-from tests.comparison.sides import Given, compared, of_step
+from tests.comparison.sides import GivenGradient, compared, of_step
 from tests.report.html.figures import assert_valid, plain, shown
 
 SPECIAL = {"none": None, "0": 0.0, "NaN": math.nan, "inf": math.inf}
@@ -27,10 +27,10 @@ MODELS = st.lists(st.tuples(NORMS, NORMS), min_size=1, max_size=8)
 
 def given_norm(norm):
     if norm is None:
-        return Given(norm=None, reach="none")
+        return GivenGradient(norm=None, reach="none")
     if norm == 0:
-        return Given(norm=0.0, reach="zero")
-    return Given(norm=norm, nonfinite=0 if math.isfinite(norm) else 2)
+        return GivenGradient(norm=0.0, reach="zero")
+    return GivenGradient(norm=norm, nonfinite=0 if math.isfinite(norm) else 2)
 
 
 def pair_with(norms):

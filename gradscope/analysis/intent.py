@@ -1,0 +1,127 @@
+"""What the user meant: the evidence that parameters were to learn, or to stay as they are."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.evidence.optimizers import GroupRecord, OptimizerRecord
+from gradscope.recording.evidence.parameters import LoadedRecord
+
+_FIXED = re.compile(
+    r"no_?grad|frozen|freeze|fixed|teacher|target|(^|[._])(ema|ref|reference|victim)([._#]|$)"
+    r"|momentum|shadow|averag|perceptual|lpips|vgg|pretrained|guide|oracle|detach|stop_?grad",
+    re.IGNORECASE,
+)
+"""Names by which authors say that something is not to learn by gradients."""
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """An optimizer's group that holds parameters."""
+
+    optimizer: OptimizerRecord
+    group: GroupRecord
+    number: int
+    """Index of the group in its optimizer."""
+    is_own: bool
+    """Whether the group, or the whole optimizer, holds nothing else of the model: somebody gave
+    just these parameters a learning rate."""
+
+    def words(self, parameters: int, *, several: bool) -> str:
+        """Return the evidence for a message.
+
+        Args:
+            parameters: Number of the parameters that it is about.
+            several: Whether they belong to several modules.
+        """
+        rate = self.group.learning_rate
+        lr = "" if rate is None else f" (lr {rate:g})"
+        its = "their" if several else "its"
+        its = f"{its} parameter is" if parameters == 1 else f"{its} {parameters} parameters are"
+        name = self.optimizer.class_name
+        if len(self.optimizer.groups) == 1:
+            return f"{its} in {name}{lr}"
+        number = (
+            f"{_ORDINALS[self.number]} group"
+            if self.number < len(_ORDINALS)
+            else f"group {self.number}"
+        )
+        return f"{its} in {name}'s {number}{lr}"
+
+
+def is_named_fixed(names: Iterable[str | None]) -> bool:
+    """Return whether a name, of a module or a function, says that something is not to learn."""
+    return any(name is not None and _FIXED.search(name) for name in names)
+
+
+@dataclass(frozen=True)
+class Intent:
+    """The evidence of a recording."""
+
+    indexed: RecordingIndex
+
+    @cached_property
+    def _records(self) -> tuple[OptimizerRecord, ...]:
+        return self.indexed.recording.evidence_of(OptimizerRecord)
+
+    def holding(self, parameters: Iterable[int]) -> Holding | None:
+        """Return the group that holds all of some parameters, None if no group does.
+
+        Of several, it is one that holds nothing else.
+        """
+        wanted = frozenset(parameters)
+        found = sorted(self._holdings(wanted), key=lambda one: not one.is_own)
+        return found[0] if wanted and found else None
+
+    def _holdings(self, wanted: frozenset[int]) -> Iterator[Holding]:
+        for record in self._records:
+            is_only = len(self._records) > 1 and record.parameters == wanted
+            for number, group in enumerate(record.groups):
+                held = frozenset(group.parameters)
+                if wanted <= held:
+                    is_own = held == wanted and len(record.groups) > 1
+                    yield Holding(
+                        optimizer=record, group=group, number=number, is_own=is_own or is_only
+                    )
+
+    def is_given_a_rate(self, parameters: Iterable[int]) -> bool:
+        """Return whether a group of their own, with a learning rate, holds some parameters."""
+        holding = self.holding(parameters)
+        return holding is not None and holding.is_own and holding.group.learning_rate != 0
+
+    def is_followed(self, parameters: Iterable[int]) -> bool:
+        """Return whether the script itself moves parameters that never get a gradient.
+
+        So it does to a running mean, or to a copy that is set to the original now and then.
+        """
+        run = self.indexed.run
+        return run is not None and not run.followed.isdisjoint(parameters)
+
+    def was_unfrozen(self, parameters: Iterable[int]) -> bool:
+        """Return whether parameters required no grad earlier in the run."""
+        run = self.indexed.run
+        return run is not None and run.unfrozen.issuperset(parameters)
+
+    def is_never_cleared(self, parameters: Iterable[int]) -> bool:
+        """Return whether gradients of that many parameters add up over the whole run."""
+        run = self.indexed.run
+        count = len(frozenset(parameters))
+        return run is not None and run.uncleared >= count > 0
+
+    def is_loaded(self, module: int) -> bool:
+        """Return whether a module, or one that it is in, got its weights from elsewhere."""
+        position: int | None = module
+        while position is not None:
+            if position in self._loaded:
+                return True
+            position = self.indexed.recording.modules[position].parent
+        return False
+
+    @cached_property
+    def _loaded(self) -> frozenset[int]:
+        records = self.indexed.recording.evidence_of(LoadedRecord)
+        return frozenset(record.module for record in records)

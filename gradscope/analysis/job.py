@@ -1,0 +1,229 @@
+"""A distributed job: the recordings of its ranks, side by side."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.evidence.ranks import (
+    Moment,
+    ParameterPlacement,
+    RankEvent,
+    RankIdentity,
+    RankNumbers,
+    RankPass,
+    WrappedModel,
+)
+from gradscope.recording.records import EventRecord, Recording, Site
+from gradscope.recording.run_ending import RunEnding
+
+_FIRST_PASSES = 24
+"""Number of backward passes whose rows and tokens are compared."""
+
+
+def identity_of(recording: Recording) -> RankIdentity | None:
+    """Return the rank of a recording, None for a process that was in no process group."""
+    return next(iter(recording.evidence_of(RankIdentity)), None)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank of a job, and what it recorded."""
+
+    recording: Recording
+
+    @cached_property
+    def identity(self) -> RankIdentity | None:
+        """Its place in the job."""
+        return identity_of(self.recording)
+
+    @cached_property
+    def number(self) -> int:
+        """Its number, 0 outside of a process group."""
+        return 0 if self.identity is None else self.identity.rank
+
+    @cached_property
+    def index(self) -> RecordingIndex:
+        """The recording with its indexes."""
+        return RecordingIndex(self.recording)
+
+    @cached_property
+    def ending(self) -> RunEnding | None:
+        """How it ended; None if it was killed or still runs."""
+        return next(iter(self.recording.evidence_of(RunEnding)), None)
+
+    @cached_property
+    def passes(self) -> tuple[RankPass, ...]:
+        """Its first backward passes."""
+        return self.recording.evidence_of(RankPass)
+
+    @cached_property
+    def wrapped(self) -> tuple[WrappedModel, ...]:
+        """The models that it wrapped."""
+        return self.recording.evidence_of(WrappedModel)
+
+    @cached_property
+    def events(self) -> Mapping[str, tuple[RankEvent, ...]]:
+        """What it did, by kind."""
+        found: dict[str, list[RankEvent]] = {}
+        for event in self.recording.evidence_of(RankEvent):
+            found.setdefault(event.kind, []).append(event)
+        return {kind: tuple(events) for kind, events in found.items()}
+
+    @cached_property
+    def numbers(self) -> Mapping[tuple[Moment, int], tuple[float | None, ...]]:
+        """Compared numbers by moment and step."""
+        records = self.recording.evidence_of(RankNumbers)
+        return {(record.moment, record.step): record.values for record in records}
+
+    @cached_property
+    def placements(self) -> Mapping[str, ParameterPlacement]:
+        """Placements by the name of the parameter."""
+        parameters = self.recording.parameters
+        return {
+            parameters[one.parameter].name: one
+            for one in self.recording.evidence_of(ParameterPlacement)
+            if one.parameter < len(parameters)
+        }
+
+    @cached_property
+    def backwards(self) -> tuple[EventRecord, ...]:
+        """Its first backward passes as events of the run, with their measured numbers."""
+        events = (event for event in self.recording.events if event.kind == "backward")
+        return tuple(islice(events, _FIRST_PASSES))
+
+    @cached_property
+    def backward_count(self) -> int:
+        """Number of backward passes that it began."""
+        known = [dict(event.numbers).get("passes") for event in self.events.get("end", ())]
+        if known and known[-1] is not None:
+            return int(known[-1])
+        kinds = ("backward", "backward-error")
+        return sum(event.kind in kinds for event in self.recording.events)
+
+    @cached_property
+    def step_count(self) -> int:
+        """Number of its optimizer steps."""
+        return sum(step.optimizer is not None for step in self.recording.steps)
+
+    def squares(self, moment: Moment, step: int) -> dict[str, float]:
+        """Return the sums of squares that are known, by name of the parameter."""
+        values = self.numbers.get((moment, step), ())
+        parameters = self.recording.parameters
+        pairs = zip(parameters, values, strict=False)
+        return {parameter.name: value for parameter, value in pairs if value is not None}
+
+    def steps(self, moment: Moment) -> list[int]:
+        """Return the steps at which numbers of a moment are known."""
+        return sorted(step for kind, step in self.numbers if kind == moment)
+
+    def site(self, index: int | None) -> Site | None:
+        """Return a line of the recording."""
+        return self.index.site(index)
+
+    def lines(self, kind: str) -> list[Site]:
+        """Return the lines at which events of a kind happened."""
+        found = (self.site(event.site) for event in self.events.get(kind, ()))
+        return [site for site in found if site is not None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """The ranks of a job that were recorded, by number."""
+
+    ranks: tuple[Rank, ...]
+
+    @classmethod
+    def of(cls, recordings: Iterable[Recording]) -> "Job":
+        """Return the job of some recordings."""
+        ranks = sorted((Rank(one) for one in recordings), key=lambda rank: rank.number)
+        return cls(tuple(ranks))
+
+    @property
+    def first(self) -> Rank:
+        """The rank with the lowest number."""
+        return self.ranks[0]
+
+    @cached_property
+    def world_size(self) -> int:
+        """Number of ranks of the job, recorded or not."""
+        sizes = (rank.identity.world_size for rank in self.ranks if rank.identity is not None)
+        return max(sizes, default=1)
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether several ranks were recorded."""
+        return len(self.ranks) > 1
+
+    @cached_property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks without a recording."""
+        known = {rank.number for rank in self.ranks}
+        return tuple(number for number in range(self.world_size) if number not in known)
+
+    @cached_property
+    def strategy(self) -> str:
+        """How the model is spread, as `DDP` or `FSDP2`; empty if nothing is known."""
+        kinds = dict.fromkeys(one.kind for rank in self.ranks for one in rank.wrapped)
+        if self.is_tensor_parallel:
+            kinds["TP"] = None
+        if kinds:
+            return " + ".join(kinds)
+        return "gradients reduced by the script" if self.is_by_hand else ""
+
+    @cached_property
+    def is_tensor_parallel(self) -> bool:
+        """Whether ranks hold parts of layers and work on the same batch."""
+        return any(
+            one.mesh and _is_tensor_parallel(rank, one)
+            for rank in self.ranks
+            for one in rank.placements.values()
+        )
+
+    @cached_property
+    def is_by_hand(self) -> bool:
+        """Whether the script reduces gradients itself."""
+        kinds = ("gradient-reduced", "flat-reduced")
+        return any(rank.events.get(kind) for rank in self.ranks for kind in kinds)
+
+    @cached_property
+    def averages_weights(self) -> bool:
+        """Whether the script averages weights in place of gradients."""
+        return any(rank.events.get("weight-reduced") for rank in self.ranks)
+
+    @cached_property
+    def is_data_parallel(self) -> bool:
+        """Whether each rank trains the same model on a batch of its own."""
+        kinds = {one.kind for rank in self.ranks for one in rank.wrapped}
+        return bool(kinds or self.is_by_hand) and not self.is_tensor_parallel
+
+    @cached_property
+    def shared_names(self) -> tuple[str, ...]:
+        """Names of the parameters that every recorded rank has with the same whole shape."""
+        first, *others = (rank.placements for rank in self.ranks)
+        return tuple(
+            name
+            for name, one in first.items()
+            if all(name in other and other[name].shape == one.shape for other in others)
+        )
+
+    def events(self, kind: str) -> Iterator[tuple[Rank, RankEvent]]:
+        """Yield the events of a kind, by rank."""
+        for rank in self.ranks:
+            for event in rank.events.get(kind, ()):
+                yield rank, event
+
+    def common_steps(self, moment: Moment) -> list[int]:
+        """Return the steps at which every rank knows the numbers of a moment."""
+        first, *others = (set(rank.steps(moment)) for rank in self.ranks)
+        return sorted(first.intersection(*others))
+
+
+def _is_tensor_parallel(rank: Rank, placement: ParameterPlacement) -> bool:
+    if "FSDP2" not in {one.kind for one in rank.wrapped}:
+        return placement.kind == "sharded"
+    # FSDP shards one dimension of the mesh, tensor parallelism another one.
+    names = {name for name, _ in placement.mesh}
+    shards = sum(text.startswith(("Shard", "_Strided")) for text in placement.placements)
+    return "tp" in names or shards > 1

@@ -1,0 +1,77 @@
+"""Norms of a whole model from those of the parts that its ranks hold."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.job import Job, Rank
+from gradscope.recording.evidence.ranks import Moment
+
+AGREEMENT = 1e-5
+"""Relative difference of norms up to which replicas count as equal. Float32 sums of the same
+numbers in another order differ by less."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalNorm:
+    """The norm of all parameters together at a step."""
+
+    step: int
+    norm: float
+    partial: tuple[str, ...] = ()
+    """Parameters left out: ranks hold terms of their sum, whose norm is unknown."""
+
+
+def agree(values: Sequence[float], tolerance: float = AGREEMENT) -> bool:
+    """Return whether norms are equal up to rounding; NaN agrees with NaN."""
+    if all(map(math.isnan, values)):
+        return True
+    if not all(map(math.isfinite, values)):
+        return len(set(map(str, values))) == 1
+    return max(values) - min(values) <= tolerance * max(map(abs, values), default=0.0)
+
+
+def global_norms(job: Job, moment: Moment) -> list[GlobalNorm]:
+    """Return the global norms at the steps that all ranks measured.
+
+    Squares of sharded parameters add up. A replicated parameter counts once, not once per rank.
+
+    Args:
+        job: A job of which every rank was recorded.
+        moment: What was measured.
+    """
+    if job.missing:
+        return []
+    steps = job.common_steps(moment)
+    found = (_global_norm(job, moment, step) for step in steps)
+    return [one for one in found if one is not None]
+
+
+def _global_norm(job: Job, moment: Moment, step: int) -> GlobalNorm | None:
+    names = dict.fromkeys(name for rank in job.ranks for name in rank.placements)
+    squares = [(rank, rank.squares(moment, step)) for rank in job.ranks]
+    if not any(known for _, known in squares):
+        return None
+    total, partial = 0.0, []
+    for name in names:
+        held = [(rank, known[name]) for rank, known in squares if name in known]
+        if not held:
+            continue
+        kinds = {rank.placements[name].kind for rank, _ in held}
+        if "partial" in kinds:
+            partial.append(name)
+        else:
+            total += _whole(name, held)
+    return GlobalNorm(step=step, norm=math.sqrt(total), partial=tuple(partial))
+
+
+def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:
+    """Return the sum of squares of a whole parameter."""
+    values = [value for _, value in held]
+    first = held[0][0].placements[name]
+    if first.kind == "sharded":
+        return math.fsum(values) / max(first.copies, 1)
+    # A parameter that nothing places is a replica where ranks agree; else each has its own.
+    if first.kind == "replicated" or agree(values, 2 * AGREEMENT):
+        return values[0]
+    return math.fsum(values)

@@ -1,0 +1,103 @@
+"""What reports tell of a job and its ranks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.job_failures import RankEnding, RankState, endings, first_failure
+from gradscope.analysis.job_norms import GlobalNorm, global_norms
+from gradscope.recording.records import Recording, Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """A rank of a job."""
+
+    rank: int
+    local_rank: int | None
+    host: str
+    state: RankState
+    what: str
+    """How it ended, in words."""
+    site: Site | None
+    """Line of its exception, or of its last event where it was lost."""
+    steps: int
+    """Number of optimizer steps."""
+    passes: int
+    """Number of backward passes."""
+    loss: float | None
+    """Last loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """A job, as far as its ranks were recorded."""
+
+    world_size: int
+    backend: str
+    job: str
+    strategy: str
+    """How the model is spread, as `DDP`; empty if nothing is known."""
+    rows: tuple[RankRow, ...]
+    """The recorded ranks, by number."""
+    missing: tuple[int, ...]
+    """Ranks without a recording."""
+    norms: tuple[GlobalNorm, ...]
+    """Global gradient norms that the steps used, joined from all ranks."""
+    sharded: int
+    """Number of parameters of which a rank holds only a part."""
+    failure: RankEnding | None
+    """The rank that failed first; None if none did."""
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether several ranks were recorded."""
+        return len(self.rows) > 1
+
+    @property
+    def title(self) -> str:
+        """What is reported, as `rank 1 of 2 · DDP` or `2 ranks · DDP`."""
+        if not self.is_joined and self.world_size > 1:
+            count = f"rank {self.rows[0].rank} of {self.world_size}"
+        elif self.missing:
+            count = f"{len(self.rows)} of {self.world_size} ranks"
+        else:
+            count = f"{self.world_size} rank{'s' if self.world_size > 1 else ''}"
+        return " · ".join(text for text in (count, self.strategy, self.backend) if text)
+
+
+def job_summary(recordings: Sequence[Recording]) -> JobSummary | None:
+    """Return the job of some recordings; None if the process was in no process group."""
+    job = Job.of(recordings)
+    identity = job.first.identity
+    if identity is None:
+        return None
+    return JobSummary(
+        world_size=job.world_size,
+        backend=identity.backend,
+        job=identity.job,
+        strategy=job.strategy,
+        rows=tuple(
+            _row(rank, ending) for rank, ending in zip(job.ranks, endings(job), strict=True)
+        ),
+        missing=job.missing,
+        norms=tuple(global_norms(job, "step")),
+        sharded=sum(one.kind == "sharded" for one in job.first.placements.values()),
+        failure=first_failure(job),
+    )
+
+
+def _row(rank: Rank, ending: RankEnding) -> RankRow:
+    identity = rank.identity
+    losses = [step.loss for step in rank.recording.steps if step.loss is not None]
+    return RankRow(
+        rank=rank.number,
+        local_rank=None if identity is None else identity.local_rank,
+        host="" if identity is None else identity.host,
+        state=ending.state,
+        what=ending.what,
+        site=ending.site,
+        steps=rank.step_count,
+        passes=rank.backward_count,
+        loss=losses[-1] if losses else None,
+    )

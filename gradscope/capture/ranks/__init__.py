@@ -1,0 +1,1 @@
+"""Observes what a rank of a distributed job does with others, and starts no collective."""

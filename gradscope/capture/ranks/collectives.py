@@ -1,0 +1,227 @@
+"""Observes the collectives that a script itself starts."""
+
+import math
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.graph import Node
+from torch.distributed import distributed_c10d
+
+from gradscope.capture.compiler import is_traced
+from gradscope.capture.ranks.gathers import gather_reaches_loss
+from gradscope.capture.ranks.ledger import Ledger
+from gradscope.capture.source.lines import created
+from gradscope.capture.statistics import norms
+from gradscope.capture.training.graph_facts import contains
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.state import TrainingState
+
+_IN_PLACE = ("all_reduce", "reduce", "broadcast", "all_reduce_coalesced")
+_INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", "all_to_all")
+
+
+@dataclass(slots=True)
+class Window:
+    """The collectives since the last step."""
+
+    gradients: set[int] = field(default_factory=set)
+    """`id`s of the parameters whose gradients the script reduced."""
+    is_flat: bool = False
+    """Whether the script ran a collective on a tensor that may hold several gradients."""
+    has_backward: bool = False
+    last: tuple[int | None, int, float | None, str] | None = None
+    """Line of the last reduction, `id` of the parameter or size of a flat tensor, norm, operation.
+    """
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the script may have reduced gradients itself."""
+        return bool(self.gradients) or self.is_flat
+
+
+class Collectives:
+    """Observes collectives on gradients, on tensors with history, and gathers of such tensors.
+
+    Args:
+        training: State of the training.
+        ledger: Receives what is observed.
+    """
+
+    def __init__(self, training: TrainingState, ledger: Ledger) -> None:
+        self._training, self._ledger = training, ledger
+        self.window = Window()
+        self.is_on = False
+        self._gradients: dict[int, int] | None = None
+        """By address of a gradient: `id` of its parameter; None if out of date."""
+        self._positions: dict[int, int] = {}
+        """By `id` of a parameter with a gradient: index of its entry."""
+        self._weights: tuple[int, frozenset[int]] = (0, frozenset())
+        """Number of entries, and addresses of their parameters."""
+        self._waiting: dict[int, tuple[int | None, bool, str]] = {}
+        """By sequence number of a node whose value a collective changed: its line, whether it is a
+        single number, and the collective."""
+
+    def install(self, patches: Patches) -> None:
+        """Start observing."""
+        for name in (*_IN_PLACE, *_INTO):
+            if name in vars(distributed_c10d):
+                patches.wrap(distributed_c10d, name, self._wrapper(name))
+                if name in vars(dist):
+                    patches.put(dist, name, vars(distributed_c10d)[name])
+
+    def _wrapper(self, name: str) -> Callable[[Function], Function]:
+        def wrap(original: Function) -> Function:
+            def collective(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+                frame = sys._getframe(1)
+                guard = self._training.guard
+                if not self.is_on or is_traced() or not guard.active or _is_torchs(frame):
+                    return original(*args, **kwargs)
+                guard.run(self._before, name, args, kwargs, frame)
+                result = original(*args, **kwargs)
+                if self.window.last is not None and name in _IN_PLACE and result is None:
+                    guard.run(self._after, args, kwargs)
+                return result
+
+            return collective
+
+        return wrap
+
+    def _before(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> None:
+        if name in _INTO:
+            given = args[1] if len(args) > 1 else kwargs.get("tensor", kwargs.get("input_tensor"))
+            self._gathered(name, given, frame)
+            return
+        given = args[0] if args else kwargs.get("tensor", kwargs.get("tensors"))
+        several = given if isinstance(given, list | tuple) else (given,)
+        for tensor in several:
+            if isinstance(tensor, Tensor):
+                operation = args[1] if len(args) > 1 else kwargs.get("op", "SUM")
+                self._changed(name, tensor, str(operation).rpartition(".")[2], frame)
+
+    def _gathered(self, name: str, given: object, frame: FrameType) -> None:
+        tensor = given[0] if isinstance(given, list | tuple) and given else given
+        if not isinstance(tensor, Tensor) or not tensor.requires_grad:
+            return
+        location = self._training.locations.of(frame)
+        reach = gather_reaches_loss(location, name)
+        numbers = {"reaches": float(reach.loss), "replaced": float(reach.own)}
+        self._ledger.note("gathered", self._ledger.site(location), name, numbers)
+
+    def _changed(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
+        """Note a collective that changes a tensor in place."""
+        node = tensor.grad_fn
+        if node is not None and (number := created(node)) is not None:
+            self._waiting[number] = (self._site(frame), tensor.numel() == 1, name)
+        elif not tensor.is_floating_point() or tensor.numel() == 1:
+            return
+        elif self._is_weight(tensor):
+            self._ledger.note("weight-reduced", self._site(frame), name)
+        elif name != "broadcast":
+            if self.window.has_backward:
+                self._reduced(name, tensor, operation, frame)
+            else:
+                self._ledger.note("reduced-too-early", self._site(frame), name)
+
+    def _reduced(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
+        """Note a reduction of a gradient, or of a tensor that may hold several."""
+        site = self._site(frame)
+        if self._gradients is None:
+            found = list(_addresses(self._training))
+            self._gradients = {address: key for address, key, _ in found}
+            self._positions = {key: position for _, key, position in found}
+        owner = self._gradients.get(_address(tensor))
+        if owner is None:
+            self.window.is_flat = True
+            self._ledger.note("flat-reduced", site, f"{name} {operation}")
+            self.window.last = (site, tensor.numel(), None, operation)
+            return
+        if self._training.gradient_state.entries[self._positions[owner]].clipped:
+            self._ledger.note("clipped-before", site, name)
+        self.window.gradients.add(owner)
+        self._ledger.note("gradient-reduced", site, f"{name} {operation}")
+        self.window.last = (site, owner, None, operation)
+
+    def _site(self, frame: FrameType) -> int | None:
+        return self._ledger.site(self._training.locations.of(frame))
+
+    def _is_weight(self, tensor: Tensor) -> bool:
+        entries = self._training.gradient_state.entries
+        if self._weights[0] != len(entries):
+            alive = (one for entry in entries if (one := entry.parameter()) is not None)
+            self._weights = (len(entries), frozenset(map(_address, alive)))
+        return _address(tensor) in self._weights[1] - {0}
+
+    def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Measure a gradient after its reduction."""
+        tensor = args[0] if args else kwargs.get("tensor")
+        last = self.window.last
+        if last is None or not isinstance(tensor, Tensor) or self._gradients is None:
+            return
+        if self._gradients.get(_address(tensor), tensor.numel()) == last[1]:
+            self.window.last = (last[0], last[1], norms([tensor])[0], last[3])
+
+    def backward_begins(self, root: object) -> None:
+        """Look for values in a loss that a collective changed."""
+        waiting, self._waiting = self._waiting, {}
+        if not waiting or not isinstance(root, Tensor) or root.grad_fn is None:
+            return
+        for number, (site, is_number, name) in waiting.items():
+            if _has(root.grad_fn, number):
+                self._ledger.note("loss-reduced" if is_number else "value-reduced", site, name)
+
+    def backward_ended(self) -> None:
+        """Note that gradients have arrived."""
+        self.window.has_backward, self._gradients = True, None
+
+    def step_begins(self, held: Iterable[Tensor]) -> Window:
+        """Return the window of the step that begins, and start the next one."""
+        window, self.window, self._gradients = self.window, Window(), None
+        if window.last is not None and window.last[2]:
+            site, owner, before, operation = window.last
+            now = _norm_now(list(held), owner)
+            if now is not None and before:
+                numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
+                self._ledger.note("gradient-scaled", site, operation, numbers)
+        return window
+
+
+def _norm_now(held: list[Tensor], owner: int) -> float | None:
+    """Return the norm of a parameter's gradient, or of all that have so many elements together."""
+    present = [(parameter, parameter.grad) for parameter in held if parameter.grad is not None]
+    own = [gradient for parameter, gradient in present if id(parameter) == owner]
+    if not own and sum(gradient.numel() for _, gradient in present) == owner:
+        own = [gradient for _, gradient in present]
+    found = [norm for norm in norms(own) if norm is not None]
+    return math.hypot(*found) if found else None
+
+
+def _has(root: Node, number: int) -> bool:
+    return created(root) == number or contains(root, {number}, number)
+
+
+def _addresses(training: TrainingState) -> Iterable[tuple[int, int, int]]:
+    """Yield the address of each gradient, `id` of its parameter, and index of its entry."""
+    for position, entry in enumerate(training.gradient_state.entries):
+        parameter = entry.parameter()
+        if parameter is not None and parameter.grad is not None:
+            yield _address(parameter.grad), id(parameter), position
+
+
+def _address(tensor: Tensor) -> int:
+    local = getattr(tensor, "_local_tensor", tensor)
+    try:
+        return int(local.data_ptr())
+    except RuntimeError:  # without memory of its own
+        return 0
+
+
+def _is_torchs(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == "torch" or name.startswith("torch.")

@@ -1,0 +1,114 @@
+"""Finds how each parameter is spread over the ranks."""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gradscope.recording.evidence.ranks import ParameterPlacement, PlacementKind
+
+_FSDP1 = "torch.distributed.fsdp.fully_sharded_data_parallel"
+
+
+def is_fsdp1(module: nn.Module) -> bool:
+    """Return whether a module is FSDP's first kind of wrapper."""
+    loaded = sys.modules.get(_FSDP1)
+    return loaded is not None and isinstance(module, loaded.FullyShardedDataParallel)
+
+
+def is_fsdp2(module: nn.Module) -> bool:
+    """Return whether `fully_shard` was applied to a module."""
+    return hasattr(type(module), "_get_fsdp_state")
+
+
+class Placements:
+    """The placements of the parameters of some modules.
+
+    Args:
+        modules: All modules of the script's models.
+        reduced: By `id` of a parameter that a DDP model reduces: number of its ranks.
+    """
+
+    def __init__(self, modules: Iterable[nn.Module], reduced: Mapping[int, int]) -> None:
+        self._reduced = reduced
+        self._flat: dict[int, int] = {}
+        """By `id` of a parameter of FSDP1: number of ranks that hold the same part."""
+        for module in modules:
+            if is_fsdp1(module):
+                self._flat |= dict.fromkeys(map(id, _all_of(module)), _copies_of_fsdp1(module))
+
+    def of(self, parameter: Tensor, index: int) -> ParameterPlacement:
+        """Return the placement of a parameter.
+
+        Args:
+            parameter: The parameter.
+            index: Its index in the recording.
+        """
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is not None and hasattr(parameter, "placements"):
+            return _of_mesh(parameter, index, mesh)
+        copies = self._reduced.get(id(parameter), self._flat.get(id(parameter), 0))
+        kind: PlacementKind = "local"
+        if id(parameter) in self._reduced:
+            kind = "replicated"
+        elif id(parameter) in self._flat:
+            kind = "sharded"
+        return ParameterPlacement(
+            parameter=index,
+            kind=kind,
+            placements=(),
+            mesh=(),
+            shape=tuple(parameter.shape),
+            numel=parameter.numel(),
+            is_reduced=id(parameter) in self._reduced,
+            copies=copies,
+        )
+
+
+def _of_mesh(parameter: Any, index: int, mesh: Any) -> ParameterPlacement:  # noqa: ANN401 - DTensor
+    placements = parameter.placements
+    names = mesh.mesh_dim_names or tuple(f"dim{number}" for number in range(mesh.ndim))
+    sizes = tuple(mesh.size(number) for number in range(mesh.ndim))
+    kind: PlacementKind = "replicated"
+    if any(one.is_partial() for one in placements):
+        kind = "partial"
+    elif any(not one.is_replicate() for one in placements):
+        kind = "sharded"
+    alike = (size for size, one in zip(sizes, placements, strict=True) if one.is_replicate())
+    return ParameterPlacement(
+        parameter=index,
+        kind=kind,
+        placements=tuple(map(_spelt, placements)),
+        mesh=tuple(zip(names, sizes, strict=True)),
+        shape=tuple(parameter.shape),
+        numel=parameter._local_tensor.numel(),
+        is_reduced=False,
+        copies=math.prod(alike),
+    )
+
+
+def _spelt(placement: Any) -> str:  # noqa: ANN401 - a placement of DTensor
+    if placement.is_replicate():
+        return "Replicate()"
+    if placement.is_partial():
+        return "Partial()"
+    dim = getattr(placement, "dim", None)
+    return "Shard()" if dim is None else f"Shard({dim})"
+
+
+def _all_of(module: nn.Module) -> Iterator[Tensor]:
+    """Yield the parameters of an FSDP1 module, with the views of its flat tensors."""
+    for parameter in module.parameters():
+        yield parameter
+        yield from getattr(parameter, "_params", None) or ()
+
+
+def _copies_of_fsdp1(module: Any) -> int:  # noqa: ANN401 - a class that may not be loaded
+    strategy = getattr(getattr(module, "sharding_strategy", None), "name", "")
+    if strategy == "NO_SHARD":
+        return dist.get_world_size(module.process_group)
+    group = getattr(module, "_inter_node_pg", None)
+    return 1 if group is None else dist.get_world_size(group)

@@ -1,0 +1,127 @@
+"""Observes what decides the data and the weights of a rank: samplers, loaders, seeds, loading."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+from gradscope.capture.compiler import is_traced
+from gradscope.capture.ranks.ledger import Ledger
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.state import TrainingState
+
+
+class Sources:
+    """Observes samplers, loaders, seeds and loading.
+
+    Args:
+        training: State of the training.
+        ledger: Receives what is observed.
+    """
+
+    def __init__(self, training: TrainingState, ledger: Ledger) -> None:
+        self._training, self._ledger = training, ledger
+        self._made: WeakKeyDictionary[DistributedSampler[Any], int | None] = WeakKeyDictionary()
+        self._passes: WeakKeyDictionary[DistributedSampler[Any], dict[int, int]] = (
+            WeakKeyDictionary()
+        )
+        """By sampler: how often it was iterated with each epoch, training between."""
+        self._last: WeakKeyDictionary[DistributedSampler[Any], int] = WeakKeyDictionary()
+        self._line: int | None = None
+        """Line (a site) where a loader was iterated last."""
+        self.backwards = 0
+        """Number of backward passes."""
+
+    def install(self, patches: Patches) -> None:
+        """Start observing."""
+        patches.wrap(DistributedSampler, "__init__", self._after(self._sampler_made))
+        patches.wrap(DistributedSampler, "__iter__", self._before(self._iterated))
+        patches.wrap(DataLoader, "__init__", self._after(self._loader_made))
+        patches.wrap(DataLoader, "__iter__", self._before(self._loader_iterated))
+        patches.wrap(nn.Module, "load_state_dict", self._after(self._loaded))
+        patches.wrap(torch.random, "manual_seed", self._seeding)
+        patches.put(torch, "manual_seed", torch.random.manual_seed)
+
+    def _after(self, note: Callable[[Any, FrameType], None]) -> Callable[[Function], Function]:
+        def wrap(original: Function) -> Function:
+            def observed(subject: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+                result = original(subject, *args, **kwargs)
+                if not is_traced():
+                    self._training.guard.glance(note, subject, sys._getframe(1))
+                return result
+
+            return observed
+
+        return wrap
+
+    def _before(self, note: Callable[[Any, FrameType], None]) -> Callable[[Function], Function]:
+        def wrap(original: Function) -> Function:
+            def observed(subject: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+                if not is_traced():
+                    self._training.guard.glance(note, subject, sys._getframe(1))
+                return original(subject, *args, **kwargs)
+
+            return observed
+
+        return wrap
+
+    def _seeding(self, original: Function) -> Function:
+        def manual_seed(seed: Any) -> Any:  # noqa: ANN401
+            if not is_traced():
+                self._training.guard.glance(self._seeded, seed, sys._getframe(1))
+            return original(seed)
+
+        return manual_seed
+
+    def _site(self, frame: FrameType) -> int | None:
+        return self._ledger.site(self._training.locations.of(frame))
+
+    def _seeded(self, seed: object, frame: FrameType) -> None:
+        location = self._training.locations.of(frame)
+        if isinstance(seed, int) and location.user is not None:
+            numbers = {"seed": float(seed)}
+            self._ledger.note("seed", self._ledger.site(location), "", numbers)
+
+    def _loaded(self, module: nn.Module, frame: FrameType) -> None:
+        location = self._training.locations.of(frame)
+        if location.user is not None:
+            self._ledger.note("load", self._ledger.site(location), type(module).__name__)
+
+    def _loader_made(self, loader: DataLoader[Any], frame: FrameType) -> None:
+        site = self._site(frame)
+        has_sampler = isinstance(getattr(loader, "sampler", None), DistributedSampler)
+        self._ledger.note("loader", site, "", {"distributed": float(has_sampler)})
+
+    def _loader_iterated(self, loader: DataLoader[Any], frame: FrameType) -> None:
+        self._line = self._site(frame)
+
+    def _sampler_made(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
+        self._made[sampler] = site = self._site(frame)
+        numbers = {"rank": float(sampler.rank), "ranks": float(sampler.num_replicas)}
+        self._ledger.note("sampler", site, type(sampler).__name__, numbers)
+
+    def _iterated(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
+        """Count the epochs in which a sampler gave the same order."""
+        if not sampler.shuffle or type(sampler).set_epoch is not DistributedSampler.set_epoch:
+            return
+        passes = self._passes.setdefault(sampler, {})
+        last = self._last.get(sampler)
+        if last is not None and last == self.backwards:
+            return  # it was not trained on
+        self._last[sampler] = self.backwards
+        passes[sampler.epoch] = passes.get(sampler.epoch, 0) + 1
+        if passes[sampler.epoch] > 1:
+            numbers = {"epochs": float(sum(passes.values())), "alike": float(passes[sampler.epoch])}
+            self._ledger.note(
+                "same-order",
+                self._made.get(sampler),
+                type(sampler).__name__,
+                numbers,
+                (self._line,),
+            )

@@ -1,0 +1,411 @@
+"""Records a rank of a distributed job: its place, its parameters, and what it does with others."""
+
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import distributed_c10d
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.ranks.collectives import Collectives
+from gradscope.capture.ranks.digests import digest
+from gradscope.capture.ranks.divisions import divisions
+from gradscope.capture.ranks.identity import identity, is_in_group, is_launched
+from gradscope.capture.ranks.ledger import Ledger, Taken
+from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
+from gradscope.capture.ranks.reducers import Pass, Reducers
+from gradscope.capture.ranks.sources import Sources
+from gradscope.capture.ranks.written import written_lines
+from gradscope.capture.source.lines import Line
+from gradscope.capture.statistics import norms
+from gradscope.capture.step.edges import tensors
+from gradscope.capture.training.event_log import number
+from gradscope.capture.training.gradient_state import Entry
+from gradscope.capture.training.optimizers import parameters_of
+from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.state import TrainingState
+from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, WrappedModel
+
+_PASSES = 24
+"""Number of first backward passes that are recorded with their batch."""
+
+_LET_GO_SECONDS = 0.02
+"""Seconds for which other threads get the interpreter before the process group is destroyed."""
+
+_RATES = 256
+"""Number of changes of the learning rate that are all recorded."""
+
+_DUE_FIRST, _DUE_EVERY = 16, 64
+"""Ranks compare numbers at this many first steps, at powers of two, and at every Nth step."""
+
+
+def is_due(step: int) -> bool:
+    """Return whether ranks measure a step: the same ones on all of them."""
+    return step < _DUE_FIRST or step & (step - 1) == 0 or step % _DUE_EVERY == 0
+
+
+_Squares = list[tuple[Entry, float | None]]
+"""Parameters, and the sums of squares of their gradients or weights; None if unknown."""
+
+
+class RankWatch:
+    """Records what a rank does with others. Without a process group it observes nothing.
+
+    Args:
+        training: State of the training.
+    """
+
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
+        self.ledger = Ledger(training.event_log.sites)
+        self._reducers = Reducers(training, self.ledger)
+        self._collectives = Collectives(training, self.ledger)
+        self._sources = Sources(training, self.ledger)
+        self._clock = time.time()
+        self._patches: Patches | None = None
+        self._forward_handle: RemovableHandle | None = None
+        self.is_on = False
+        """Whether the process group is ready."""
+        self._begun = self._passes = 0
+        """Number of backward passes that began, and of those that ended without an exception."""
+        self._stepping: int | None = None
+        """`id` of the optimizer whose step runs."""
+        self._rates: tuple[float | None, ...] = ()
+        """Learning rates of the last step."""
+        self._changes = 0
+        """Number of times that they changed."""
+        self._placed: set[int] = set()
+        """Indices of parameters whose placement is recorded."""
+        self._waiting: list[tuple[int, Moment, _Squares]] = []
+        self._after_backward: _Squares = []
+        self._called: dict[int, int | None] = {}
+        """By `id` of a module that was called outside of DDP since the last backward: the line."""
+        self._first: tuple[int | None, int | None, str | None] | None = None
+        """Line, rows and digest of the first call of a model since the last backward."""
+        self._backward: int | None = None
+        self._files: set[str] = set()
+        self._wrapped: set[str] = set()
+
+    def install(self, patches: Patches) -> None:
+        """Start observing; collectives and data only where there are ranks."""
+        if not dist.is_available():
+            return
+        self._patches = patches
+        patches.wrap(distributed_c10d, "init_process_group", self._wrap_init)
+        patches.put(dist, "init_process_group", distributed_c10d.init_process_group)
+        patches.wrap(DistributedDataParallel, "__init__", self._wrap_made)
+        if is_launched() or is_in_group():
+            self._observe()
+        if is_in_group():
+            self._training.guard.run(self._begin)
+
+    def stop(self) -> None:
+        """Stop observing."""
+        self.is_on = self._collectives.is_on = False
+        self._watch_forwards(is_wanted=False)
+
+    def _observe(self) -> None:
+        patches, self._patches = self._patches, None
+        if patches is None:
+            return
+        patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
+        patches.wrap(DistributedDataParallel, "register_comm_hook", self._wrap_hook)
+        patches.wrap(distributed_c10d, "destroy_process_group", self._wrap_destroy)
+        patches.put(dist, "destroy_process_group", distributed_c10d.destroy_process_group)
+        self._collectives.install(patches)
+        self._sources.install(patches)
+
+    def _wrap_init(self, original: Function) -> Function:
+        def init_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = original(*args, **kwargs)
+            self._training.guard.run(self._begin)
+            return result
+
+        return init_process_group
+
+    def _wrap_hook(self, original: Function) -> Function:
+        def register_comm_hook(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            hook = args[1] if len(args) > 1 else kwargs.get("hook")
+            name = str(getattr(hook, "__name__", type(hook).__name__))
+            self._training.guard.run(self._note_hook, name, sys._getframe(1))
+            return original(model, *args, **kwargs)
+
+        return register_comm_hook
+
+    def _note_hook(self, name: str, frame: FrameType) -> None:
+        self.ledger.note("hook", self.ledger.site(self._training.locations.of(frame)), name)
+
+    def _wrap_destroy(self, original: Function) -> Function:
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self.is_on:
+                # A gloo thread that frees its last work takes the interpreter's lock for a mode of
+                # a captured step. The process group waits for that thread and holds the lock.
+                time.sleep(_LET_GO_SECONDS)
+            return original(*args, **kwargs)
+
+        return destroy_process_group
+
+    def _begin(self) -> None:
+        """Record the identity, and start: the process group is ready."""
+        if self.is_on or not is_in_group():
+            return
+        self._training.record_in_full()
+        self._observe()
+        self.is_on = self._collectives.is_on = True
+        self.ledger.add(identity(self._clock))
+        self._watch_forwards(is_wanted=True)
+        self._training.flush_ranks()
+
+    def _watch_forwards(self, *, is_wanted: bool) -> None:
+        """Observe the calls of modules, or stop: each costs a microsecond."""
+        handle = self._forward_handle
+        if is_wanted and handle is None:
+            self._forward_handle = register_module_forward_pre_hook(self._enter_forward)
+        elif not is_wanted and handle is not None:
+            handle.remove()
+            self._forward_handle = None
+
+    def _wrap_made(self, original: Function) -> Function:
+        def __init__(model: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+            original(model, *args, **kwargs)
+            if not is_traced() and is_in_group():
+                self._training.guard.run(self._begin)
+                self._training.guard.run(self._reducers.made, model, sys._getframe(1))
+
+        return __init__
+
+    def _wrap_forward(self, original: Function) -> Function:
+        def _pre_forward(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if not is_traced() and self.is_on:
+                guard, frame = self._training.guard, sys._getframe(1)
+                guard.run(self._reducers.forward, model, frame)
+            return original(model, *args, **kwargs)
+
+        return _pre_forward
+
+    @untraced
+    def _enter_forward(self, module: nn.Module, args: tuple[object, ...]) -> None:
+        if self.is_on and torch.is_grad_enabled() and not is_traced():
+            self._training.guard.glance(self._see_call, module, args, sys._getframe(1))
+
+    def _see_call(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
+        """Note the first call of a model, and calls of modules around DDP."""
+        is_first = self._first is None
+        if not is_first and (id(module) in self._called or not self._reducers.known):
+            return
+        site = self.ledger.line(_outside(self._training.locations.users(frame)))
+        if is_first:
+            found = list(tensors(args))
+            rows = next((one.shape[0] for one in found if one.dim()), None)
+            is_wanted = self._passes < _PASSES and module.training
+            self._first = (site, rows, digest(found) if is_wanted else None)
+        if not isinstance(module, DistributedDataParallel):
+            self._called.setdefault(id(module), site)
+
+    def backward_begins(self, outputs: object, frame: FrameType) -> None:
+        """Note that a backward starts.
+
+        Args:
+            outputs: Tensors to start from.
+            frame: Frame of its caller.
+        """
+        self._backward = None
+        self._begun += 1
+        root = outputs[0] if isinstance(outputs, tuple | list) and outputs else outputs
+        self._collectives.backward_begins(root)
+        self._reducers.backward_begins()
+        if self._passes < _PASSES or self._reducers.misses_line:
+            location = self._training.locations.of(frame)
+            self._backward = self.ledger.site(location)
+            self._note_written(frame)
+
+    def _note_written(self, frame: FrameType) -> None:
+        for one in self._training.locations.users(frame):
+            file = one.f_code.co_filename
+            if file in self._files:
+                continue
+            self._files.add(file)
+            for kind, line in written_lines(file):
+                self.ledger.note(f"written-{kind}", self.ledger.line(line))
+            for subject, line in divisions(file):
+                self.ledger.note("divided-by-ranks", self.ledger.line(line), subject)
+
+    def backward_ended(self) -> None:
+        """Note that a backward has ended without an exception."""
+        self._collectives.backward_ended()
+        found = self._reducers.backward_ended(self._called, self._backward)
+        if self._passes < _PASSES:
+            self.ledger.add(self._pass(found))
+        self._passes += 1
+        self._sources.backwards = self._passes
+        self._first, self._called = None, {}
+        is_wanted = self._passes < _PASSES or self._reducers.misses_line
+        self._watch_forwards(is_wanted=is_wanted)
+        if is_due(self.ledger.step):
+            self._after_backward = self._gradients()
+
+    def _pass(self, found: Pass | None) -> RankPass:
+        site, rows, code = self._first or (None, None, None)
+        return RankPass(
+            number=self._passes,
+            step=self.ledger.step,
+            synchronisation="unwrapped" if found is None else found.how,
+            forward=site if found is None or found.forward is None else found.forward,
+            backward=self._backward,
+            rows=rows,
+            digest=code,
+        )
+
+    def enter_step(self, optimizer: Optimizer, frame: FrameType) -> None:
+        """Note that an optimizer's step begins.
+
+        Args:
+            optimizer: The optimizer.
+            frame: Frame of its caller.
+        """
+        if self._stepping in (None, id(optimizer)) and not is_traced():
+            self._stepping = id(optimizer)
+            self._training.guard.run(self._step_begins, optimizer, frame)
+
+    def _step_begins(self, optimizer: Optimizer, frame: FrameType) -> None:
+        held = list(parameters_of(optimizer))
+        window = self._collectives.step_begins(held)
+        ids = set(map(id, held))
+        step = None
+        if self.ledger.step < _PASSES:
+            step = self.ledger.site(self._training.locations.of(frame))
+        self._reducers.step_begins(ids, is_by_hand=window.is_by_hand, step=step)
+        self._note_rates(optimizer)
+        if not is_due(self.ledger.step):
+            return
+        if not window.is_by_hand:
+            self._note_unknown(ids, step)
+        # Other models, such as the opponent of a GAN, have gradients that this step does not use.
+        moments: tuple[tuple[Moment, _Squares], ...] = (
+            ("backward", self._after_backward),
+            ("step", self._gradients()),
+        )
+        for moment, found in moments:
+            self._hold(moment, [one for one in found if id(one[0].parameter()) in ids])
+        self._hold("weight", self._weights())
+
+    def _note_rates(self, optimizer: Optimizer) -> None:
+        """Record the learning rates of a step, where they are not those of the step before."""
+        rates = tuple(
+            rate if isinstance(rate := number(group.get("lr")), float) else None
+            for group in optimizer.param_groups
+        )
+        if rates != self._rates and (self._changes < _RATES or is_due(self.ledger.step)):
+            self._changes += 1
+            self.ledger.add(RankNumbers(step=self.ledger.step, moment="rate", values=rates))
+        self._rates = rates
+
+    def _hold(self, moment: Moment, values: _Squares) -> None:
+        self._waiting.append((self.ledger.step, moment, values))
+
+    def _note_unknown(self, ids: set[int], step: int | None) -> None:
+        definitions = self._training.models.records.definitions
+        for one, name, _, module in self._reducers.unknown(ids):
+            line = definitions.replacements.get(module)
+            made = definitions.modules.get(module)
+            site = self.ledger.line(line or made)
+            numbers = {"replaced": float(line is not None)}
+            self.ledger.note("unknown-parameter", site, name, numbers, (one.site, step))
+
+    def leave_step(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer's step has ended."""
+        if self._stepping == id(optimizer):
+            self._stepping = None
+            self._training.guard.run(self._step_ended)
+
+    def _step_ended(self) -> None:
+        self._after_backward = []
+        step = self.ledger.step
+        self.ledger.step += 1
+        if step >= _DUE_FIRST and is_due(step):  # the first steps are all written by themselves
+            self._training.flush_ranks()
+
+    def _entries(self) -> list[tuple[Entry, Tensor]]:
+        entries = self._training.gradient_state.entries
+        return [(entry, p) for entry in entries if (p := entry.parameter()) is not None]
+
+    def _gradients(self) -> _Squares:
+        entries = self._entries()
+        return _squares([e for e, _ in entries], [p.grad for _, p in entries])
+
+    def _weights(self) -> _Squares:
+        entries = self._entries()
+        return _squares([e for e, _ in entries], [p for _, p in entries])
+
+    def finish(self) -> None:
+        """Record when the process ended, and how many passes it began."""
+        if not self.is_on:
+            return
+        self.ledger.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
+
+    def take(self) -> Taken:
+        """Return what is new since the last call; parameters have their indices by now."""
+        if not self.is_on:
+            return Taken((), ())
+        self._place()
+        waiting, self._waiting = self._waiting, []
+        for step, moment, values in waiting:
+            known = {e.index: value for e, value in values if e.index is not None}
+            if len(known) < len(values) and not known:
+                self._waiting.append((step, moment, values))
+            elif known:
+                size = max(known) + 1
+                row = tuple(known.get(index) for index in range(size))
+                self.ledger.add(RankNumbers(step=step, moment=moment, values=row))
+        return self.ledger.take()
+
+    def _place(self) -> None:
+        new = [
+            (entry.index, parameter)
+            for entry, parameter in self._entries()
+            if entry.index is not None and entry.index not in self._placed
+        ]
+        if not new:
+            return
+        wrapped = (model for one in self._reducers.known if (model := one.model()) is not None)
+        modules = [*self._training.models.modules, *wrapped]
+        self._note_wrapped(modules)
+        placements = Placements(modules, self._reducers.reduced())
+        for index, parameter in new:
+            self._placed.add(index)
+            self.ledger.add(placements.of(parameter, index))
+
+    def _note_wrapped(self, modules: list[nn.Module]) -> None:
+        for module in modules:
+            kind = "FSDP1" if is_fsdp1(module) else "FSDP2" if is_fsdp2(module) else None
+            if kind is not None and kind not in self._wrapped:
+                self._wrapped.add(kind)
+                name = type(getattr(module, "module", module)).__name__
+                self.ledger.add(
+                    WrappedModel(kind=kind, name=name, site=None, step=self.ledger.step, options=())
+                )
+
+
+def _squares(entries: list[Entry], values: "list[Tensor | None]") -> _Squares:
+    with torch.no_grad():
+        found = norms(values)
+    squares = (None if norm is None else norm * norm for norm in found)
+    return list(zip(entries, squares, strict=True))
+
+
+def _outside(frames: list[FrameType]) -> Line | None:
+    """Return the innermost line of the script that is not in a method of a module."""
+    for frame in frames:
+        first = frame.f_code.co_varnames[:1]
+        owner = frame.f_locals.get(first[0]) if first else None
+        if not isinstance(owner, nn.Module):
+            return Line(frame.f_code, frame.f_lineno)
+    return None

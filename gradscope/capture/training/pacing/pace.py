@@ -1,0 +1,298 @@
+"""Decides how much of each step is recorded, within the cost budget."""
+
+import math
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from gradscope.capture.training.event_log import Event, EventLog, Number
+from gradscope.capture.training.gradient_state import GradientState
+from gradscope.capture.training.locations import Locations
+from gradscope.capture.training.pacing.budget import FIRST, Budget, WindowKind
+from gradscope.capture.training.pacing.sentinels import Sentinels, loss_of
+from gradscope.capture.training.pacing.step_patterns import Position, StepPatterns
+from gradscope.recording.evidence.optimizers import WatchCost
+from gradscope.recording.repeated_steps import RepeatedSteps
+
+if TYPE_CHECKING:
+    pass
+
+_FORCED = 5
+"""Number of steps whose norms are measured after a problem."""
+
+_TOGETHER = 0.1
+"""Seconds for which repeated steps are held before they are written."""
+
+_MOST_SOURCES = 65_536
+
+
+class Pace:
+    """Decides how much of each step is recorded.
+
+    Its calls are either only compared, or recorded in full with or without gradients.
+
+    Args:
+        budget: The cost budget.
+        every: Measure every Nth step; None for as many as the budget allows.
+        write: Receives steps that repeat others.
+    """
+
+    def __init__(
+        self,
+        gradient_state: GradientState,
+        event_log: EventLog,
+        locations: Locations,
+        budget: Budget,
+        *,
+        every: int | None,
+        write: Callable[[RepeatedSteps], None],
+    ) -> None:
+        self._event_log, self._every, self._write = event_log, every, write
+        self.budget = budget
+        self.patterns = StepPatterns(gradient_state, event_log, locations)
+        self.steps = 0
+        """Number of steps so far, of every kind."""
+        self.counts: dict[WindowKind, int] = {}
+        self.measures = True
+        """Whether the gradients of the running step are measured."""
+        self._kind: WindowKind = "measured"
+        self._forced = 0
+        self._may_join = False
+        """Whether the running step may turn out to repeat another."""
+        self._flushed = time.perf_counter()
+        self._first = 0
+        self._sources: dict[int, int] = {}
+        """By repeated step: index in the block that is held."""
+        self._choices, self._losses, self._rates = array("H"), array("d"), array("d")
+        self.sentinels = Sentinels()
+        self._free: float = 0
+        """Number of coming steps without decisions, if they repeat others."""
+        self._passed: list[int | None] = []
+        """For each of them that is over: index of the optimizer that stepped."""
+        self.take_passed: Callable[[Sequence[int | None]], None]
+        """Receives steps that repeated others, as indices of their optimizers."""
+
+    @property
+    def repeats_steps(self) -> bool:
+        """Whether steps may be recorded as repetitions of others."""
+        return not self.budget.is_unlimited
+
+    def is_repeating(self) -> bool:
+        """Return whether the running step repeats another so far."""
+        return self.patterns.position is not None
+
+    def is_elsewhere(self) -> bool:
+        """Return whether a thread other than this one makes a step that repeats another."""
+        return self.is_repeating() and not self.patterns.is_here()
+
+    def force(self) -> None:
+        """Measure the next steps, whatever it costs."""
+        self._forced = _FORCED
+
+    def noted(self, event: Event) -> None:
+        """Process an event of a step that is recorded in full."""
+        if not self.repeats_steps:
+            return
+        if (
+            self._may_join
+            and event.kind == "backward"
+            and self.patterns.join(self._event_log.events)
+        ):
+            self._may_join, self._kind = False, "repeated"
+            self._event_log.events.clear()
+        else:
+            self.patterns.noted(event)
+
+    def recorded(self, step: int, events: list[Event]) -> None:
+        """Process a step that was recorded in full."""
+        if self.repeats_steps:
+            self.patterns.recorded(step, events)
+
+    def first_step(self, *, is_captured: bool) -> None:
+        """Start with the first step."""
+        self._kind = _kind(is_captured, self.measures)
+
+    def next_step(self, *, is_captured: bool, may_repeat: bool, within_call: bool) -> bool:
+        """Finish a step and start the next; return whether it may repeat another.
+
+        Args:
+            is_captured: Whether the next step is captured.
+            may_repeat: False if the next step must be recorded in full.
+            within_call: Whether it starts within a call that is recorded in full. Whether it
+                repeats another is then known only afterwards.
+        """
+        kind = self._kind
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if kind == "repeated":
+            self.budget.repeated_steps_ended(1)
+        else:
+            self.budget.step_ended(kind)
+        self.steps += 1
+        self.measures = self._is_measured() or (is_captured and self._every is None)
+        self._forced = max(0, self._forced - 1)
+        may_repeat &= self.repeats_steps and not (self.measures or is_captured)
+        self._may_join = may_repeat and within_call
+        begins = self.patterns.begin(may_repeat=may_repeat and not within_call)
+        self._kind = "repeated" if begins else _kind(is_captured, self.measures)
+        return begins
+
+    def _is_measured(self) -> bool:
+        if self._every is not None:
+            return self.steps % self._every == 0
+        return self.steps < FIRST or self._forced > 0 or self.budget.affords_norms()
+
+    def catch_up(self, resumed: Callable[[], None]) -> None:
+        """Prepare for a step that is recorded in full after steps that were only compared."""
+        if self.patterns.catch_up():
+            resumed()
+
+    def unfold(self) -> None:
+        """Record the rest of the running step in full."""
+        self.settle()
+        self.patterns.unfold()
+        self._kind = _kind(is_captured=False, measures=self.measures)
+
+    def repeats_backward(self, detail: int, outputs: object, frame: FrameType) -> bool:
+        """Return whether a backward is what the step is expected to do, from a finite loss.
+
+        Args:
+            detail: Whether it keeps its graph, and creates one.
+            outputs: Tensors to start from.
+            frame: Frame of its caller.
+        """
+        here = self.patterns.position
+        position = self.patterns.repeats("backward", detail, frame)
+        if position is None or not position.has_loss:
+            return position is not None
+        loss = loss_of(outputs)
+        if loss is None:
+            self.patterns.position, self.measures = here, True
+            return False
+        self.patterns.losses.append(loss)
+        return True
+
+    def unscale_loss(self, scale: Callable[[], Number]) -> None:
+        """Divide the last loss by the scale of a gradient scaler, if it was scaled."""
+        position, losses = self.patterns.position, self.patterns.losses
+        if position is None or not position.has_loss or math.isnan(losses[-1]):
+            return
+        if position.events[-1].numbers.get("scaled"):
+            losses[-1] /= float(scale())
+
+    def repeats_step(
+        self, index: int, frame: FrameType, is_joined: Callable[[int], bool]
+    ) -> Position | None:
+        """Return the end of the sequence if an optimizer's step is what is expected.
+
+        Args:
+            index: Index of the optimizer, or of the one that it steps with.
+            frame: Frame of its caller.
+            is_joined: Whether several step together: the one that counts is called elsewhere.
+        """
+        here = self.patterns.position
+        position = self.patterns.repeats("step", index, frame)
+        if position is None and is_joined(index):
+            position = self.patterns.end_by(index)
+        if position is not None and position.step is not None and self.sentinels.is_finite(index):
+            return position
+        self.patterns.position = here
+        # If a gradient is not finite, all are measured.
+        self.measures |= position is not None
+        return None
+
+    def goes_on(self, end: Position, optimizer: int | None, rate: object) -> bool:
+        """Accept that the running step repeated another to its end, and start the next.
+
+        Return False, without an effect, if a decision is due before that.
+
+        Args:
+            end: Position of the step's end.
+            optimizer: Index of the optimizer that stepped; None for a manual step.
+            rate: Learning rate.
+        """
+        passed = self._passed
+        if len(passed) >= self._free or not self._choices or end.step not in self._sources:
+            return False
+        if not self.patterns.may_go_on(end):
+            return False
+        self._hold(end, self._sources[end.step], rate)
+        self.patterns.begin(may_repeat=True)
+        passed.append(optimizer)
+        return True
+
+    def _hold(self, end: Position, source: int, rate: object) -> None:
+        """Add a step that repeated another to the block that is held."""
+        self._choices.append(source)
+        self._losses.extend(self.patterns.losses)
+        self._rates.append(float(rate) if isinstance(rate, float | int) else math.nan)
+        self.patterns.ended(end)
+
+    def rest(self, steps: float) -> None:
+        """Skip decisions for a number of steps, as long as they repeat others."""
+        is_free = self._every is None and not self._forced and self.steps >= FIRST
+        self._free = min(steps, self.budget.together - 1) if is_free else 0
+
+    def settle(self) -> None:
+        """Process the steps without decisions."""
+        self._free = 0
+        if not self._passed:
+            return
+        passed, self._passed = self._passed, []
+        self.steps += len(passed)
+        self.counts["repeated"] = self.counts.get("repeated", 0) + len(passed)
+        self.budget.repeated_steps_ended(len(passed))
+        self.take_passed(passed)
+
+    def repeated(self, end: Position, rate: object) -> None:
+        """Process a step that repeated another to its end."""
+        if end.step is None:
+            return
+        source = self._sources.setdefault(end.step, len(self._sources))
+        if not self._choices:
+            self._first = self.steps
+        self._hold(end, source, rate)
+        if time.perf_counter() - self._flushed > _TOGETHER or len(self._sources) == _MOST_SOURCES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the repeated steps that are held."""
+        now = time.perf_counter()
+        if self._choices:
+            began = now
+            self._write(
+                RepeatedSteps(
+                    first=self._first,
+                    sources=tuple(self._sources),
+                    choices=self._choices.tobytes(),
+                    losses=self._losses.tobytes(),
+                    rates=self._rates.tobytes(),
+                    began=self._event_log.seconds_at(self._flushed),
+                    ended=self._event_log.seconds_at(now),
+                )
+            )
+            self._sources = {}
+            self._choices, self._losses, self._rates = array("H"), array("d"), array("d")
+            self.budget.spend(time.perf_counter() - began)
+        self._flushed = now
+
+    def cost(self) -> WatchCost:
+        """Return the cost of recording, and how much was recorded."""
+        self.settle()
+        count = self.counts.get
+        return WatchCost(
+            budget=self.budget.share,
+            share=self.budget.spent_share,
+            seconds=self.budget.spent,
+            steps=self.steps,
+            measured=count("measured", 0) + count("captured", 0),
+            captured=count("captured", 0),
+            repeated=count("repeated", 0),
+        )
+
+
+def _kind(is_captured: bool, measures: bool) -> WindowKind:
+    if is_captured:
+        return "captured"
+    return "measured" if measures else "events"

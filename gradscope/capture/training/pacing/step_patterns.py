@@ -1,0 +1,373 @@
+"""Recognizes repeated steps call by call, at the cost of a comparison.
+
+A training does the same in nearly every step: zero, backward, step. Each sequence of calls that was
+recorded in full is known. A step that follows one of them to its end needs no events of its own.
+After the first unexpected call, the step is recorded in full: its earlier events and the state of
+gradients are known from the sequence.
+"""
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+from types import CodeType, FrameType
+
+import torch
+
+from gradscope.capture.source.lines import sequence_number
+from gradscope.capture.training.event_log import Event, EventLog
+from gradscope.capture.training.gradient_state import GradientState, States
+from gradscope.capture.training.locations import Locations
+from gradscope.recording.repeated_steps import is_repeated, is_shared
+
+_MOST_NODES = 2_000
+"""Maximum size of all sequences. A script without repetitions is recorded in full."""
+
+_MOST_CODES = 10_000
+
+_CALLS = frozenset(
+    {
+        "backward",
+        "clip-norm",
+        "clip-value",
+        "epoch",
+        "grad",
+        "scaler-step",
+        "scaler-update",
+        "scheduler",
+        "step",
+        "unscale",
+        "zero",
+    }
+)
+"""Kinds of events that are calls of the script; others accompany one."""
+
+_BEFORE_ALL, _AFTER_ODD = -1, -2
+"""In place of a sequence: before the first step, and after a step that must not be repeated."""
+
+_Key = tuple[str, int, int, int]
+"""Kind, code (`id`) and instruction of the call, and a detail that separates calls there."""
+
+
+@dataclass(slots=True, eq=False)
+class Position:
+    """A position in a sequence of calls: the calls before it, and the possible next ones."""
+
+    events: tuple[Event, ...] = ()
+    """Events of the call before this position."""
+    before: "Position | None" = None
+    key: _Key | None = None
+    """Key of the call before this position."""
+    next: dict[_Key, "Position"] = field(default_factory=dict)
+    states: States | None = None
+    """States of the gradients."""
+    has_loss: bool = False
+    """Whether the call is a backward from a readable number."""
+    number: int = 0
+    """Sequence number at the last such call."""
+    step: int | None = None
+    """The last recorded step whose sequence ends here; None if none does."""
+    pattern: int = -1
+    """At a sequence's end: its index."""
+    by_hand: "Position | None" = None
+    """End of the sequence, if the script changes its weights itself after this call."""
+
+
+class StepPatterns:
+    """The known sequences of calls, and the running step's position."""
+
+    def __init__(
+        self, gradient_state: GradientState, event_log: EventLog, locations: Locations
+    ) -> None:
+        self._gradient_state, self._event_log, self._locations = (
+            gradient_state,
+            event_log,
+            locations,
+        )
+        self._roots: dict[int, Position] = {_BEFORE_ALL: Position()}
+        """By the sequence of the previous step, which determines the states of gradients."""
+        self._patterns: dict[tuple[_Key, ...], int] = {}
+        self._end: Position | None = None
+        """Position at which the last step ended."""
+        self._last = _BEFORE_ALL
+        """Sequence of the last step."""
+        self._thread = threading.get_ident()
+        self._passed: dict[int, tuple[CodeType, bool]] = {}
+        """By `id` of code: whether its calls count as its caller's."""
+        self._codes: dict[int, CodeType] = {}
+        """Codes of keys, kept alive so that their `id` stays valid."""
+        self._nodes = 0
+        self._snapshots: list[States] = []
+        """States after each event of the step that is recorded in full."""
+        self._by_hooks: set[int] = set()
+        """Events of the step that happened during a backward."""
+        self._is_odd = False
+        """Whether the recorded step did something that must not be repeated unrecorded."""
+        self._is_synced = True
+        """Whether the known states of gradients are current."""
+        self.last_number = 0
+        """Sequence number at the last backward in a step that repeated another."""
+        self._backwards: list[Position] = []
+        self._is_again = False
+        """Whether the last compared call repeats the ones before it."""
+        self.position: Position | None = None
+        """Position of the running step; None while it is recorded in full."""
+        self.losses: list[float] = []
+        """Losses of the running step."""
+
+    def repeats(self, kind: str, detail: int, frame: FrameType | None) -> Position | None:
+        """Return the position after a call; None if the step is to be recorded in full.
+
+        Args:
+            kind: Kind of the event.
+            detail: Separates calls of the kind, for example by optimizer.
+            frame: Frame of the caller.
+        """
+        here = self.position
+        if here is None or threading.get_ident() != self._thread:
+            return None
+        key = self._key_at(kind, detail, frame)
+        self._is_again = kind == "grad" and _follows_grad(here, key)
+        following = here if self._is_again else here.next.get(key)
+        if following is not None:
+            self.position = following
+            if kind == "backward":
+                following.number = self.last_number = sequence_number()
+        return following
+
+    def is_grad_again(self, detail: int, frame: FrameType) -> bool:
+        """Return whether the last calls were all of `autograd.grad` at the same location.
+
+        A series of such calls, as in `gradcheck`, is one event per location.
+        """
+        events = self._event_log.events
+        if not events or events[-1].kind != "grad":
+            return False
+        key = self._key_at("grad", detail, frame)
+        row = takewhile(lambda event: event.kind == "grad", reversed(events))
+        return any(key == self._key_of(event) for event in row)
+
+    def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> _Key:
+        passed = self._passed
+        while frame is not None:
+            code = frame.f_code
+            key = id(code)
+            known = passed.get(key) or self._learn(code)
+            if not known[1]:
+                return kind, key, frame.f_lasti, detail
+            frame = frame.f_back
+        return kind, 0, 0, detail
+
+    def end_by(self, optimizer: int | None = None) -> Position | None:
+        """Return the end of the sequence if an optimizer steps next, wherever it is called.
+
+        Args:
+            optimizer: Index of the optimizer; None for any.
+        """
+        here = self.position
+        for key, following in () if here is None else here.next.items():
+            if key[0] == "step" and following.step is not None and optimizer in (None, key[3]):
+                self.position = following
+                return following
+        return None
+
+    def is_here(self) -> bool:
+        """Return whether this is the thread that makes the steps."""
+        return threading.get_ident() == self._thread
+
+    def _learn(self, code: CodeType) -> tuple[CodeType, bool]:
+        if len(self._passed) == _MOST_CODES:  # a script may create new code in every step
+            self._passed.clear()
+        known = self._passed[id(code)] = (code, self._locations.is_passed_over(code))
+        return known
+
+    def forget_last(self) -> None:
+        """Take back the last call, which raised an exception."""
+        here = self.position
+        if here is not None and not self._is_again:
+            self.position = here.before
+            if here.has_loss and self.losses:
+                self.losses.pop()
+
+    def begin(self, *, may_repeat: bool) -> bool:
+        """Start a step; return whether it may repeat a known one."""
+        root = self._roots.get(self._last)
+        self._thread = threading.get_ident()
+        if self._snapshots:
+            self._snapshots, self._by_hooks = [], set()
+        self._is_odd = False
+        if self.losses:
+            self.losses = []
+        self.position = root if may_repeat and root is not None and root.next else None
+        return self.position is not None
+
+    def join(self, events: list[Event]) -> bool:
+        """Continue as a repetition of a known step that starts with these calls; return whether."""
+        here = self._roots.get(self._last)
+        for event in events:
+            if event.kind in _CALLS and not _is_unseen(event) and here is not None:
+                here = here.next.get(self._key_of(event))
+        if here is None:
+            return False
+        self.losses = [float(event.numbers["loss"]) for event in events if "loss" in event.numbers]
+        self.position = here
+        return True
+
+    def noted(self, event: Event) -> None:
+        """Add an event of a step that is recorded in full."""
+        if torch._C._current_graph_task_id() != -1:  # by a hook: it accompanies the backward
+            self._by_hooks.add(len(self._snapshots))
+        if event.kind.endswith("-error"):  # no call shows whether it happens again
+            self.spoil()
+        if len(self._snapshots) < _MOST_NODES:
+            self._snapshots.append(self._gradient_state.states())
+
+    def spoil(self) -> None:
+        """Mark the step as one that must not be repeated unrecorded."""
+        self._is_odd = True
+
+    def recorded(self, step: int, events: list[Event]) -> None:
+        """Add the sequence of a step that was recorded in full."""
+        self._is_synced = True
+        if self._is_odd or len(events) != len(self._snapshots) or self._nodes > _MOST_NODES:
+            self._last = _AFTER_ODD
+            return
+        here = self._roots.setdefault(self._last, Position())
+        held: list[Event] = []
+        keys: list[_Key] = []
+        for order, (event, states) in enumerate(zip(events, self._snapshots, strict=True)):
+            held.append(event)
+            if event.kind in _CALLS and not (_is_unseen(event) or order in self._by_hooks):
+                keys.append(self._key_of(event))
+                here = self._following(here, keys[-1], tuple(held), states)
+                held = []
+        if held:
+            if held[-1].kind != "step":
+                self._last = _AFTER_ODD
+                return
+            here.by_hand = here.by_hand or Position(before=here)
+            here = here.by_hand
+            here.events, here.states = tuple(held), self._snapshots[-1]
+        here.step = step
+        here.pattern = self._patterns.setdefault(tuple(keys), len(self._patterns))
+        self._last, self._end = here.pattern, here
+
+    def _key_of(self, event: Event) -> _Key:
+        code = event.location.code
+        if code is not None:
+            self._codes[id(code)] = code
+        return event.kind, id(code) if code else 0, event.location.instruction, detail_of(event)
+
+    def _following(
+        self, here: Position, key: _Key, events: tuple[Event, ...], states: States
+    ) -> Position:
+        following = here.next.get(key)
+        if following is None:
+            following = here.next[key] = Position(before=here, key=key)
+            self._nodes += 1
+            if key[0] == "backward":
+                self._backwards.append(following)
+        following.events, following.states = events, states
+        following.has_loss = "loss" in events[-1].numbers
+        return following
+
+    def may_go_on(self, end: Position) -> bool:
+        """Return whether the step after one that ended at a position may repeat another."""
+        root = self._roots.get(end.pattern)
+        return root is not None and bool(root.next)
+
+    def ended(self, end: Position) -> None:
+        """Finish a step that followed a sequence to its end."""
+        self._last, self._end, self._is_synced = end.pattern, end, False
+
+    def catch_up(self) -> bool:
+        """Set gradients to the states left by repeated steps; return whether there were any.
+
+        It precedes a step that is recorded in full from its start.
+        """
+        if self._is_synced:
+            return False
+        if self._end is not None and self._end.states is not None:
+            self._gradient_state.restore(self._end.states)
+        self._is_synced = True
+        return True
+
+    def unfold(self) -> None:
+        """Record the rest of the running step in full.
+
+        The events of its calls so far are recorded, and gradients get the resulting states.
+        """
+        here, self.position = self.position, None
+        if here is None:
+            return
+        path = _path(here)
+        losses = iter(self.losses)
+        for position in path:
+            for event in position.events:
+                if is_repeated(event.kind):
+                    self._note_again(position, event, losses)
+        if not path:
+            self.catch_up()
+        elif here.states is not None:
+            self._gradient_state.restore(here.states)
+        self._is_synced = True
+
+    def _note_again(self, position: Position, event: Event, losses: Iterator[float]) -> None:
+        numbers = {
+            name: value for name, value in event.numbers.items() if is_shared(event.kind, name)
+        }
+        loss = next(losses) if _is_read(position, event) else math.nan
+        if not math.isnan(loss):
+            numbers["loss"] = loss
+        location, optimizer = event.location, event.optimizer
+        self._event_log.note(
+            event.kind, location, numbers, optimizer=optimizer, subject=event.subject
+        )
+        if position.states is not None and self._snapshots:
+            self._snapshots[-1] = position.states
+
+    def numbers(self) -> Iterator[tuple[Event, int]]:
+        """Yield the known backward calls, with the sequence number at the last of each."""
+        for position in self._backwards:
+            yield position.events[-1], position.number
+
+
+def _follows_grad(here: Position | None, key: _Key) -> bool:
+    """Return whether a call of `autograd.grad` is in the series that leads to a position."""
+    while here is not None and here.key is not None and here.key[0] == "grad":
+        if here.key == key:
+            return True
+        here = here.before
+    return False
+
+
+def _path(here: Position) -> list[Position]:
+    """Return the calls of a sequence up to a position, in order."""
+    path: list[Position] = []
+    step: Position | None = here
+    while step is not None and step.before is not None:
+        path.append(step)
+        step = step.before
+    path.reverse()
+    return path
+
+
+def _is_read(position: Position, event: Event) -> bool:
+    """Return whether an event has a loss that is read in each step."""
+    return position.has_loss and event.kind == "backward"
+
+
+def _is_unseen(event: Event) -> bool:
+    """Return whether an event happened outside of observed calls."""
+    if event.kind == "step":
+        return bool(event.numbers.get("manual"))
+    return event.kind == "zero" and event.location.code is None and event.optimizer is None
+
+
+def detail_of(event: Event) -> int:
+    """Return the detail that separates calls of an event's kind at the same location."""
+    if event.kind in ("backward", "grad"):
+        numbers = event.numbers
+        return 2 * int(bool(numbers.get("retain"))) + int(bool(numbers.get("create")))
+    return -1 if event.optimizer is None else event.optimizer

@@ -1,0 +1,210 @@
+"""Converts a finished step to records, and writes them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gradscope.capture.source.statements import sources_around, statements_around
+from gradscope.capture.step.stored_gradients import UNREADABLE
+from gradscope.capture.training.gradient_state import Entry
+from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.steps.rounding import Rounded
+from gradscope.capture.training.steps.stored_gradients import StoredEntry
+from gradscope.errors import GradscopeError
+from gradscope.phrasing import counted
+from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer
+from gradscope.recording.records import (
+    EventRecord,
+    Reach,
+    Skipped,
+    StepRecord,
+)
+from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_recorder import RunRecorder, RunStep
+from gradscope.recording.stored_gradient import StoredGradient
+from gradscope.recording.table import Cells
+from gradscope.recording.tables import norm_cells
+
+
+@dataclass(slots=True)
+class Measured:
+    """The statistics of one parameter in one step."""
+
+    entry: Entry
+    weight: float | None
+    """None if it is unreadable."""
+    gradient: float | None
+    numel: int
+    requires_grad: bool
+    update: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished step."""
+
+    optimizer: str | None
+    """None at the end, for events that led to no step."""
+    measured: list[Measured]
+    location: int = 0
+    """Index of the optimizer."""
+    rounded: tuple[Rounded, ...] = ()
+    kept: Sequence[StoredEntry] = ()
+
+
+class StepWriter:
+    """Writes steps to the recording."""
+
+    def __init__(self, training: TrainingState, recorder: RunRecorder) -> None:
+        self._training, self._recorder = training, recorder
+        self.steps = 0
+        """Number of steps written."""
+        self._skipped: list[Skipped] = []
+        self._told: set[Skipped] = set()
+
+    def skip(self, what: str, reason: str) -> None:
+        """Record once what cannot be observed."""
+        note = Skipped(what=what, reason=reason)
+        if note not in self._told:
+            self._told.add(note)
+            self._skipped.append(note)
+
+    def write(self, finished: Finished) -> None:
+        """Write a step with all events since the previous one."""
+        self._training.pace.flush()
+        self._training.take_in()
+        modules, parameters = self._training.models.records.take_new()
+        is_new = bool(modules) or self.steps == 0
+        happened = self._training.event_log.events
+        events = self._training.event_log.take(self.steps)
+        self._training.pace.recorded(self.steps, happened)
+        optimizers = self._optimizers()
+        ranks = self._training.ranks.take()
+        sites = self._training.event_log.sites.take()
+        captures = self._training.captures
+        if captures is not None and captures.reason is not None:
+            self.skip("tensors and module calls", captures.reason)
+        kept = self._kept(finished)
+        skipped, self._skipped = tuple(self._skipped), []
+        self._recorder.add(
+            RunStep(
+                step=StepRecord(
+                    index=self.steps,
+                    kind="run",
+                    graph=None,
+                    loss=_loss(events),
+                    optimizer=finished.optimizer,
+                ),
+                events=events,
+                norms=_norms(self.steps, finished.measured),
+                parameters=parameters,
+                modules=modules,
+                sites=sites,
+                sources=tuple(sources_around(sites)),
+                statements=tuple(statements_around(sites)),
+                optimizers=optimizers,
+                scopes=self._training.scopes.take(),
+                rounded=tuple(_rounded(self.steps, finished)),
+                skipped=skipped,
+                captured_steps=() if captures is None else captures.take(self.steps),
+                stored_gradients=kept,
+                ranks=ranks.records,
+                rank_events=ranks.events,
+            )
+        )
+        self.steps += 1
+        if is_new:
+            self._describe()
+
+    def flush_ranks(self) -> None:
+        """Write what was recorded of the ranks since the last step."""
+        ranks = self._training.ranks.take()
+        sites = self._training.event_log.sites.take()
+        if not (ranks.records or ranks.events):
+            return
+        self._recorder.add(
+            RunStep(
+                sites=sites,
+                sources=tuple(sources_around(sites)),
+                statements=tuple(statements_around(sites)),
+                ranks=ranks.records,
+                rank_events=ranks.events,
+            )
+        )
+
+    def _kept(self, finished: Finished) -> tuple[StoredGradient, ...]:
+        """Return the records of the stored gradients, in the order of the parameters."""
+        known = [(entry.index, one) for entry, one in finished.kept if entry.index is not None]
+        if unreadable := sum(one is None for _, one in known):
+            self.skip(f"the elements of {counted(unreadable, 'gradient')}", UNREADABLE)
+        found = (one.of(self.steps, index) for index, one in known if one is not None)
+        return tuple(sorted(found, key=lambda one: one.parameter))
+
+    def finish(self, ending: RunEnding | None, left: list[Measured]) -> None:
+        """Write the events that led to no step, and close the recording.
+
+        Args:
+            ending: The end of the run.
+            left: Gradients that backward left, if there was no step.
+        """
+        self._training.ranks.finish()
+        if self._training.event_log.events or self._skipped or self._training.has_captured_step:
+            self.write(Finished(None, left))
+        self.flush_ranks()
+        self._training.pace.flush()
+        self._recorder.close(ending, self._training.pace.cost())
+
+    def abandon(self, reason: str) -> None:
+        """Close the recording of a run that continues."""
+        with suppress(GradscopeError):  # the disk may be full
+            self._training.pace.flush()
+        self._recorder.abandon(RunEnding(kind="lost", message=reason), self._training.pace.cost())
+
+    def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
+        site = self._training.event_log.sites.index
+        return tuple(
+            (one.index, one.record(site(one.location.user or one.location.inner)))
+            for one in self._training.optimizers.known
+            if one.is_changed
+        )
+
+    def _describe(self) -> None:
+        names = (one.class_name for one in self._training.optimizers.known)
+        self._recorder.describe(
+            model=self._training.models.described,
+            batch=self._training.batch,
+            optimizer=", ".join(dict.fromkeys(names)) or None,
+        )
+
+
+def _loss(events: tuple[EventRecord, ...]) -> float | None:
+    values = [dict(event.numbers).get("loss") for event in events if event.kind == "backward"]
+    return values[-1] if values else None
+
+
+def _norms(step: int, measured: list[Measured]) -> list[Cells]:
+    return [
+        norm_cells(
+            step, one.entry.index, _reach(one), one.gradient, one.numel, one.weight, one.update
+        )
+        for one in measured
+        if one.entry.index is not None
+    ]
+
+
+def _rounded(step: int, finished: Finished) -> Iterator[RoundedUpdate]:
+    for one in finished.rounded:
+        if one.entry.index is not None:
+            yield RoundedUpdate(
+                step=step,
+                optimizer=finished.location,
+                parameter=one.entry.index,
+                moving=one.moving,
+                unchanged=one.unchanged,
+            )
+
+
+def _reach(one: Measured) -> Reach:
+    if one.gradient is None:
+        return "none" if one.requires_grad else "frozen"
+    return "zero" if one.gradient == 0 else "gradient"

@@ -1,0 +1,1 @@
+"""`gradscope run`: its options, and what runs, shows and reports on the script."""

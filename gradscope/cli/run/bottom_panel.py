@@ -1,0 +1,94 @@
+"""Lines at the bottom of a terminal, below where everything else is written.
+
+The terminal itself is told to scroll the rows above them alone. So nothing that a script writes
+has to pass through here, be it by `print`, by a progress bar that returns to the start of its line,
+by C code or by another process; and nothing of it is changed.
+"""
+
+import os
+from collections.abc import Sequence
+
+from gradscope.cli.run.terminal_guard import TerminalGuard
+
+_SAVE, _LOAD = "\x1b7", "\x1b8"
+"""The cursor, and the colours that are written in."""
+_PLAIN = "\x1b[0m"
+_SCROLL_ALL = "\x1b[r"
+_ERASE_LINE, _ERASE_BELOW = "\x1b[2K", "\x1b[J"
+_INDEX = "\x1bD"
+"""Moves one row down in the same column; in the last row, the terminal scrolls."""
+_LEAST_ROWS = 6
+"""Number of rows below which a terminal gets no panel."""
+
+
+class BottomPanel:
+    """The last rows of a terminal.
+
+    Args:
+        terminal: File descriptor of the terminal.
+        encoding: Encoding of the text.
+    """
+
+    def __init__(self, terminal: int, encoding: str) -> None:
+        self._terminal, self._encoding = terminal, encoding
+        self._guard = TerminalGuard(terminal)
+        self._size: os.terminal_size | None = None
+        """Size of the terminal when rows were last reserved; None before."""
+        self._height = 0
+
+    @property
+    def room(self) -> os.terminal_size:
+        """Columns and lines that a panel may have now; no lines if the terminal is too small."""
+        columns, rows = os.get_terminal_size(self._terminal)
+        # In the last column, terminals differ in when they begin the next line.
+        return os.terminal_size((columns - 1, rows // 2 if rows >= _LEAST_ROWS else 0))
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Draw the lines in place of those before; the panel grows and does not shrink.
+
+        Raises:
+            OSError: The terminal is gone.
+        """
+        size = os.get_terminal_size(self._terminal)
+        if self._size is None and not lines:
+            return
+        text = ""
+        if size != self._size or len(lines) > self._height:
+            text = self._set_aside(size, max(len(lines), min(self._height, self.room.lines)))
+        top = size.lines - self._height
+        text += f"{_SAVE}{_PLAIN}\x1b[1;{top}r"  # each time, as a program in between may undo it
+        for row in range(self._height):
+            line = lines[row] if row < len(lines) else ""
+            text += f"\x1b[{top + row + 1};1H{_ERASE_LINE}{line}{_PLAIN}"
+        self._write(text + _LOAD)
+
+    def close(self) -> None:
+        """Erase and release the rows; the cursor does not move."""
+        if self._size is not None:
+            self._write(self._undoing(self._size))
+            self._size = None
+        self._guard.release()
+
+    def _set_aside(self, size: os.terminal_size, height: int) -> str:
+        """Return the text that reserves a number of lines below the cursor."""
+        if self._size is None:
+            text = ""
+        elif self._size == size:
+            text = self._undoing(size)
+        else:
+            # After a resize, the old lines are somewhere below the cursor.
+            text = f"{_SAVE}{_SCROLL_ALL}{_LOAD}{_SAVE}{_PLAIN}{_ERASE_BELOW}{_LOAD}"
+        self._size, self._height = size, height
+        self._guard.expect(self._undoing(size))
+        return text + (f"{_INDEX * height}\x1b[{height}A" if height else "")
+
+    def _undoing(self, size: os.terminal_size) -> str:
+        first = size.lines - self._height + 1
+        below = f"\x1b[{first};1H{_ERASE_BELOW}" if self._height else ""
+        return f"{_SAVE}{_PLAIN}{_SCROLL_ALL}{below}{_LOAD}"
+
+    def _write(self, text: str) -> None:
+        # One write, so that other output cannot get between.
+        rest = text.encode(self._encoding, "replace")
+        while rest:
+            rest = rest[os.write(self._terminal, rest) :]

@@ -1,0 +1,171 @@
+"""Judges the recording of a run, and writes the report."""
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from gradscope import __version__
+from gradscope.analysis.job import identity_of
+from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
+from gradscope.check.decision import exit_code, fails
+from gradscope.check.merging import target_result
+from gradscope.check.options import Policy
+from gradscope.check.results import CheckResult, Failure, Run
+from gradscope.cli.console import make_console
+from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.output import write_text
+from gradscope.cli.rank_recordings import grouped
+from gradscope.cli.run.command import PlannedRun
+from gradscope.cli.run.job import job_to_report
+from gradscope.config.formats import is_of_ci
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.phrasing import counted
+from gradscope.recording.records import Recording
+from gradscope.recording.store import load_recording
+from gradscope.report.check.phrasing import closing_text, found_text
+from gradscope.report.render import render, render_check
+from gradscope.rules.engine import judge
+from gradscope.rules.job_judging import judge_job
+
+
+def judged_run(
+    planned: PlannedRun, recording: Recording, path: Path, *, has_failed: bool
+) -> ExitCode:
+    """Report on the recording of a run, and return the exit code of its check.
+
+    Args:
+        planned: The run.
+        recording: Recording of the run.
+        path: File of the recording.
+        has_failed: Whether the script ended with an exit code other than 0.
+
+    Raises:
+        GradscopeError: The report cannot be written.
+    """
+    job = job_to_report(recording, path)
+    # A process that joined no group is one of several scripts, of which the first reports.
+    reports = job is not None and (identity_of(recording) is not None or not planned.rank)
+    ranks = (recording,) if job is None else job.recordings
+    result = _checked(planned, ranks, _lost(planned, recording))
+    code = _told(planned, result, has_failed=has_failed, is_reported=reports)
+    if not reports and job is not None and code is not ExitCode.OK:
+        show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
+    # A numbered recording lies in the working directory: its name suffices.
+    show_note(f"wrote {path.name if planned.location.is_numbered else path}")
+    return code
+
+
+def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool) -> ExitCode:
+    """Report on the ranks that a script has started itself, and return what its gate says.
+
+    Args:
+        planned: The run.
+        paths: The recordings of the ranks.
+        has_failed: Whether the script ended with an exit code of its own, which says enough.
+
+    Raises:
+        GradscopeError: A recording cannot be read, or the report cannot be written.
+    """
+    job = grouped(paths, [load_recording(path) for path in paths])[0]
+    result = _checked(planned, job.recordings)
+    code = _told(planned, result, has_failed=has_failed, is_reported=True)
+    names = [path.name if planned.location.is_numbered else str(path) for path in job.paths]
+    show_note(f"wrote {', '.join(names)}")
+    return code
+
+
+def _told(
+    planned: PlannedRun, result: CheckResult, *, has_failed: bool, is_reported: bool
+) -> ExitCode:
+    """Write the report where this process is to, and return what the gate says."""
+    code = ExitCode.OK if planned.policy is None else exit_code(result)
+    closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
+    if is_reported:
+        is_wanted = not planned.is_quiet or code is not ExitCode.OK
+        _write(planned, result, closing, is_wanted=is_wanted)
+    if is_reported and planned.policy is not None:
+        for failure in result.targets[0].failures:
+            show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+    return code
+
+
+def failing(planned: PlannedRun, path: Path) -> bool:
+    """Return whether the recording of a running script fails the check already."""
+    recording = load_recording(path)
+    level = (planned.policy or Policy()).fail_level
+    (target,) = _checked(planned, (recording,)).targets
+    return any(fails(item, level) for item in target.findings)
+
+
+def _checked(
+    planned: PlannedRun, ranks: Sequence[Recording], failures: Sequence[Failure] = ()
+) -> CheckResult:
+    if len(ranks) == 1:
+        run = Run(recording=ranks[0], verdict=judge(ranks[0], planned.settings))
+    else:
+        verdict = judge_job(ranks, planned.settings)
+        run = Run(recording=ranks[0], verdict=verdict, ranks=tuple(ranks))
+    return CheckResult(
+        version=__version__,
+        command=planned.command,
+        targets=(target_result(planned.program.name, [run], failures),),
+        policy=planned.policy,
+    )
+
+
+def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
+    """Return why a check cannot judge a run that was not recorded to its end; empty otherwise."""
+    if recording.finished or planned.policy is None:
+        return ()
+    seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
+    what = f"{planned.program.name} continued after the {seen} that were recorded"
+    return (Failure(what=what, cause="recording had ended, see the note above"),)
+
+
+def write_result(planned: PlannedRun, result: CheckResult) -> None:
+    """Write the requested report of a run in which no gradient was observed."""
+    closing = "" if planned.policy is None else closing_text(result)
+    _write(planned, result, closing, is_wanted=True)
+
+
+def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted: bool) -> None:
+    """Write the report to its file, or to a stream.
+
+    Args:
+        planned: The run.
+        result: Result of the run.
+        closing: Outcome of the check in a sentence; empty without a check.
+        is_wanted: Whether to write to a stream; a file is always written.
+    """
+    stream = sys.stdout if planned.on_stdout else sys.stderr
+    if planned.report is not None:
+        stream = io.StringIO()
+    elif not is_wanted:
+        return
+    console = make_console(stream, planned.color)
+    text = _rendered(planned, result, closing, console)
+    if stream is sys.stderr:
+        text = f"\n{text}"  # apart from what the script has printed
+    outcome = closing or found_text(result.targets[0].findings)
+    write_text(text, planned.report, stream, outcome=outcome)
+    planned.output.open(planned.report)
+
+
+def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
+    form = planned.output.form
+    if is_of_ci(form) or (planned.policy is not None and form != "full"):
+        return render_check(result, form, console, is_brief=planned.is_quiet)
+    (run,) = result.targets[0].runs
+    report = Report.from_recording(run.recording, run.verdict, run.ranks)
+    text = render(report, form, ViewOptions(), console)
+    if not closing:
+        return text
+    style = "bold green" if exit_code(result) is ExitCode.OK else "bold red"
+    with console.capture() as capture:
+        console.print(Text(closing, style=style), end="")
+    return f"{text}\n{capture.get()}"

@@ -1,0 +1,196 @@
+"""The display of `gradscope run --live`: when to draw it, and when to judge the run."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from gradscope.analysis.live_run import KINDS, LiveRun
+from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.errors import show_note
+from gradscope.cli.run.bottom_panel import BottomPanel
+from gradscope.launch.random_numbers import preserved_random_state
+from gradscope.recording.growing import GrowingRecording
+from gradscope.recording.store import load_recording
+from gradscope.report.live import Judged, frame
+from gradscope.report.page import Page
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
+
+_BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
+"""Smallest number of seconds between two frames, and between two judgements."""
+_SHARE = 0.02
+"""Largest share of the time for drawing, and for judging."""
+_PATIENCE = 5.0
+"""Seconds: a run that takes longer to judge is judged again only at its end."""
+_HELPLESS = ("dumb", "unknown")
+"""Values of TERM of terminals that cannot move the cursor."""
+
+
+class Pace:
+    """Says when something is due again, by a time between turns and a share of the time.
+
+    Args:
+        between: Smallest number of seconds from the end of one turn to the next.
+        share: Largest share of the time that the turns take together.
+        clock: Function that returns the time in seconds.
+    """
+
+    def __init__(
+        self, between: float, share: float = _SHARE, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._between, self._share, self._clock = between, share, clock
+        self._began, self._next, self._took = 0.0, 0.0, 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a turn."""
+        return self._clock() >= self._next
+
+    @property
+    def last_took(self) -> float:
+        """Seconds that the last turn took."""
+        return self._took
+
+    def postpone(self) -> None:
+        """Postpone the next turn, as after a turn that takes no time."""
+        self._next = self._clock() + self._between
+
+    def __enter__(self) -> None:
+        self._began = self._clock()
+
+    def __exit__(self, *_: object) -> None:
+        now = self._clock()
+        self._took = now - self._began
+        self._next = now + max(self._between, self._took / self._share)
+
+
+class LiveDisplay:
+    """The live display of a run.
+
+    It reads the recording only, and is drawn between two steps of the script. An error of its own
+    ends the display, and nothing else.
+
+    Args:
+        panel: Panel on the terminal.
+        console: Console with the terminal's characters and colours.
+        name: Name of the program.
+        settings: Settings of the rules.
+        planned: Largest number of steps that are recorded; None without a limit.
+    """
+
+    def __init__(
+        self,
+        panel: BottomPanel,
+        console: Console,
+        name: str,
+        settings: Settings,
+        planned: int | None = None,
+    ) -> None:
+        self._panel, self._console = panel, console
+        self._settings, self._planned = settings, planned
+        self._process, self._turn = os.getpid(), threading.Lock()
+        self._frames, self._judgements = Pace(_BETWEEN_FRAMES), Pace(_BETWEEN_JUDGEMENTS)
+        self._path: Path | None = None
+        self._recording: GrowingRecording | None = None
+        self._run = LiveRun(name)
+        self._judged: Judged | None = None
+        self._is_on = True
+
+    @classmethod
+    def on(
+        cls,
+        stream: TextIO,
+        color: ColorChoice,
+        name: str,
+        settings: Settings,
+        planned: int | None = None,
+    ) -> Self | None:
+        """Return a display on the terminal of a stream; None if the stream is no terminal."""
+        if os.name != "posix" or os.environ.get("TERM") in _HELPLESS or not stream.isatty():
+            show_note("--live needs a terminal on stderr: nothing is shown until the end")
+            return None
+        # A descriptor of its own: the script may close or replace the stream.
+        terminal = os.dup(stream.fileno())
+        own = os.fdopen(terminal, "w", encoding=stream.encoding)
+        console = make_console(own, color)
+        return cls(BottomPanel(terminal, stream.encoding), console, name, settings, planned)
+
+    def begin(self, path: Path) -> None:
+        """Show that a recording begins."""
+        self._path, self._recording = path, GrowingRecording(path, KINDS)
+        self._attempt(self._draw)
+
+    def update(self, *, is_last: bool = False) -> None:
+        """Show new steps, if a frame is due or the last step is made."""
+        if not self._is_on or not (self._frames.is_due or is_last) or os.getpid() != self._process:
+            return
+        # A step of another thread must not wait.
+        if self._turn.acquire(blocking=False):
+            try:
+                self._attempt(lambda: self._refresh(is_last=is_last))
+            finally:
+                self._turn.release()
+
+    def close(self) -> None:
+        """Remove the panel from the terminal. Further calls do nothing."""
+        if self._is_on and os.getpid() == self._process:
+            self._is_on = False
+            with suppress(OSError):
+                self._panel.close()
+            with suppress(OSError):
+                self._console.file.close()
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        try:
+            with preserved_random_state():
+                act()
+        except Exception as error:  # noqa: BLE001 - it must not end the script
+            self.close()
+            # EIO: the terminal is gone, and a note would fail too.
+            if not (isinstance(error, OSError) and error.errno == errno.EIO):
+                with suppress(OSError, ValueError):
+                    show_note(f"the live display stopped: {type(error).__name__}: {error}")
+
+    def _refresh(self, *, is_last: bool) -> None:
+        """Read new steps, judge the run if it is due, and draw."""
+        if self._path is None or self._recording is None:
+            return
+        if not self._run.steps:
+            self._judgements.postpone()  # the first step alone says little
+        is_patient = self._judgements.last_took < _PATIENCE
+        if is_patient and (self._judgements.is_due or is_last):
+            self._judge(self._path)
+        with self._frames:
+            self._run.add(self._recording.read())
+            self._draw()
+
+    def _judge(self, path: Path) -> None:
+        with self._judgements:
+            recording = load_recording(path)
+            found = judge(recording, self._settings).findings
+        self._judged = Judged(
+            findings=found,
+            steps=len(recording.steps),
+            is_final=self._judgements.last_took >= _PATIENCE,
+        )
+
+    def _draw(self) -> None:
+        room = self._panel.room
+        page = replace(Page.of(self._console, self._run.root), width=room.columns)
+        lines = frame(self._run, self._judged, page, room.lines, planned=self._planned)
+        self._panel.show([self._spelled(line, room.columns) for line in lines])
+
+    def _spelled(self, line: Text, width: int) -> str:
+        """Return a line with the terminal's escape sequences."""
+        with self._console.capture() as capture:
+            self._console.print(line, end="", width=width, no_wrap=True)
+        return capture.get()

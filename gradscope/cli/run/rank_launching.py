@@ -1,0 +1,58 @@
+"""Starts the ranks of a job on this machine, each watched by a process of its own."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from gradscope.cli.errors import show_error
+from gradscope.errors import ExitCode, GradscopeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRanks:
+    """A program to run on several ranks."""
+
+    ranks: int
+    words: tuple[str, ...]
+    """Command line of each rank, from `run` on."""
+
+
+def words_of_rank(words: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """Return the command line of a rank: the one that was typed, without `--nproc`.
+
+    Args:
+        words: As typed, from `run` on.
+        given: The script and its arguments, at the end of it.
+    """
+    end = len(words) - len(given)
+    kept: list[str] = []
+    options = iter(words[:end])
+    for word in options:
+        if word == "--nproc":
+            next(options, None)
+        elif not word.startswith("--nproc="):
+            kept.append(word)
+    return (*kept, *words[end:])
+
+
+def launch_ranks(planned: PlannedRanks) -> NoReturn:
+    """Run the ranks to their end with torch's own launcher, and end this process as they did."""
+    try:
+        from torch.distributed.elastic.multiprocessing.api import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+        from torch.distributed.run import parse_args, run
+    except ImportError as error:
+        show_error(GradscopeError("cannot start ranks", cause=str(error)))
+        sys.exit(ExitCode.CANNOT_JUDGE)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as the launcher does, which also tells it
+    arguments = ["--standalone", "--nproc-per-node", str(planned.ranks)]
+    try:
+        run(parse_args([*arguments, "-m", "gradscope", *planned.words]))
+    except ChildFailedError as error:
+        _, failure = error.get_first_failure()
+        sys.exit(failure.exitcode if failure.exitcode > 0 else 1)
+    except (KeyboardInterrupt, SignalException):
+        sys.exit(ExitCode.INTERRUPTED)
+    sys.exit(ExitCode.OK)

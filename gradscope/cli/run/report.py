@@ -1,0 +1,128 @@
+"""Reports on a run that has ended, or that no gradient was observed."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.rank_recordings import rank_files
+from gradscope.cli.run.command import PlannedRun
+from gradscope.errors import ExitCode, GradscopeError
+from gradscope.launch.children import TELLING_SECONDS
+from gradscope.phrasing import counted
+from gradscope.recording.records import Recording
+from gradscope.recording.run_header import has_no_gradients
+from gradscope.recording.store import load_recording
+from gradscope.recording.writer import remove_logs
+
+_NEVER_BACKWARD = {
+    True: "never called backward",
+    False: "may have called backward after recording ended",
+}
+"""Reason for an empty recording, by whether recording lasted to the end of the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """Reason why no gradient was observed."""
+
+    why: str
+    """Reason as a phrase about the program: `never called backward`."""
+    seconds_of_children: float
+    """CPU time in seconds of the processes that the program started."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether child processes may have run the training."""
+        return self.seconds_of_children >= TELLING_SECONDS
+
+    def error(self, name: str) -> GradscopeError:
+        """Return the error that `--check` reports.
+
+        Args:
+            name: Name of the program.
+        """
+        if not self.is_elsewhere:
+            return GradscopeError(
+                f"{name} {self.why}: nothing to report",
+                help="child processes are not recorded: start each with gradscope run,"
+                " as torchrun -m gradscope run does",
+            )
+        return GradscopeError(
+            f"{name} {self.why}, and its child processes, which computed for "
+            f"{self.seconds_of_children:.3g} s, are not recorded: nothing to report",
+            help="record each process: call gradscope.watch() in the function that it runs, or"
+            " start it with gradscope run, as torchrun -m gradscope run does",
+        )
+
+
+def report_run(
+    planned: PlannedRun,
+    path: Path | None,
+    *,
+    trouble: Exception | None,
+    stopped_after: int | None,
+    has_failed: bool,
+    seconds_of_children: float,
+) -> ExitCode:
+    """Report on a run that has ended, and return the exit code of its check.
+
+    Args:
+        planned: The run.
+        path: File of its recording; None without one.
+        trouble: Exception that prevented the recording, which has been reported.
+        stopped_after: Number of steps after which an option stopped the script; None otherwise.
+        has_failed: Whether the script ended with an exit code other than 0.
+        seconds_of_children: CPU time in seconds of the processes that the program started.
+
+    Raises:
+        GradscopeError: The recording cannot be read, or the report not be written.
+    """
+    if stopped_after is not None:
+        show_note(f"stopped {planned.program.name} after {counted(stopped_after, 'step')}")
+    if path is None:
+        unseen = Unseen(why=_why_unwatched(), seconds_of_children=seconds_of_children)
+        return _report_unseen(planned, None, unseen, is_told=trouble is not None or has_failed)
+    recording = load_recording(path)
+    if has_no_gradients(recording):
+        path.unlink()
+        remove_logs(path)
+        if ranks := rank_files(path):
+            from gradscope.cli.run.judging import judged_ranks
+
+            return judged_ranks(planned, ranks, has_failed=has_failed)
+        why = _NEVER_BACKWARD[recording.finished]
+        unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
+        return _report_unseen(planned, recording, unseen, is_told=has_failed)
+    # Deferred: it imports all rules and renderers.
+    from gradscope.cli.run.judging import judged_run
+
+    return judged_run(planned, recording, path, has_failed=has_failed)
+
+
+def _why_unwatched() -> str:
+    if "torch" in sys.modules:
+        return "loaded torch in a way that cannot be recorded"
+    return "never imported torch"
+
+
+def _report_unseen(
+    planned: PlannedRun, recording: Recording | None, unseen: Unseen, *, is_told: bool
+) -> ExitCode:
+    """Report that no gradient was observed, and return the exit code of the check."""
+    error = unseen.error(planned.program.name)
+    is_asked_for = planned.report is not None or planned.on_stdout
+    if is_asked_for and planned.rank in (None, 0):
+        from gradscope.cli.run.judging import write_result
+        from gradscope.cli.run.unseen import unseen_result
+
+        write_result(planned, unseen_result(planned, recording, error))
+    if is_told:
+        pass
+    elif planned.policy is None:
+        # If child processes computed, the note says how to record them.
+        advice = f"; {error.help}" if unseen.is_elsewhere else ""
+        show_note(f"{error.what}{advice}")
+    else:
+        show_error(error)
+    return ExitCode.OK if planned.policy is None else ExitCode.CANNOT_JUDGE

@@ -1,0 +1,1 @@
+"""How an option is declared, once for the command line, the configuration and Python."""

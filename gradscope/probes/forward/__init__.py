@@ -1,0 +1,1 @@
+"""Repeats the forward, and observes every operation in it."""

@@ -1,0 +1,242 @@
+"""Checks custom `autograd.Function`s of the forward by finite differences."""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gradscope.capture.naming import dtype_name
+from gradscope.capture.source.lines import Caller, Line
+from gradscope.capture.source.written_definitions import backward_code, function_of
+from gradscope.capture.step.graph import Graph
+from gradscope.errors import GradscopeError
+from gradscope.probes.context import ProbeContext
+from gradscope.probes.forward.gradient_check import (
+    DOUBLE,
+    MOST_ELEMENTS,
+    SINGLE,
+    ChosenGradientError,
+    Comparison,
+    Precision,
+    compare,
+)
+from gradscope.recording.evidence.failures import (
+    CheckOutcome,
+    CustomFunctionRecord,
+    InputCheck,
+)
+from gradscope.target.user_code import UserCode
+
+_MOST_APPLICATIONS = 3
+"""Maximum number of checked calls per function, with inputs of different shapes."""
+
+_WRONG = 1e-2
+"""Deviation above which a gradient is wrong. Measured: right gradients stay below 1e-4; mistakes of
+sign, factor and term start at 0.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """One call of a custom function."""
+
+    args: tuple[object, ...]
+    """Arguments, with copies of tensors."""
+    differentiable: tuple[int, ...]
+    line: Line | None
+
+
+@dataclass(slots=True)
+class _Applications:
+    """The first calls of a custom function in a forward, with inputs of different shapes."""
+
+    function: type[Function]
+    found: list[_Application] = field(default_factory=list)
+    line: Line | None = None
+    """Line of the first call."""
+    seen: bool = False
+    _shapes: set[tuple[object, ...]] = field(default_factory=set)
+
+    def note(self, args: tuple[object, ...], line: Line | None) -> None:
+        """Store copies of the inputs, unless there are enough with these shapes."""
+        self.seen, self.line = True, self.line or line
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        if shapes in self._shapes or len(self._shapes) == _MOST_APPLICATIONS:
+            return
+        self._shapes.add(shapes)
+        if sum(tensor.numel() for tensor in tensors) <= MOST_ELEMENTS:
+            kept = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
+            positions = tuple(
+                position
+                for position, arg in enumerate(args)
+                if isinstance(arg, Tensor) and arg.requires_grad
+            )
+            self.found.append(_Application(kept, positions, line))
+
+
+def probe_custom_functions(context: ProbeContext) -> str | None:
+    """Record for every custom function of the forward whether its backward is right."""
+    functions = custom_functions(context.capture.graph)
+    if not functions:
+        return None
+    if context.opaque:
+        return "compiled code runs, which cannot be observed"
+    if not context.reruns:
+        return "the forward may not be repeated (--probe-steps 0)"
+    with _noted(functions) as noted:
+        try:
+            context.forward()
+        except GradscopeError as error:
+            return f"the forward cannot be run again: {error.what}"
+    for applications in noted:
+        record = _checked(context, applications)
+        if record.outcome == "unchecked":
+            context.assembler.skip(
+                f"the backward of {record.name} against finite differences", record.reason or ""
+            )
+        context.assembler.note(record)
+    return None
+
+
+def custom_functions(graph: Graph) -> list[type[Function]]:
+    """Return the classes of the graph's custom functions, without torch's own."""
+    found = (function_of(node) for node in graph.nodes)
+    return [
+        function
+        for function in dict.fromkeys(found)
+        if function is not None and not function.__module__.startswith("torch.")
+    ]
+
+
+@contextmanager
+def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]:
+    """Record the arguments of the functions while the block runs.
+
+    It replaces `forward` and not `Function.apply`, because users keep references such as `swish =
+    Swish.apply`.
+    """
+    with ExitStack() as undo:
+        noted = []
+        for function in functions:
+            applications = _Applications(function)
+            own = vars(function).get("forward")
+            forward = staticmethod(_noting(function.forward, applications))
+            function.forward = forward  # type: ignore[method-assign]
+            if own is None:
+                undo.callback(delattr, function, "forward")
+            else:
+                undo.callback(setattr, function, "forward", own)
+            noted.append(applications)
+        yield noted
+
+
+def _noting(forward: Callable[..., object], applications: _Applications) -> Callable[..., object]:
+    caller = Caller()
+    first = _first_input(applications.function)
+
+    def noting(*args: object) -> object:
+        applications.note(args[first:], caller.line_of_apply(sys._getframe()))
+        return forward(*args)
+
+    return noting
+
+
+def _first_input(function: type[Function]) -> int:
+    """Return the index of a forward's first input: after the context, if it gets one."""
+    return 1 if function.setup_context is Function.setup_context else 0
+
+
+def _checked(context: ProbeContext, applications: _Applications) -> CustomFunctionRecord:
+    function = applications.function
+    checks: tuple[InputCheck, ...] = ()
+    outcome: CheckOutcome = "unchecked"
+    reason = "its inputs are too large" if applications.seen else "a second forward did not call it"
+    with context.as_at_first():
+        for application in applications.found:
+            try:
+                found = _checks(function, application)
+            except ChosenGradientError as error:
+                outcome, reason = "chosen", error.what
+                break
+            except GradscopeError as error:
+                reason = error.what
+                continue
+            checks = max((checks, found), key=_worst)
+    if checks and outcome != "chosen":
+        outcome = "wrong" if _worst(checks) > _WRONG else "right"
+    site_of = context.assembler.site_of
+    return CustomFunctionRecord(
+        name=function.__name__,
+        operation=f"{function.__name__}Backward",
+        outcome=outcome,
+        reason=reason if outcome in ("chosen", "unchecked") else None,
+        applied=site_of(applications.line),
+        backward=site_of(backward_code(function)),
+        inputs=checks,
+    )
+
+
+def _worst(checks: tuple[InputCheck, ...]) -> float:
+    return max((check.deviation for check in checks), default=-1)
+
+
+def _checks(function: type[Function], application: _Application) -> tuple[InputCheck, ...]:
+    """Compare the gradients of one call.
+
+    Raises:
+        ChosenGradientError: They are not meant to be derivatives.
+        GradscopeError: They cannot be compared, or the function's code raised.
+    """
+    try:
+        return _checks_in(DOUBLE, function, application)
+    except ChosenGradientError:
+        raise
+    except GradscopeError as error:
+        try:
+            return _checks_in(SINGLE, function, application)
+        except GradscopeError:
+            raise error from None
+
+
+def _checks_in(
+    precision: Precision, function: type[Function], application: _Application
+) -> tuple[InputCheck, ...]:
+    dtype = dtype_name(precision.dtype)
+    with UserCode(f"it raised in {dtype}"), torch.inference_mode(False):
+        found = compare(function, application.args, application.differentiable, precision)
+    names = _input_names(function)
+    return tuple(_input_check(one, names, dtype) for one in found)
+
+
+def _input_check(found: Comparison, names: list[str], dtype: str) -> InputCheck:
+    analytical, numerical = found.analytical, found.numerical
+    factor = float((analytical @ numerical) / (numerical @ numerical))
+    size = max(float(analytical.norm()), float(numerical.norm()))
+    position = found.position
+    return InputCheck(
+        name=names[position] if position < len(names) else f"input {position}",
+        dtype=dtype,
+        elements=analytical.numel(),
+        analytical=float(analytical.norm()),
+        numerical=float(numerical.norm()),
+        deviation=float((analytical - numerical).norm()) / size,
+        factor=factor,
+        residual=float((analytical - factor * numerical).norm()) / size,
+        is_constant=found.is_constant,
+    )
+
+
+def _input_names(function: type[Function]) -> list[str]:
+    try:
+        parameters = inspect.signature(inspect.unwrap(function.forward)).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    named = [
+        parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL
+    ]
+    return named[_first_input(function) :]

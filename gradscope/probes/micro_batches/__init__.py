@@ -1,0 +1,1 @@
+"""Splits a batch into parts, and compares their gradients with those of the whole batch."""

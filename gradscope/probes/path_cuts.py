@@ -1,0 +1,104 @@
+"""Records what leads to the loss without a gradient although its parameters get one otherwise."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.step.cut_records import within
+from gradscope.capture.step.cuts import Cut
+from gradscope.capture.step.gradients import Slot
+from gradscope.capture.step.graph import Graph
+from gradscope.probes.context import ProbeContext
+from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.records import TensorRef
+
+_MOST_NODES = 20_000
+"""Maximum number of nodes visited behind all cuts together."""
+
+_MOST_CUTS = 64
+
+
+def probe_path_cuts(context: ProbeContext) -> str | None:
+    """Record the cuts behind trainable parameters, and where their values enter the graph."""
+    nodes = context.capture.nodes_by_number()
+    trainable = {
+        id(context.named.parameters[record.index]): record.index
+        for record in context.named.parameter_records
+        if record.requires_grad
+    }
+    left, found = _MOST_NODES, 0
+    for cut in context.capture.cuts.cuts:
+        joins, read_into = within(cut.joins, nodes), within(cut.read_into, nodes)
+        if not (joins or read_into):
+            continue
+        if not left or found == _MOST_CUTS:
+            return "there are too many cuts"
+        behind = _Behind(cut, context.capture.graph, trainable, left)
+        left -= min(left, behind.visited)
+        if behind.parameters:
+            found += 1
+            layers = within(cut.layer_joins, nodes)
+            context.assembler.note(_record(context, cut, behind, (joins, layers, read_into)))
+    return None
+
+
+class _Behind:
+    """What a cut stops: a walk from the tensors that it took to the leaves."""
+
+    def __init__(self, cut: Cut, graph: Graph, trainable: dict[int, int], limit: int) -> None:
+        self.parameters: set[int] = set()
+        self.origins: list[Slot] = []
+        """Tensors of the graph, the nearest on each way."""
+        edges = list(cut.sources.values())
+        waiting = [(edge.node, edge.slot, False) for edge in edges if edge.node is not None]
+        seen = {node for node, _, _ in waiting}
+        leaves = [edge.leaf for edge in edges if edge.leaf is not None]
+        while waiting and len(seen) < limit:
+            node, slot, is_inside = waiting.pop()
+            position = graph.index.get(node)
+            if position is not None and not is_inside:
+                self.origins.append((position, slot))
+                is_inside = True
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, Tensor):
+                leaves.append(leaf)
+            for following, number in node.next_functions:
+                if following is not None and following not in seen:
+                    seen.add(following)
+                    waiting.append((following, number, is_inside))
+        self.parameters = {trainable[id(leaf)] for leaf in leaves if id(leaf) in trainable}
+        self.visited = len(seen)
+
+
+def _record(
+    context: ProbeContext, cut: Cut, behind: _Behind, joins: tuple[list[int], ...]
+) -> PathCutRecord:
+    position = context.position
+    plain, layers, read_into = (
+        tuple(position.first_node + node for node in nodes) for nodes in joins
+    )
+    site_of = context.assembler.site_of
+    return PathCutRecord(
+        operation=cut.operation,
+        kind=cut.kind,
+        site=site_of(cut.line),
+        last=site_of(next(_lines(context, cut), None)),
+        call=None if cut.call is None else position.first_call + cut.call,
+        count=cut.count,
+        parameters=tuple(sorted(behind.parameters)),
+        joins=plain,
+        layer_joins=layers,
+        read_into=read_into,
+        origins=tuple(
+            TensorRef(node=position.first_node + node, slot=slot) for node, slot in behind.origins
+        ),
+        sources=len(cut.sources),
+    )
+
+
+def _lines(context: ProbeContext, cut: Cut) -> Iterator[Line]:
+    for edge in cut.sources.values():
+        line = None if edge.node is None else context.capture.line_of(edge.node)
+        if line is not None:
+            yield line

@@ -1,0 +1,1 @@
+"""One renderer a format: each writes the blocks of any document."""

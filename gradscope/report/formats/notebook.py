@@ -1,0 +1,129 @@
+"""A document as a piece of HTML, for notebooks: no scripts, no style sheet."""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+
+from gradscope.phrasing import printable
+from gradscope.report.document import (
+    Block,
+    Build,
+    Facts,
+    FindingBlock,
+    Findings,
+    Inner,
+    Line,
+    Note,
+    Place,
+    Points,
+    Section,
+    Strips,
+    Table,
+    TreeLabel,
+    Value,
+    Word,
+    plain,
+)
+from gradscope.report.formats.markdown import strip_lines, tree_words
+from gradscope.report.number_format import value_text
+
+_WIDTH = 100
+_STYLE = ' style="text-align:left;font-family:monospace"'
+_BOLD = ("strong", "bad", "error", "warning", "note")
+
+
+def render_notebook(build: Build) -> str:
+    """Return the document as one element."""
+    document = build(_WIDTH)
+    title = f"<b>{_html(document.program)} {_html(document.subject)}</b>"
+    blocks = (*document.header, *document.closing, *document.blocks)
+    body = "".join(part for block in blocks for part in _block(block))
+    return f"<div><p>{title}</p>{body}</div>"
+
+
+def _html(text: str) -> str:
+    return escape(printable(text))
+
+
+def _block(block: Block) -> Iterator[str]:
+    if not isinstance(block, Section):
+        yield from _parts(block)
+        return
+    note = f" {_inline(block.note)}" if block.note else ""
+    if block.title or note:
+        yield f"<p><b>{_html(block.title)}</b>{note}</p>"
+    for inner in block.blocks:
+        yield from _parts(inner)
+
+
+def _parts(block: Inner) -> Iterator[str]:
+    match block:
+        case Facts(rows):
+            yield _rows((), ((_html(row.name), _inline(row.line)) for row in rows))
+        case Note(line):
+            yield f"<p>{_inline(line)}</p>"
+        case Points(lines):
+            yield f"<ul>{''.join(f'<li>{_inline(line)}</li>' for line in lines)}</ul>"
+        case Findings():
+            yield from _findings(block)
+        case Strips():
+            yield f"<pre>{escape(chr(10).join(strip_lines(block)))}</pre>"
+        case Table():
+            shown = [at for at in block.filled if "bar" not in block.columns[at].kind]
+            titles = [block.columns[at].title for at in shown]
+            yield _rows(titles, ([_cell(row[at]) for at in shown] for row in block.rows))
+
+
+def _inline(line: Line) -> str:
+    if isinstance(line, tuple):
+        return "".join(map(_inline, line))
+    if isinstance(line, str):
+        return _prose(line)
+    if line.mark in ("code", "name"):
+        return f"<code>{_html(line.text)}</code>"
+    return f"<b>{_prose(line.text)}</b>" if line.mark in _BOLD else _prose(line.text)
+
+
+def _prose(text: str) -> str:
+    """Return a sentence in which what stands between backticks is code."""
+    parts = _html(text).split("`")
+    if len(parts) % 2 == 0:  # one of them has no partner
+        return _html(text)
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
+
+
+def _findings(findings: Findings) -> Iterator[str]:
+    if words := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
+        yield f"<p>{_html(words)}</p>"
+    rows = [_finding(one) for one in findings.found]
+    rows += [(_inline(line), "", "", "", "") for line in findings.more]
+    if rows:
+        yield _rows(("finding", "", "line", "", "help"), rows)
+
+
+def _finding(one: FindingBlock) -> tuple[str, ...]:
+    standing = f"{_html(one.standing)}: " if one.standing else ""
+    title = f"{standing}<b>{_html(f'{one.severity} {one.rule} {one.name}')}</b>"
+    details = "<br>".join(f"{_html(fact.name)}: {_inline(fact.line)}" for fact in one.details)
+    return title, _prose(one.message), _html(one.location), details, _prose(one.remedy)
+
+
+def _rows(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of cells that are HTML already."""
+    head = "".join(f"<th>{_html(title)}</th>" for title in titles)
+    body = "".join(
+        f"<tr>{''.join(f'<td{_STYLE}>{cell}</td>' for cell in row)}</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: Value) -> str:
+    match value:
+        case str() | Word() | tuple():
+            return _inline(value)
+        case Place():
+            return _html(value.location)
+        case TreeLabel():
+            name = _html(value.name or value.class_name)
+            return f"{'&nbsp;&nbsp;' * value.level}{name}{_html(tree_words(value))}"
+        case _:
+            return value_text(value)

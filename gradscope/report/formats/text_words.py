@@ -1,0 +1,69 @@
+"""Lines of a document in the style and the characters of a page."""
+
+from textwrap import wrap
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from gradscope.report.document import Line, Mark
+from gradscope.report.page import Page
+
+STYLES: dict[Mark, str] = {
+    "plain": "",
+    "strong": "bold",
+    "soft": "dim",
+    "good": "bold green",
+    "notable": "magenta",
+    "bad": "bold red",
+    "error": "bold red",
+    "warning": "bold magenta",
+    "note": "bold cyan",
+    "code": "",
+    "name": "",
+}
+
+
+def written(line: Line, page: Page, width: int = 0) -> Text:
+    """Return a line on a page; names in it are broken at their dots to so many columns, if any."""
+    text = Text(overflow="fold")
+    for word in line if isinstance(line, tuple) else (line,):
+        if isinstance(word, str):
+            text.append(page.spell(word))
+        elif width and word.mark == "name":
+            text.append_text(page.path(word.text, width))
+        else:
+            text.append(page.spell(word.text), STYLES[word.mark])
+    return text
+
+
+def hanging(text: Text, width: int, *, indent: int = 0, further: int = 0) -> Text:
+    """Return text in lines that begin after `indent` spaces, all but the first after `further`."""
+    plain = text.plain
+    shown = Text(overflow="fold")
+    start = 0
+    for turn, line in enumerate(
+        wrap(
+            plain,
+            width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + further),
+            break_on_hyphens=False,
+        )
+    ):
+        margin = indent + further if turn else indent
+        words = line[margin:]
+        start = plain.index(words, start)
+        shown.append("\n" if turn else "").append(" " * margin)
+        shown.append_text(text[start : start + len(words)])
+        start += len(words)
+    return shown
+
+
+def cut(text: str, width: int, page: Page) -> str:
+    """Return text in so many columns, without its end where it is longer."""
+    if cell_len(text) <= width:
+        return text
+    room = max(width - len(page.signs.ellipsis), 1)
+    shown = Text(text)
+    shown.truncate(room)
+    return shown.plain.rstrip() + page.signs.ellipsis

@@ -1,0 +1,176 @@
+"""The report on one forward and backward, or on a run, as a document."""
+
+from collections.abc import Iterator
+
+from gradscope.analysis.report import Report
+from gradscope.analysis.step_view import first_step
+from gradscope.analysis.view import ViewOptions
+from gradscope.phrasing import counted
+from gradscope.report.accumulation import accumulation_sections
+from gradscope.report.document import (
+    Block,
+    Document,
+    Fact,
+    Facts,
+    Inner,
+    Line,
+    Mark,
+    Note,
+    Section,
+    Word,
+)
+from gradscope.report.finding_phrasing import SYNTHETIC_LOSS, found_text, training_text
+from gradscope.report.findings import findings_of, unseen
+from gradscope.report.module_tree import module_sections
+from gradscope.report.notable import parameter_sections, tensor_sections
+from gradscope.report.number_format import figure
+from gradscope.report.run.document import run_closing, run_header, run_sections
+from gradscope.report.run.ranks import rank_sections
+
+
+def inspection_document(report: Report, view: ViewOptions, width: int) -> Document:
+    """Return what backward did to the model's parameters and tensors, and what is wrong."""
+    run = report.training_run
+    return Document(
+        program="gradscope" if run is None else "gradscope run",
+        subject=report.target.name,
+        header=header_of(report),
+        blocks=(
+            *findings_of(report),
+            *rank_sections(report),
+            *(_measured(report, view) if run is None else run_sections(report, run, view, width)),
+            *unseen(report),
+        ),
+        closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
+    )
+
+
+def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
+    """Return what was run with further facts, and a warning where the loss is a placeholder."""
+    if report.training_run is not None:
+        return tuple(run_header(report, report.training_run, *further))
+    facts = Facts((*_target_facts(report), *further))
+    if not report.target.synthetic_loss:
+        return (facts,)
+    advice = "Use --loss, or define compute_loss(model, batch) in the file."
+    return facts, Note((Word("warning: ", "error"), f"{SYNTHETIC_LOSS}."), hint=advice)
+
+
+def _target_facts(report: Report) -> Iterator[Fact]:
+    target, environment = report.target, report.environment
+    yield Fact("model", f"{target.model} in {target.mode} mode")
+    yield Fact("batch", target.batch)
+    yield Fact("loss", f"{figure(report.summary.loss)} from {target.loss}")
+    if target.optimizer:
+        yield Fact("optimizer", target.optimizer)
+    if report.training:
+        yield Fact("trained", training_text(report, "→", figure))
+    seed = [] if target.seed is None else [f"seed {target.seed}"]
+    yield Fact("run", " · ".join([*seed, environment.device, f"torch {environment.torch}"]))
+
+
+def _measured(report: Report, view: ViewOptions) -> Iterator[Block]:
+    if not _is_measured(report):
+        return
+    scope = (Note(Word("of the whole model:", "soft")),) if view.module else ()
+    yield Section(blocks=(*scope, Facts(tuple(summary_facts(report)))))
+    yield from accumulation_sections(report)
+    yield from module_sections(report, view)
+    lists = (parameter_sections(report, view), tensor_sections(report, view))
+    # What is non-finite began in a tensor.
+    for found in reversed(lists) if report.summary.nonfinite_tensors else lists:
+        yield from found
+    if report.probes:
+        yield Note(_probes(report))
+
+
+def _is_measured(report: Report) -> bool:
+    """Whether there was a backward, which an exception may have ended."""
+    view = first_step(report.recording)
+    return bool(view.parameter_stats or view.tensor_stats)
+
+
+def summary_facts(report: Report) -> Iterator[Fact]:
+    """Yield the report in numbers, a fact a subject."""
+    summary, graph = report.summary, report.graph
+    yield Fact("parameters", parameters_line(report))
+    yield Fact("gradient", _gradient(report))
+    tensors = [f"{summary.tensors:,} measured"]
+    if summary.unmeasured_tensors:
+        tensors.append(f"{summary.unmeasured_tensors:,} not measured")
+    if summary.views:
+        one, many = "is a view and shares its", "are views and share their"
+        verb = one if summary.views == 1 else many
+        tensors.append(f"{summary.views:,} more {verb} tensor's gradient")
+    yield Fact("tensors", ", ".join(tensors))
+    words = [counted(graph.nodes, "node"), counted(graph.edges, "edge"), f"depth {graph.depth:,}"]
+    if graph.widest is not None:
+        side = f"({graph.widest.nodes:,} side by side)"
+        words.append(f"widest at depth {graph.widest.depth:,} {side}")
+    yield Fact("graph", ", ".join(words))
+
+
+def parameters_line(report: Report) -> Line:
+    """Return how many parameters there are, and what backward left in them."""
+    summary = report.summary
+    is_whole = summary.reached == summary.parameters and summary.parameters
+    reached = f"{'all ' if is_whole else ''}{summary.reached:,} reached"
+    words: list[str | Word] = [
+        f"{counted(summary.numel, 'element')} in {counted(summary.parameters, 'tensor')}: {reached}"
+    ]
+    counts: tuple[tuple[int, str, Mark], ...] = (
+        (summary.zero, "zero", "notable"),
+        (summary.none, "without gradient", "notable"),
+        (summary.unknown, "not measured", "soft"),
+        (summary.frozen, "frozen", "soft"),
+    )
+    for count, what, mark in counts:
+        if count:
+            words += [", ", Word(f"{count:,} {what}", mark)]
+    return tuple(words)
+
+
+def _gradient(report: Report) -> Line:
+    summary = report.summary
+    text = f"global norm {figure(summary.grad_norm)}"
+    if not (summary.nonfinite_parameters or summary.nonfinite_tensors):
+        return text if summary.grad_norm is None else f"{text}, all finite"
+    broken = (
+        f"non-finite in {counted(summary.nonfinite_parameters, 'parameter')} "
+        f"and {counted(summary.nonfinite_tensors, 'tensor')}"
+    )
+    return f"{text}, ", Word(broken, "bad")
+
+
+def _probes(report: Report) -> str:
+    """Return what the probing steps did to loss and norm."""
+    last = report.probes[-1]
+    article = "" if report.target.optimizer else "an assumed "
+    optimizer = f" of {article}{last.optimizer}" if last.optimizer else ""
+    changes = [
+        f"{name} {figure(before)} → {figure(after)}"
+        for name, before, after in (
+            ("loss", report.summary.loss, last.loss),
+            ("norm", report.summary.grad_norm, last.grad_norm),
+        )
+    ]
+    return f"after {counted(len(report.probes), 'probing step')}{optimizer}: {', '.join(changes)}"
+
+
+def _closing(report: Report, view: ViewOptions) -> Note:
+    summary, found = report.summary, found_text(report)
+    counts = [
+        *([found] if found else []),
+        counted(summary.parameters, "parameter"),
+        counted(summary.tensors, "tensor"),
+        f"global gradient norm {figure(summary.grad_norm)}",
+    ]
+    tips = []
+    if not _is_measured(report):
+        counts[-1] = "no gradient measured"
+    elif view.tensors != "all":
+        tips.append("Use --tensors all to list every tensor.")
+    if view.can_save:
+        tips.append("Use --save FILE to keep the recording.")
+    scope = " in the whole model" if view.module else ""
+    return Note(f"{', '.join(counts)}{scope}.", hint=" ".join(tips))

@@ -1,0 +1,259 @@
+"""What only the report on a training run has, as blocks of a document."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from gradscope.analysis.columns import Cells, Columns, Curve, curves
+from gradscope.analysis.layers import Layer, layers
+from gradscope.analysis.report import Report
+from gradscope.analysis.run_optimizers import OptimizerRow
+from gradscope.analysis.timeline import Pattern
+from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.view import ViewOptions, shown_site
+from gradscope.phrasing import counted
+from gradscope.report.document import (
+    Block,
+    Column,
+    Fact,
+    Facts,
+    Inner,
+    Line,
+    Note,
+    Place,
+    Points,
+    Section,
+    Strip,
+    Strips,
+    Table,
+    Value,
+    Word,
+    more,
+    section,
+)
+from gradscope.report.finding_phrasing import found_text
+from gradscope.report.module_tree import label_of, trend
+from gradscope.report.notable import parameter_sections
+from gradscope.report.number_format import figure, short_count
+from gradscope.report.run.phrasing import (
+    CURVE_NAMES,
+    captured_steps_text,
+    cost_text,
+    course_text,
+    curves_note,
+    extreme_text,
+    heading,
+    layer_ends,
+    layer_name,
+    length_text,
+    of_each_optimizer,
+    optimizer_text,
+    pattern_text,
+    run_words,
+)
+from gradscope.report.signs import UNICODE
+from gradscope.report.strips import BROKEN, ZERO, Scale, StripLayout, module_layout, scale_of
+
+_OPTIMIZERS_SHOWN = 4
+_PATTERNS_SHOWN = 5
+_LAYERS_SHOWN = 40
+
+
+def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inner]:
+    """Yield what was run: models, optimizers, steps and time, and how it ended.
+
+    Args:
+        report: Of the run.
+        run: The run itself.
+        further: Facts to add.
+    """
+    speed = len(run.steps) > 1 and run.seconds > 0
+    words = [
+        length_text(run),
+        f"{len(run.steps) / run.seconds:.3g} steps/s" if speed else "",
+        report.environment.device,
+        f"torch {report.environment.torch}",
+    ]
+    told = (
+        ("model", _models(report)),
+        *(("optimizer", line) for line in _optimizers(report, run)),
+        ("ranks", "" if report.job is None else report.job.title),
+        ("run", " · ".join(word for word in words if word)),
+        ("watched", "" if run.cost is None else cost_text(run.cost)),
+        ("tensors", captured_steps_text(run)),
+    )
+    yield Facts((*(Fact(name, line) for name, line in told if line), *further))
+    if run.ending is not None:
+        title = run.ending.title
+        mark: Word = Word(title, "bad" if run.ending.is_trouble else "strong")
+        yield Note((mark, run.ending.line.removeprefix(title)))
+
+
+def _models(report: Report) -> str:
+    roots = [row for row in report.modules if row.parent is None and row.parameters]
+    titles = Counter(
+        f"{row.path} {row.class_name}" if row.path not in ("", row.class_name) else row.class_name
+        for row in roots
+        if row.class_name
+    )
+    names = [
+        f"{title} {UNICODE.times}{count}" if count > 1 else title
+        for title, count in list(titles.items())[:_OPTIMIZERS_SHOWN]
+    ]
+    if (hidden := len(titles) - _OPTIMIZERS_SHOWN) > 0:
+        names.append(f"{hidden:,} more")
+    summary = report.summary
+    size = f"{short_count(summary.numel)} elements in {counted(summary.parameters, 'parameter')}"
+    frozen = f", {summary.frozen:,} frozen" if summary.frozen else ""
+    sizes = f"{size}{frozen}" if summary.parameters else ""
+    return ": ".join(filter(None, (", ".join(names), sizes)))
+
+
+def _optimizers(report: Report, run: TrainingRun) -> Iterator[Line]:
+    for row in run.optimizers[:_OPTIMIZERS_SHOWN]:
+        position = shown_site(row.site, report.target.root)
+        at = Word(f", {position}" if position else "", "soft")
+        yield optimizer_text(row, run), at, _share_of(row, run)
+    if (hidden := len(run.optimizers) - _OPTIMIZERS_SHOWN) > 0:
+        steps = sum(row.steps for row in run.optimizers[_OPTIMIZERS_SHOWN:])
+        yield Word(f"{hidden:,} more with {counted(steps, 'step')} together", "soft")
+
+
+def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
+    """Return how many steps an optimizer made on what, where it is not the only one."""
+    made = f", made {row.made:,} times" if row.made > 1 else ""
+    if len(run.optimizers) == 1 and row.steps:
+        return made
+    held = "" if row.parameters is None else f" on {counted(row.parameters, 'parameter')}"
+    return f"{made}: {counted(row.steps, 'step') if row.steps else 'no step'}{held}"
+
+
+def run_sections(
+    report: Report, run: TrainingRun, view: ViewOptions, width: int
+) -> Iterator[Block]:
+    """Yield what steps are made of, the curves, the layers, and the notable parameters."""
+    note = "events before each step, and their frequency"
+    yield from section("Steps", list(_steps(report, run)), note=note)
+    if run.steps:
+        layout = module_layout(width, report.modules)
+        columns = Columns.over(run, layout.strip)
+        yield from _curves(run, columns, layout)
+        yield from _layers(report, view, columns, layout)
+    yield from parameter_sections(report, view)
+
+
+def _steps(report: Report, run: TrainingRun) -> Iterator[Inner]:
+    drawn = of_each_optimizer(run)
+    shown = [item for turn, item in enumerate(drawn) if turn < _OPTIMIZERS_SHOWN or item[0] is None]
+    for position, of_one in shown:
+        if len(drawn) > 1 or position is None:
+            yield Note(heading(run, position))
+        yield Table(
+            columns=(
+                Column(title="count", kind="number"),
+                Column(title="events"),
+                Column(title="line", rank=1),
+            ),
+            rows=tuple(_pattern(pattern, report) for pattern in of_one[:_PATTERNS_SHOWN]),
+            is_plain=True,
+        )
+        if (hidden := len(of_one) - _PATTERNS_SHOWN) > 0:
+            count = sum(pattern.count for pattern in of_one[_PATTERNS_SHOWN:])
+            words = f"… {counted(count, 'step')} in {hidden:,} more ways: --output-format json"
+            yield Points((Word(words, "soft"),))
+    if (hidden := len(drawn) - len(shown)) > 0:
+        yield Points((Word(f"… of {hidden:,} more optimizers", "soft"),))
+
+
+def _pattern(pattern: Pattern, report: Report) -> tuple[Value, ...]:
+    count, text = f"{pattern.count:,} {UNICODE.times}", pattern_text(pattern)
+    position = shown_site(pattern.site, report.target.root)
+    if pattern.is_typical:
+        return count, text, Place(position) if position else ""
+    at = f" at {position}" if position else ""
+    return count, (Word(text, "notable"), Word(f"  first step {pattern.first:,}{at}", "soft")), ""
+
+
+def _curves(run: TrainingRun, columns: Columns, layout: StripLayout) -> Iterator[Section]:
+    drawn = curves(run, columns, _OPTIMIZERS_SHOWN)
+    blocks: list[Inner] = []
+    if drawn and (note := curves_note(run)):
+        blocks.append(Note(note))
+    for position in dict.fromkeys(curve.optimizer for curve in drawn):
+        if len(run.optimizers) > 1:
+            blocks.append(Note(optimizer_text(run.optimizers[position], run)))
+        strips = [_curve(curve) for curve in drawn if curve.optimizer == position]
+        blocks.append(_strips(strips, columns, layout))
+    share = f", up to {columns.widest:,} in a column" if columns.widest > 1 else ""
+    words = f"{counted(len(run.steps), 'step')} from left to right{share}"
+    yield from section("Curves", blocks, note=words)
+
+
+def _curve(curve: Curve) -> Strip:
+    return Strip(
+        label=f"  {CURVE_NAMES[curve.kind]}",
+        cells=curve.course.cells,
+        scale=scale_of(curve),
+        course=course_text(curve.course),
+        extreme=extreme_text(curve),
+    )
+
+
+def _strips(strips: Iterable[Strip], columns: Columns, layout: StripLayout) -> Strips:
+    return Strips(
+        strips=tuple(strips), first=columns.steps[0], last=columns.steps[-1], layout=layout
+    )
+
+
+def _layers(
+    report: Report, view: ViewOptions, columns: Columns, layout: StripLayout
+) -> Iterator[Section]:
+    found = layers(report, view, columns)
+    rows = found[:_LAYERS_SHOWN]
+    if not any(cell is not None for row in rows for cell in row.cells):
+        return
+    scale = Scale.decades(row.cells for row in rows)
+    levels = UNICODE.levels
+    ends = f"{levels[0]} {figure(scale.low)} to {levels[-1]} {figure(scale.high)}"
+    legend = _legend([row.cells for row in rows])
+    hidden = len(found) - len(rows)
+    words = f"more {'row' if hidden == 1 else 'rows'}: --module NAME shows those of a module"
+    blocks: list[Inner] = [
+        *([Note(Word(legend, "soft"))] if legend else []),
+        _strips((_layer(row, scale) for row in rows), columns, layout),
+        *([Points(more(hidden, words))] if hidden else []),
+    ]
+    yield from section("Layers", blocks, note=f"gradient norms, logarithmic from {ends}")
+
+
+def _layer(row: Layer, scale: Scale) -> Strip:
+    is_named = row.module.name or row.module.rows[0].class_name
+    course = trend(row.module)
+    return Strip(
+        label=label_of(row.module, row.level) if is_named else Word(layer_name(row), "soft"),
+        cells=row.cells,
+        scale=scale,
+        course=layer_ends(row),
+        extreme=f"its modules {course}" if course else "",
+    )
+
+
+def _legend(strips: Iterable[Cells]) -> str:
+    """Return what the signs mean that are no levels, those that occur."""
+    known = [cell for cells in strips for cell in cells]
+    words = []
+    if any(cell is not None and not math.isfinite(cell) for cell in known):
+        words.append(f"{BROKEN} NaN or infinite")
+    if any(cell == 0.0 for cell in known):
+        words.append(f"{ZERO} exactly zero")
+    if any(cell is None for cell in known):
+        words.append("blank: none measured")
+    return ", ".join(words)
+
+
+def run_closing(report: Report, run: TrainingRun, view: ViewOptions) -> Note:
+    """Return findings, steps, and where the loss went."""
+    found = found_text(report)
+    words = [*([found] if found else []), *run_words(run)]
+    hint = "Use --save FILE to keep the recording." if view.can_save else ""
+    return Note(f"{', '.join(words)}.", hint=hint)

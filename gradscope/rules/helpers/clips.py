@@ -1,0 +1,123 @@
+"""The clips that rules judge: their series, their loss scale, and the norms before them."""
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
+
+from gradscope.analysis.clipping.arithmetic import coefficient
+from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.analysis.clipping.series import ClipSeries, clip_series
+from gradscope.analysis.windows import Windows
+from gradscope.recording.events import (
+    BackwardEvent,
+    ClipValueEvent,
+    Event,
+    ScalerUpdateEvent,
+    ZeroEvent,
+)
+from gradscope.recording.evidence.clipping import ClipTrial
+from gradscope.rules.context import RuleContext
+
+
+@dataclass(frozen=True)
+class LossScale:
+    """What the gradient scaler multiplies losses by."""
+
+    context: RuleContext
+
+    @cached_property
+    def _updates(self) -> tuple[ScalerUpdateEvent, ...]:
+        """The scaler's updates, in their order."""
+        return tuple(
+            event
+            for event in self.context.shared(Windows).events
+            if isinstance(event, ScalerUpdateEvent) and event.scale_before is not None
+        )
+
+    def at(self, event: Event) -> float | None:
+        """Return the scale when something happened; None where nothing tells it."""
+        position = bisect_right(self._updates, event.position, key=lambda one: one.position)
+        if position < len(self._updates):
+            return self._updates[position].scale_before
+        return self._updates[-1].scale_after if self._updates else None
+
+
+def is_of_trial(context: RuleContext) -> bool:
+    """Return whether clipping was measured of a target, with a method that was asked for."""
+    return any(trial.asked for trial in context.recording.evidence_of(ClipTrial))
+
+
+def judged_series(context: RuleContext) -> tuple[ClipSeries, ...]:
+    """Return the lines that clip what a step then uses, with a limit above zero.
+
+    Clips of gradients that are still scaled, that another backward adds to, or that nothing uses
+    are left out: there it is the place of the clip that is wrong.
+    """
+    found = []
+    for series in clip_series(context):
+        if series.limit is None or not series.limit > 0:
+            continue
+        if series.calls:
+            wrong = {clip.event.step for clip in series.calls if not _is_used(clip)}
+            points = tuple(point for point in series.points if point.step not in wrong)
+            series = replace(series, points=points)
+        found.append(series)
+    return tuple(found)
+
+
+def _is_used(clip: Clip) -> bool:
+    """Return whether a step uses what the clip leaves, as it leaves it."""
+    if clip.step is None or clip.event.scaled:
+        return False
+    return not any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later)
+
+
+@dataclass(frozen=True)
+class UnclippedNorms:
+    """What gradients were before the clips of a run, as far as the clips tell.
+
+    A clip by value is taken for one by the norm: of all its parameters together that is exact.
+    """
+
+    context: RuleContext
+
+    def before(self, step: int, norms: Mapping[int, float]) -> dict[int, float]:
+        """Return norms as they were before the clips of a step.
+
+        Args:
+            step: The step.
+            norms: By parameter, as the step found them.
+        """
+        factors = self._factors.get(step, {})
+        return {index: norm / factors.get(index, 1.0) for index, norm in norms.items()}
+
+    @cached_property
+    def _factors(self) -> Mapping[int, Mapping[int, float]]:
+        """By step and parameter: what clips have multiplied a gradient by."""
+        found: dict[int, dict[int, float]] = {}
+        for clip in self.context.shared(Clips).all:
+            factor = _factor(clip)
+            if factor is None or clip.parameters is None:
+                continue
+            for step in clip.steps:
+                factors = found.setdefault(step.step, {})
+                for index in clip.parameters:
+                    factors[index] = factors.get(index, 1.0) * factor
+        return found
+
+
+def _factor(clip: Clip) -> float | None:
+    """Return what the step that follows finds of a norm; None where all of it, or it is unknown."""
+    before, limit = clip.norm_before, clip.limit
+    if before is None or limit is None or not isfinite(before) or not clip.event.fresh:
+        return None
+    if any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later):
+        return None
+    if isinstance(clip.event, ClipValueEvent):
+        after = clip.event.norm_after
+        factor = after / before if after is not None and before else 1.0
+    else:
+        factor = 1.0 if clip.only_measures else coefficient(limit, before)
+    return factor if 0 < factor < 1 else None

@@ -1,0 +1,119 @@
+"""What the rules about ranks share: the job of a context, its lines, and words for its ranks."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.folding import joined_numbers
+from gradscope.analysis.job import Job, Rank
+from gradscope.recording.evidence.ranks import RankEvent
+from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import NodeRecord, Site
+from gradscope.rules.context import RuleContext
+
+SINGLE = "the recordings of other ranks are needed"
+"""Why a rule cannot judge one rank alone."""
+
+
+def job_of(context: RuleContext) -> Job:
+    """Return the job that is judged: all its ranks, or the one of a single recording."""
+    return Job.of(context.ranks or (context.recording,))
+
+
+def is_in_job(context: RuleContext) -> bool:
+    """Return whether the recording is of a process in a process group."""
+    return context.is_run and context.shared(job_of).first.identity is not None
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """Equal events of one or more ranks at one line."""
+
+    event: RankEvent
+    """The event of the first rank."""
+    rank: Rank
+    ranks: tuple[int, ...]
+    count: int
+    """Largest count of any rank."""
+
+    @property
+    def site(self) -> Site | None:
+        """The line."""
+        return self.rank.site(self.event.site)
+
+    @property
+    def related(self) -> list[Site]:
+        """Other lines that take part."""
+        found = (self.rank.site(site) for site in self.event.related)
+        return [site for site in found if site is not None]
+
+    def number(self, name: str) -> float | None:
+        """Return a number of the event."""
+        return dict(self.event.numbers).get(name)
+
+
+def sightings(job: Job, kind: str) -> Iterator[Sighting]:
+    """Yield the events of a kind, those of several ranks at one line together."""
+    found: dict[tuple[str, int, str], list[tuple[Rank, RankEvent]]] = {}
+    for rank, event in job.events(kind):
+        site = rank.site(event.site)
+        key = ("", 0, event.subject) if site is None else (site.file, site.line, event.subject)
+        found.setdefault(key, []).append((rank, event))
+    for ones in found.values():
+        rank, event = ones[0]
+        numbers = tuple(dict.fromkeys(one.number for one, _ in ones))
+        yield Sighting(event, rank, numbers, max(one.count for _, one in ones))
+
+
+def on_ranks(numbers: Sequence[int], job: Job) -> str:
+    """Return `on rank 1` or `on all 2 ranks`; empty for a job of one rank."""
+    if job.world_size == 1:
+        return ""
+    if len(numbers) == job.world_size:
+        return f" on all {job.world_size} ranks"
+    return f" on rank {numbers[0]}" if len(numbers) == 1 else f" on ranks {joined_numbers(numbers)}"
+
+
+def lines(
+    context: RuleContext, main: Site | None, given: Iterable[tuple[Site | None, str]]
+) -> list[RelatedLocation | None]:
+    """Return related lines with what happens there, each line once and not the main one."""
+    told = set() if main is None else {(main.file, main.line)}
+    found: list[RelatedLocation | None] = []
+    for site, message in given:
+        if site is not None and (site.file, site.line) not in told:
+            told.add((site.file, site.line))
+            found.append(context.related(site, message))
+    return found
+
+
+def loss_node(rank: Rank) -> tuple[NodeRecord, Site] | None:
+    """Return the operation that made a loss, and its line, from a captured step."""
+    for captured in rank.recording.captured_steps:
+        for node in captured.recording.nodes:
+            if node.depth == 0 and node.site is not None:
+                return node, captured.recording.sites[node.site]
+    return None
+
+
+def loss_site(rank: Rank) -> Site | None:
+    """Return the line that made the loss, as far as a captured step shows it."""
+    found = loss_node(rank)
+    return None if found is None else found[1]
+
+
+def forward_site(rank: Rank) -> Site | None:
+    """Return the line of the first forward of a model."""
+    sites = (one.forward for one in rank.passes if one.forward is not None)
+    return rank.site(next(sites, None))
+
+
+def backward_site(rank: Rank) -> Site | None:
+    """Return the line of the first backward."""
+    sites = (one.backward for one in rank.passes if one.backward is not None)
+    return rank.site(next(sites, None))
+
+
+def step_site(rank: Rank) -> Site | None:
+    """Return the line of the first step."""
+    sites = (e.site for e in rank.recording.events if e.kind == "step" and e.site is not None)
+    return rank.site(next(sites, None))

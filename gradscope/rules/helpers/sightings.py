@@ -1,0 +1,75 @@
+"""The steps of optimizers that show a mistake, grouped by the line that causes it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gradscope.analysis.windows import Series, Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The steps of an optimizer that show a mistake."""
+
+    series: Series
+    windows: tuple[Window, ...]
+    """Windows concerned, at least one."""
+    judged: int
+    """Number of windows that were judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Sightings of a mistake at one line."""
+
+    site: int | None
+    sightings: tuple[Sighting, ...]
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """Windows that show the finding."""
+        return tuple(window for one in self.sightings for window in one.windows)
+
+    @property
+    def judged(self) -> int:
+        """Number of steps that were judged."""
+        return sum(one.judged for one in self.sightings)
+
+    @property
+    def first(self) -> Window:
+        """The first of them."""
+        return min(self.windows, key=lambda window: window.step.position)
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Those of the optimizers concerned."""
+        held = (index for one in self.sightings for index in one.series.parameters)
+        return tuple(dict.fromkeys(held))
+
+    @property
+    def words(self) -> str:
+        """The steps in words: `9 of 10 steps`, or `all 10 steps`."""
+        judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
+        if len(self.windows) == self.judged > 1:
+            return f"all {judged}"
+        return f"{len(self.windows):,} of {judged}"
+
+
+def by_line(
+    sightings: Iterable[Sighting], line: Callable[[Window], int | None]
+) -> tuple[Group, ...]:
+    """Return sightings together whose windows mostly point to the same line.
+
+    Parameters may have an optimizer each, that all show the same mistake.
+    """
+    found: dict[int | None, list[Sighting]] = {}
+    for one in sightings:
+        site = most_common(line(window) for window in one.windows)
+        found.setdefault(site, []).append(one)
+    return tuple(Group(site=site, sightings=tuple(ones)) for site, ones in found.items())
+
+
+def most_common(sites: Iterable[int | None]) -> int | None:
+    """Return the line that is named most often, the first of those; None where none is known."""
+    counts = Counter(site for site in sites if site is not None)
+    return counts.most_common(1)[0][0] if counts else None

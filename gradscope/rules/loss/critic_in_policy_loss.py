@@ -1,0 +1,196 @@
+"""GS705: a policy's loss that trains the critic through the advantage."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.reach import Reach
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, is_averaged_into_loss
+from gradscope.rules.helpers.loss_sums import SUMS
+from gradscope.rules.rule import Lasting, Rule
+
+_PRODUCTS = frozenset({"DotBackward0", "MulBackward0"})
+
+_LOGARITHMS = frozenset(
+    {
+        "BinaryCrossEntropyWithLogitsBackward0",
+        "LogBackward0",
+        "LogSigmoidBackward0",
+        "LogSoftmaxBackward0",
+        "LogsumexpBackward0",
+        "NllLossBackward0",
+    }
+)
+
+_OF_LIKELIHOODS = frozenset(
+    {
+        "ClampBackward1",
+        "DivBackward0",
+        "ExpBackward0",
+        "MeanBackward0",
+        "MeanBackward1",
+        "MulBackward0",
+        "NegBackward0",
+        "PowBackward0",
+        "StackBackward0",
+        "SumBackward0",
+        "SumBackward1",
+    }
+)
+"""Operations between the product and the logarithm of a likelihood."""
+
+_OF_ADVANTAGES = frozenset(
+    {"CatBackward0", "FlipBackward0", "MulBackward0", "NegBackward0"}
+    | {"StackBackward0", "SumBackward0", "SumBackward1"}
+)
+"""Linear operations between the product and the estimate of a critic."""
+
+_LAYERS = frozenset({"AddmmBackward0", "LinearBackward0", "MmBackward0", "MvBackward0"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticInPolicyLoss(Rule):
+    """The policy's loss also trains the critic, through an advantage that is not detached.
+
+    What it finds:
+        A loss `log_prob * advantage` whose advantage was computed from the output of a critic, with
+        its gradient.
+
+    Why it matters:
+        The loss gets lower where the critic errs in the policy's favour. The critic is pulled away
+        from the returns that it is to estimate, and the policy follows what it says.
+
+    How it is measured:
+        A product among the loss's own operations, of which one factor is a log-likelihood, or the
+        ratio of two, and the other is linear in the output of a layer, less or plus numbers without
+        a gradient, as a return is. Of the layer's parameters some are not in the first factor, and
+        the step is to train them. Nothing is measured in numbers, so there is no threshold.
+
+    How to fix it:
+        `advantage = (returns - values).detach()`. The critic learns from a loss of its own.
+
+    When it may be wrong:
+        Where a weight that is linear in a layer's output and an offset is to be learned together
+        with the likelihood that it weighs.
+
+    Source:
+        Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783):
+        the advantage is no function of the policy's loss. Sutton and Barto 2018, "Reinforcement
+        Learning", chapter 13.
+        Measured: 6 of 6 such losses of the tests, and none of 9 healthy ones with a product of two
+        factors that have gradients.
+    """
+
+    code: ClassVar[str] = "GS705"
+    name: ClassVar[str] = "critic-in-policy-loss"
+    level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
+    judges_learning: ClassVar[bool] = True
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return None if context.has_backward else "no backward was recorded"
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line that computes such an advantage."""
+        found: dict[int | None, tuple[NodeRecord, NodeRecord, set[int]]] = {}
+        for product in context.first.nodes:
+            for advantage, critic in _advantages(context, product):
+                _, _, parameters = found.setdefault(
+                    advantage.site, (advantage, product, set[int]())
+                )
+                parameters |= critic
+        for advantage, product, parameters in found.values():
+            yield self._finding(context, advantage, product, tuple(sorted(parameters)))
+
+    def _finding(
+        self,
+        context: RuleContext,
+        advantage: NodeRecord,
+        product: NodeRecord,
+        parameters: tuple[int, ...],
+    ) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                "the policy's loss trains the critic, too: the advantage carries the gradient "
+                f"of {len(parameters)} of its parameters"
+            ),
+            remedy="detach() the advantage; the critic learns from its own loss",
+            site=advantage.site,
+            related=(
+                context.related(product.site, "it multiplies a log-likelihood here")
+                if product.site != advantage.site
+                else None,
+            ),
+            parameters=parameters,
+            evidence={"parameters_of_critic": len(parameters)},
+            count=len(parameters),
+        )
+
+
+def _advantages(
+    context: RuleContext, product: NodeRecord
+) -> Iterator[tuple[NodeRecord, frozenset[int]]]:
+    """Yield the difference and the critic's parameters, where a product is a policy's loss."""
+    factors = [ref.node for ref in context.successors.get(product.index, ())]
+    if product.operation not in _PRODUCTS or len(factors) != 2:
+        return
+    wanted = context.shared(Reach).learning if context.run is None else context.run.stepped
+    for likelihood, weight in (factors, factors[::-1]):
+        difference = _difference(context, weight)
+        if difference is None or not _is_likelihood(context, likelihood):
+            continue
+        critic = context.parameters_behind([weight]) - context.parameters_behind([likelihood])
+        if critic & wanted and is_averaged_into_loss(context, product.index):
+            yield difference, critic & wanted
+
+
+def _difference(context: RuleContext, weight: int) -> NodeRecord | None:
+    """Return the sum with a number from outside, if a tensor is linear in a layer's output."""
+    waiting, seen, found = [weight], {weight}, None
+    reaches_layer = False
+    while waiting:
+        node = context.recording.nodes[waiting.pop(0)]
+        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        if node.operation in _LAYERS:
+            reaches_layer = True
+            continue
+        if node.operation in SUMS:
+            found = node if found is None and len(inputs) == 1 else found
+        elif node.operation.startswith("MeanBackward"):
+            continue  # of a normalisation
+        elif node.operation == "DivBackward0":
+            inputs = inputs[:1]
+        elif not (node.kind == "view" or node.operation in _OF_ADVANTAGES | SAME_NUMBERS):
+            return None
+        waiting += [one for one in inputs if one not in seen]
+        seen.update(inputs)
+    return found if reaches_layer else None
+
+
+def _is_likelihood(context: RuleContext, node: int) -> bool:
+    """Return whether a tensor is a log-likelihood, or was made from one."""
+    waiting, seen = [node], {node}
+    while waiting:
+        record = context.recording.nodes[waiting.pop()]
+        inputs = [ref.node for ref in context.successors.get(record.index, ())]
+        if record.operation in _LOGARITHMS or _is_squared_distance(context, record):
+            return True
+        is_passed = record.operation in _OF_LIKELIHOODS | SUMS | SAME_NUMBERS
+        if record.kind == "view" or is_passed:
+            waiting += [one for one in inputs if one not in seen]
+            seen.update(inputs)
+    return False
+
+
+def _is_squared_distance(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a tensor is the square of a distance to data, as in a normal density."""
+    inputs = [ref.node for ref in context.successors.get(node.index, ())]
+    if node.operation != "PowBackward0" or len(inputs) != 1:
+        return False
+    inner = context.recording.nodes[inputs[0]]
+    return inner.operation in SUMS and len(context.successors.get(inner.index, ())) == 1

@@ -1,0 +1,99 @@
+"""GS704: terms of the loss that no gradient goes through."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss_sums import sums_of_loss
+from gradscope.rules.helpers.path_cuts import call_of, path_cuts
+from gradscope.rules.rule import Lasting, Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossTermWithoutGradient(Rule):
+    """A term of the loss is a constant: it is computed from parameters and trains none.
+
+    What it finds:
+        A sum of terms in which one was made from trainable parameters and has no gradient, while
+        another has: a penalty on a gradient from `autograd.grad` without `create_graph`, a term
+        that was detached, computed under `no_grad`, or turned into a number by `item()`.
+
+    Why it matters:
+        The loss shows the term, and its value may even fall by chance. It has no influence on the
+        training: the penalty or the second task is left out.
+
+    How it is measured:
+        The sums between the loss and its terms are those operations that only weights, means and
+        further sums separate from it. A term without a gradient is one that enters such a sum from
+        behind a cut, and behind the cut lie parameters that the step is to train. Nothing is
+        measured in numbers, so there is no threshold. A number that was read by `item()` is
+        known again by its value, or the sum of all those of the line, times a weight of at most
+        three digits.
+
+    How to fix it:
+        `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that
+        is logged.
+
+    When it may be wrong:
+        Where the constant is meant to correct the value of the loss and no more. Left out are a
+        constant that contains the other term, as in `surrogate + (loss - surrogate).detach()`, and
+        one made of a detached target that the loss uses elsewhere, too, as the entropy in a
+        divergence.
+
+    Source:
+        torch documentation, `torch.autograd.grad`: without `create_graph` its result is a constant;
+        Gulrajani et al. 2017, "Improved Training of Wasserstein GANs" (arXiv 1704.00028).
+        Measured: 6 of 6 sick losses of the tests, and none of 13 healthy ones, which correct the
+        value of the loss, weigh a term by a constant, or subtract the entropy of a target.
+    """
+
+    code: ClassVar[str] = "GS704"
+    name: ClassVar[str] = "loss-term-without-gradient"
+    level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
+    judges_learning: ClassVar[bool] = True
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("path cuts")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every term without a gradient."""
+        sums = sums_of_loss(context)
+        for cut, parameters in path_cuts(context):
+            entered = [node for node in (*cut.joins, *cut.read_into) if node in sums]
+            if entered and len(entered) == len(cut.joins) + len(cut.read_into):
+                terms = [node for node in entered if not self._corrects(context, cut, node)]
+                if terms:
+                    yield self._finding(context, cut, parameters, terms[0])
+
+    @staticmethod
+    def _corrects(context: RuleContext, cut: PathCutRecord, node: int) -> bool:
+        """Return whether a constant contains the term that it is added to."""
+        others = set(context.successors.get(node, ()))
+        return not others.isdisjoint(cut.origins)
+
+    def _finding(
+        self, context: RuleContext, cut: PathCutRecord, parameters: tuple[int, ...], term: int
+    ) -> Finding:
+        total = context.recording.nodes[term]
+        is_derivative = cut.operation == "autograd.grad"
+        return self.finding(
+            context,
+            message=f"a term of the loss has no gradient: {call_of(cut)} makes it a constant",
+            remedy="pass create_graph=True to autograd.grad"
+            if is_derivative
+            else "add the term itself to the loss, and detach only what is logged",
+            site=cut.site if cut.site is not None else total.site,
+            related=(
+                context.related(total.site, "it is added to the loss here")
+                if total.site != cut.site
+                else None,
+            ),
+            parameters=parameters,
+            evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
+            count=len(parameters),
+        )

@@ -1,0 +1,228 @@
+"""GS805: clipping by a norm that is not the global one."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.job_norms import agree, global_norms
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import EventRecord, Site
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.jobs import (
+    backward_site,
+    forward_site,
+    is_in_job,
+    job_of,
+    lines,
+    on_ranks,
+    sightings,
+    step_site,
+)
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalNormClip(Rule):
+    """Gradients are clipped by a norm that is not that of the whole gradient.
+
+    What it finds:
+        A clip by the norm of the shards that a rank holds; a clip before the script reduces the
+        gradients; a returned norm that is not the global one.
+
+    Why it matters:
+        Each rank scales its part by another factor, which turns the gradient away from its
+        direction. A norm that is too small clips too rarely.
+
+    How it is measured:
+        Each rank records the norm of its part after backward and at the step. The ratio of the two
+        is compared between ranks. The norm that a clip function returned is compared between ranks,
+        and with the norm joined from all parts: sharded parameters add up, replicated ones count
+        once.
+
+    How to fix it:
+        Use `torch.nn.utils.clip_grad_norm_` on the DTensors of FSDP2, and `FSDP.clip_grad_norm_` of
+        the wrapped model with FSDP1. Clip after the reduction.
+
+    When it may be wrong:
+        If each rank clips parameters of its own on purpose, such as local experts.
+
+    Source:
+        torch documentation of FullyShardedDataParallel.clip_grad_norm_; torchtitan issue 2318.
+    """
+
+    code: ClassVar[str] = "GS805"
+    name: ClassVar[str] = "local-norm-clip"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+
+    tolerance: float = 0.01
+    """Relative difference of norms or factors that counts. Chosen: far above rounding."""
+
+    def is_for(self, context: RuleContext) -> bool:
+        """Return whether the process was in a process group."""
+        return is_in_job(context)
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every clip by a wrong norm."""
+        job = context.shared(job_of)
+        for one in sightings(job, "clipped-before"):
+            clip = _first_clip(one.rank)
+            site = one.site if clip is None else one.rank.site(clip.site)
+            yield self.finding(
+                context,
+                message=(
+                    f"gradients are clipped before they are reduced{on_ranks(one.ranks, job)}: each"
+                    " rank scales by the norm of its own gradient"
+                ),
+                remedy="clip after the reduction",
+                site=site,
+                related=lines(context, site, [(one.site, "the gradients are reduced here")]),
+                count=one.count,
+                step=one.event.step,
+                ranks=one.ranks,
+            )
+        if not job.is_joined or job.is_by_hand:
+            return
+        found = self._returned(context, job) or self._scaled(context, job)
+        if found is not None:
+            yield found
+
+    def _returned(self, context: RuleContext, job: Job) -> Finding | None:
+        """Return a finding on a returned norm that is not the global one."""
+        joined = {one.step: one.norm for one in global_norms(job, "backward") if not one.partial}
+        columns = [_clips(rank) for rank in job.ranks]
+        steps = sorted(set(columns[0]).intersection(*columns[1:]) & set(joined))
+        wrong = []
+        for step in steps:
+            returned = [column[step][0] for column in columns]
+            if all(map(math.isfinite, returned)) and joined[step] > 0:
+                off = max(abs(norm / joined[step] - 1) for norm in returned)
+                if off > self.tolerance and not _covers_less(job, columns, step):
+                    wrong.append((step, returned, off))
+        if not wrong or 2 * len(wrong) < len(steps):
+            return None
+        step, returned, off = wrong[0]
+        site = job.first.site(columns[0][step][1].site)
+        told = sorted({f"{norm:.3g}" for norm in returned})
+        return self.finding(
+            context,
+            message=(
+                f"the clip works with a norm of {' and '.join(told)}, the global gradient norm is "
+                f"{joined[step]:.3g}"
+            ),
+            remedy=_remedy(job),
+            site=site,
+            related=lines(context, site, [(step_site(job.first), "the step is here")]),
+            evidence={
+                "returned_norm": returned[0],
+                "global_norm": joined[step],
+                "difference": off,
+                "limit": self.tolerance,
+            },
+            count=len(wrong),
+            step=step,
+            ranks=[rank.number for rank in job.ranks],
+        )
+
+    def _scaled(self, context: RuleContext, job: Job) -> Finding | None:
+        """Return a finding on shards that each rank scales by a factor of its own."""
+        names = [n for n in job.shared_names if job.first.placements[n].kind == "sharded"]
+        if not names or job.is_tensor_parallel:
+            return None
+        scaled, wrong = 0, []
+        for step in job.common_steps("step"):
+            factors = [_factor(rank, step, names) for rank in job.ranks]
+            known = [factor for factor in factors if factor is not None]
+            if len(known) < len(job.ranks):
+                continue
+            scaled += not agree([1.0, *known], self.tolerance)
+            if not agree(known, self.tolerance):
+                wrong.append((step, known))
+        if not wrong or 2 * len(wrong) < scaled:
+            return None
+        step, factors_of = wrong[0]
+        written = _written(job)
+        site = next(iter(written), None) or step_site(job.first)
+        return self.finding(
+            context,
+            message=(
+                "each rank scales its shards by a factor of its own, "
+                f"{' and '.join(f'{one:.3g}' for one in factors_of[:4])} at step {step:,}: a norm "
+                "of local shards is not the global norm"
+            ),
+            remedy=_remedy(job),
+            site=site,
+            related=lines(
+                context,
+                site,
+                [
+                    *((one, "gradients are written here") for one in written),
+                    (step_site(job.first), "the step is here"),
+                    (forward_site(job.first), "the forward is here"),
+                ],
+            ),
+            evidence={
+                "smallest_factor": min(factors_of),
+                "largest_factor": max(factors_of),
+                "difference": max(factors_of) / max(min(factors_of), 1e-30) - 1,
+                "limit": self.tolerance,
+            },
+            count=len(wrong),
+            step=step,
+            ranks=[rank.number for rank in job.ranks],
+        )
+
+
+def _remedy(job: Job) -> str:
+    if "FSDP1" in job.strategy:
+        return "call clip_grad_norm_ of the FSDP model"
+    return "use torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm), before to_local()"
+
+
+def _factor(rank: Rank, step: int, names: list[str]) -> float | None:
+    """Return by what a rank scaled its gradients between backward and step."""
+    before, after = rank.squares("backward", step), rank.squares("step", step)
+    both = [name for name in names if name in before and name in after]
+    whole = math.fsum(before[name] for name in both)
+    if not whole > 0 or not math.isfinite(whole):
+        return None
+    return math.sqrt(math.fsum(after[name] for name in both) / whole)
+
+
+def _written(job: Job) -> list[Site]:
+    """Return the lines that write gradients, those after the backward first."""
+    start = backward_site(job.first)
+    found = job.first.lines("written-gradient")
+    if start is None:
+        return found
+    return sorted(found, key=lambda site: (site.file != start.file, site.line < start.line))
+
+
+def _first_clip(rank: Rank) -> EventRecord | None:
+    events = rank.recording.events
+    return next((event for event in events if event.kind.startswith("clip-")), None)
+
+
+def _clips(rank: Rank) -> dict[int, tuple[float, EventRecord]]:
+    """Return the norms that clips found, by step, where a step has one clip of unscaled ones."""
+    found: dict[int, list[tuple[float, EventRecord]]] = {}
+    for event in rank.recording.events:
+        numbers = dict(event.numbers)
+        is_plain = numbers.get("norm_type") == 2 and not numbers.get("scaled")
+        if event.kind == "clip-norm" and is_plain and "norm" in numbers:
+            found.setdefault(event.step, []).append((numbers["norm"], event))
+    return {step: ones[0] for step, ones in found.items() if len(ones) == 1}
+
+
+def _covers_less(
+    job: Job, columns: "list[dict[int, tuple[float, EventRecord]]]", step: int
+) -> bool:
+    """Return whether a clip is given fewer parameters than have gradients."""
+    for rank, column in zip(job.ranks, columns, strict=True):
+        given = dict(column[step][1].numbers).get("parameters", 0.0)
+        measured = rank.squares("backward", step)
+        if given < sum(value > 0 for value in measured.values()):
+            return True
+    return False

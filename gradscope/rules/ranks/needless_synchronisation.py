@@ -1,0 +1,76 @@
+"""GS810: backward passes that are reduced although no step follows them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.jobs import is_in_job, job_of, lines, sightings
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedlessSynchronisation(Rule):
+    """Micro-batches are reduced one by one before a step.
+
+    What it finds:
+        Gradient accumulation without `no_sync`, or with `no_sync` around backward alone, which has
+        no effect: DDP decides in its forward.
+
+    Why it matters:
+        The gradients are the same, but every micro-batch sends all of them. Accumulation of k
+        micro-batches takes k times the traffic.
+
+    How it is measured:
+        The backward passes between two steps that DDP reduced.
+
+    How to fix it:
+        Run all micro-batches but the last one under `with model.no_sync():`, forward included.
+
+    When it may be wrong:
+        If several losses share a model, each with a backward of its own.
+
+    Source:
+        torch documentation of DistributedDataParallel.no_sync.
+    """
+
+    code: ClassVar[str] = "GS810"
+    name: ClassVar[str] = "needless-synchronisation"
+    level: ClassVar[Severity] = "note"
+    needs_run: ClassVar[bool] = True
+
+    def is_for(self, context: RuleContext) -> bool:
+        """Return whether the process was in a process group."""
+        return is_in_job(context)
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line of needless reductions."""
+        job = context.shared(job_of)
+        for one in sightings(job, "reduced-early"):
+            reduced = int(one.number("reduced") or 0)
+            late = list(sightings(job, "no-sync-late"))
+            sync = one.rank.lines("written-no-sync")
+            yield self.finding(
+                context,
+                message=(
+                    f"{reduced} backward passes before each step are reduced, the last would do"
+                    + (": no_sync() does not cover the forward" if late else "")
+                ),
+                remedy=(
+                    "run the forward and backward of all micro-batches but the last under no_sync()"
+                ),
+                site=one.site,
+                related=lines(
+                    context,
+                    one.site,
+                    [
+                        *((site, "the backward, or the step, is here") for site in one.related),
+                        *((site, "no_sync() is here") for site in sync),
+                    ],
+                ),
+                evidence={"passes_reduced": reduced, "steps_concerned": one.count},
+                count=one.count,
+                step=one.event.step,
+                ranks=one.ranks,
+            )

@@ -1,0 +1,91 @@
+"""GS811: batch normalization with the statistics of each rank."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.job import Rank
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.jobs import is_in_job, job_of, lines
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsPerRank(Rule):
+    """Batch normalization uses few rows per rank, or buffers that differ between ranks.
+
+    What it finds:
+        Batch normalization in a DDP model with `broadcast_buffers=False`, whose running statistics
+        differ between ranks; or with few rows per rank.
+
+    Why it matters:
+        The evaluation depends on the rank. Statistics of few rows are noisy, and differ from those
+        of the whole batch.
+
+    How it is measured:
+        The modules of the model when it is wrapped, and the rows of its input.
+
+    How to fix it:
+        Convert the model: `nn.SyncBatchNorm.convert_sync_batchnorm(model)`. Leave
+        `broadcast_buffers` on.
+
+    When it may be wrong:
+        If the batch normalization is frozen or in eval mode.
+
+    Source:
+        torch documentation of SyncBatchNorm and of DistributedDataParallel.
+    """
+
+    code: ClassVar[str] = "GS811"
+    name: ClassVar[str] = "statistics-per-rank"
+    level: ClassVar[Severity] = "note"
+    needs_run: ClassVar[bool] = True
+
+    rows: float = 8
+    """Number of rows per rank below which statistics are noisy. Source: group normalization paper,
+    figure 1: the error rises below 8."""
+
+    def is_for(self, context: RuleContext) -> bool:
+        """Return whether the process was in a process group."""
+        return is_in_job(context)
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every such model."""
+        job = context.shared(job_of)
+        rank = job.first
+        for model in rank.wrapped:
+            options = dict(model.options)
+            if not options.get("batch_norms"):
+                continue
+            wrapped, made = rank.site(model.site), rank.site(model.batch_norm)
+            rows = _rows(rank)
+            is_apart = not options.get("broadcast_buffers", 1.0)
+            if not is_apart and (rows is None or rows >= self.rows):
+                continue
+            main = wrapped if is_apart else made or wrapped
+            count = int(options["batch_norms"])
+            yield self.finding(
+                context,
+                message=(
+                    f"running statistics of {count} batch normalizations differ between ranks: "
+                    "broadcast_buffers is off"
+                    if is_apart
+                    else f"{count} batch normalizations see {rows} rows per rank"
+                ),
+                remedy="use nn.SyncBatchNorm.convert_sync_batchnorm(model) before wrapping it",
+                site=main,
+                related=lines(
+                    context,
+                    main,
+                    [(made, "a batch normalization is made here"), (wrapped, "wrapped here")],
+                ),
+                evidence={"batch_norms": count, "rows_per_rank": rows, "limit": self.rows},
+                count=count,
+                ranks=[one.number for one in job.ranks],
+            )
+
+
+def _rows(rank: Rank) -> int | None:
+    known = [one.rows for one in rank.passes if one.rows is not None]
+    return min(known, default=None)

@@ -1,0 +1,237 @@
+"""GS802: steps with gradients that no rank has reduced."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.job import Job
+from gradscope.analysis.job_norms import AGREEMENT, agree
+from gradscope.phrasing import counted
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.jobs import (
+    Sighting,
+    backward_site,
+    forward_site,
+    is_in_job,
+    job_of,
+    lines,
+    on_ranks,
+    sightings,
+    step_site,
+)
+from gradscope.rules.rule import Rule
+
+_WRAPPED = "the model is wrapped here"
+_WAYS = {
+    "step-after-around": (
+        "the forward runs around DDP, which therefore does not average the gradients",
+        "call the DDP model itself, not its `.module` or a method of it",
+    ),
+    "hook": (
+        "the communication hook of DDP reduces nothing",
+        "register a hook that reduces, or none",
+    ),
+    "step-after-no-sync": (
+        "the last backward before the step runs under no_sync(): its gradients are not averaged",
+        "leave no_sync() for the last micro-batch, its forward included",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsynchronisedGradient(Rule):
+    """A step uses gradients that were not reduced over the ranks.
+
+    What it finds:
+        A forward around DDP, by `.module` or by a method; a parameter that was added, replaced or
+        unfrozen after wrapping, which the reducer does not know; `no_sync` around the last backward
+        before a step; a parameter that no wrapper holds in a job that reduces the others.
+
+    Why it matters:
+        Each rank updates its replica by the gradients of its own batch. The replicas drift apart,
+        and rank 0 saves a model that saw a fraction of the data.
+
+    How it is measured:
+        DDP prepares its reduction in its forward, so a backward that reaches its parameters without
+        one is not reduced. The parameters that DDP reduces are known since it was constructed.
+        With the recordings of several ranks, weights that stay equal are no finding, and weights
+        outside of every wrapper that part are.
+
+    How to fix it:
+        Call the DDP model itself. Wrap the model after all changes of it. Let the last backward of
+        an accumulation run outside of `no_sync`, with its forward.
+
+    When it may be wrong:
+        If another component averages gradients or weights in a way that is not seen, for example in
+        C++.
+
+    Source:
+        torch documentation of DistributedDataParallel: parameters must not be added after
+        construction, and `no_sync` covers the forward.
+    """
+
+    code: ClassVar[str] = "GS802"
+    name: ClassVar[str] = "unsynchronised-gradient"
+    level: ClassVar[Severity] = "error"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS801", "GS806")
+
+    def is_for(self, context: RuleContext) -> bool:
+        """Return whether the process was in a process group."""
+        return is_in_job(context)
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every way around the reduction."""
+        job = context.shared(job_of)
+        if job.averages_weights:
+            return
+        for kind in _WAYS:
+            for one in sightings(job, kind):
+                if kind == "hook" and "noop" not in one.event.subject:
+                    continue
+                if not _stays_equal(job, one.event.step):
+                    yield self._way(context, job, one, kind)
+        yield from self._unknown(context, job)
+        yield from self._outside(context, job)
+
+    def _way(self, context: RuleContext, job: Job, one: Sighting, kind: str) -> Finding:
+        message, remedy = _WAYS[kind]
+        main = one.site or backward_site(one.rank)
+        steps = one.rank.step_count if kind == "hook" else one.count
+        return self.finding(
+            context,
+            message=f"{message}, in {counted(steps, 'step')}{on_ranks(one.ranks, job)}",
+            remedy=remedy,
+            site=main,
+            related=lines(
+                context,
+                main,
+                [
+                    *((site, "no_sync() is here") for site in _no_sync(one, kind)),
+                    (backward_site(one.rank), "the backward is here"),
+                    (step_site(one.rank), "the step uses the gradients"),
+                    *((one.rank.site(model.site), _WRAPPED) for model in one.rank.wrapped),
+                ],
+            ),
+            evidence={"steps_concerned": steps, "steps": one.rank.step_count},
+            count=steps,
+            step=one.event.step,
+            ranks=one.ranks,
+        )
+
+    def _unknown(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        groups: dict[tuple[str, int], list[Sighting]] = {}
+        for one in sightings(job, "unknown-parameter"):
+            is_apart = one.number("replaced") or not one.rank.lines("written-unfreeze")
+            site = one.site if is_apart else one.rank.lines("written-unfreeze")[-1]
+            key = ("", 0) if site is None else (site.file, site.line)
+            groups.setdefault(key, []).append(one)
+        for ones in groups.values():
+            first = ones[0]
+            names = [one.event.subject for one in ones]
+            unfrozen = first.rank.lines("written-unfreeze")
+            main = unfrozen[-1] if not first.number("replaced") and unfrozen else first.site
+            yield self.finding(
+                context,
+                message=(
+                    f"DDP does not know {_listed(names)}, which changed after the model was wrapped"
+                    ": each rank steps by its own gradient"
+                ),
+                remedy="wrap the model after the last change of its parameters",
+                site=main,
+                related=lines(
+                    context,
+                    main,
+                    [
+                        *((first.rank.site(one.site), _WRAPPED) for one in first.rank.wrapped),
+                        (step_site(first.rank), "the step uses its gradient"),
+                        *((site, "gradients are switched on here") for site in unfrozen),
+                        (first.site, "the module is made here"),
+                    ],
+                ),
+                names=names,
+                evidence={"parameters_unknown": len(names)},
+                count=len(names),
+                step=first.event.step,
+                ranks=first.ranks,
+            )
+
+    def _outside(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield parameters that were equal at first, that no wrapper holds, and that part."""
+        kinds = ("unknown-parameter", "ignored")
+        told = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
+        names = [name for name in _apart(job) if not f".{name}".endswith(told or ("-",))]
+        if (
+            not names
+            or job.is_by_hand
+            or any(any(job.events(kind)) for kind in (*_WAYS,) if kind != "hook")
+        ):
+            return
+        main = forward_site(job.first) or step_site(job.first)
+        yield self.finding(
+            context,
+            message=(
+                f"nothing reduces the gradient of {_listed(names)}: its weights are equal at first"
+                " and differ between the ranks later"
+            ),
+            remedy="wrap the module in DDP, or average its gradients before the step",
+            site=main,
+            related=lines(
+                context,
+                main,
+                [
+                    (backward_site(job.first), "the gradients arrive here"),
+                    (step_site(job.first), "and are used here"),
+                    *((site, "reduced before they arrive") for site in _early(job)),
+                ],
+            ),
+            names=names,
+            evidence={"parameters_apart": len(names), "limit": AGREEMENT},
+            count=len(names),
+            ranks=[rank.number for rank in job.ranks],
+        )
+
+
+def _early(job: Job) -> list[Site]:
+    """Return the lines that reduce gradients before backward, or after the step."""
+    return job.first.lines("reduced-too-early")
+
+
+def _no_sync(one: Sighting, kind: str) -> list[Site]:
+    return one.rank.lines("written-no-sync") if kind == "step-after-no-sync" else []
+
+
+def _stays_equal(job: Job, step: int) -> bool:
+    """Return whether the weights of several ranks are equal some steps later all the same."""
+    if not job.is_joined:
+        return False
+    later = [one for one in job.common_steps("weight") if one > step]
+    return bool(later) and not _differing(job, later[-1], job.shared_names)
+
+
+def _apart(job: Job) -> list[str]:
+    """Return unwrapped parameters that begin equal and end apart."""
+    steps = job.common_steps("weight") if job.is_joined else []
+    names = [n for n in job.shared_names if all(r.placements[n].kind == "local" for r in job.ranks)]
+    if len(steps) < 2 or not names:
+        return []
+    begin = set(_differing(job, steps[0], names))
+    return [name for name in _differing(job, steps[-1], names) if name not in begin]
+
+
+def _differing(job: Job, step: int, names: "tuple[str, ...] | list[str]") -> list[str]:
+    found = [rank.squares("weight", step) for rank in job.ranks]
+    return [
+        name
+        for name in names
+        if all(name in one for one in found)
+        and all(rank.placements[name].kind in ("local", "replicated") for rank in job.ranks)
+        and not agree([one[name] for one in found], 2 * AGREEMENT)
+    ]
+
+
+def _listed(names: "list[str]") -> str:
+    shown = ", ".join(names[:2])
+    return f"{shown} and {len(names) - 2} more" if len(names) > 2 else " and ".join(names)

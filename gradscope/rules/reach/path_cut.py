@@ -1,0 +1,164 @@
+"""GS216: one of several paths from parameters to the loss is cut."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.path_cuts import call_of, is_made_of, is_sample, path_cuts
+from gradscope.rules.rule import Lasting, Rule
+
+_ARITHMETIC = frozenset({"AddBackward0", "AddcmulBackward0", "MulBackward0"})
+
+_CUTS = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
+
+_RECURRENT = ("Cell", "RNN", "LSTM", "GRU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathCut(Rule):
+    """One of several paths from parameters to the loss is cut.
+
+    What it finds:
+        A `detach()`, `.data` or `torch.tensor(…)` in the middle of the model's computation, behind
+        which lie parameters that get a gradient by another path: a hidden state detached in every
+        time step, or a standard deviation that takes part in the sample of a variational
+        autoencoder by its `.data`.
+
+    Why it matters:
+        The parameters do learn, so that nothing looks wrong, but without what this path would tell
+        them: a recurrent cell never learns to remember, a variance never learns from the
+        reconstruction.
+
+    How it is measured:
+        A cut is followed to the operations that use its value. It is an error where a recurrent
+        module uses what it made itself in an earlier call, in `calls` calls or more of one forward,
+        and no other path leads from one of these calls to the next. It is a note where the value is
+        added to, or multiplies, a tensor with a gradient within the model's forward, and the tensor
+        that was cut also comes to the loss by itself.
+
+    How to fix it:
+        Use the tensor itself. Where the path is meant to be cut, nothing is to do.
+
+    When it may be wrong:
+        A note wherever a gradient is stopped on purpose. Left out are straight-through estimators
+        and other sums with a part of themselves, targets of a loss, copies of other modules, and
+        draws from distributions, which are GS217's.
+
+    Source:
+        torch documentation, `Tensor.detach`; Kingma and Welling 2013, "Auto-Encoding Variational
+        Bayes" (arXiv 1312.6114), on the path through the sample.
+        Measured: the error in 3 of 3 recurrent loops that detach in every time step, and in none
+        of 7 that detach every few steps, once, or one part of what they refine.
+    """
+
+    code: ClassVar[str] = "GS216"
+    name: ClassVar[str] = "path-cut"
+    level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
+    judges_learning: ClassVar[bool] = True
+
+    calls: int = 3
+    """Number of states detached in one forward. Chosen: fewer are a truncation."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("path cuts")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every cut of one of several paths."""
+        for cut, parameters in path_cuts(context):
+            if cut.operation not in _CUTS or is_sample(context, cut) or cut.call is None:
+                continue
+            module = self._recurrent_module(context, cut)
+            if module is not None:
+                yield self._of_states(context, cut, module)
+            elif (join := _join(context, cut)) is not None:
+                yield self._of_a_factor(context, cut, parameters, join)
+
+    def _recurrent_module(self, context: RuleContext, cut: PathCutRecord) -> int | None:
+        """Return the module that is kept from learning by what it made before, if one is."""
+        assert cut.call is not None
+        recording = context.recording
+        outer = recording.calls[cut.call].module
+        forwards = sum(call.module == outer for call in recording.calls)
+        if cut.sources < self.calls * max(1, forwards):
+            return None
+        for call in {recording.nodes[node].module_call for node in cut.joins} - {None}:
+            assert call is not None
+            module = recording.modules[recording.calls[call].module]
+            is_recurrent = any(word in module.class_name for word in _RECURRENT)
+            owners = {recording.parameters[one].module for one in cut.parameters}
+            if is_recurrent and module.index in owners and not _is_connected(context, call):
+                return module.index
+        return None
+
+    def _of_states(self, context: RuleContext, cut: PathCutRecord, module: int) -> Finding:
+        parameters = [p.index for p in context.recording.parameters if p.module == module]
+        name = context.recording.modules[module].path
+        return self.finding(
+            context,
+            message=(
+                f"{call_of(cut)} cuts the state of {name} in every time step: no gradient passes "
+                "from one step to the one before"
+            ),
+            remedy="hand on the state itself, and detach it only between sequences",
+            site=cut.site,
+            related=(context.related(cut.last, "this operation made the state"),),
+            parameters=parameters,
+            evidence={"operation": cut.operation, "states_cut": cut.sources, "limit": self.calls},
+            count=cut.sources,
+        )
+
+    def _of_a_factor(
+        self, context: RuleContext, cut: PathCutRecord, parameters: tuple[int, ...], join: int
+    ) -> Finding:
+        node = context.recording.nodes[join]
+        return self.finding(
+            context,
+            message=(
+                f"{call_of(cut)} cuts one of several paths to the loss: {len(parameters)} "
+                "parameters learn by the others only"
+            ),
+            remedy="use the tensor itself, unless this path is meant to be cut",
+            site=cut.site,
+            related=(
+                context.related(cut.last, "the tensor with its gradient"),
+                context.related(node.site, "used here without it"),
+            ),
+            severity="note",
+            parameters=parameters,
+            evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
+            count=len(parameters),
+        )
+
+
+def _is_connected(context: RuleContext, call: int) -> bool:
+    """Return whether a call of a module uses what an earlier one made, with its gradient."""
+    nodes, calls = context.recording.nodes, context.recording.calls
+    module = calls[call].module
+    own = [node.index for node in context.first.nodes if node.module_call == call]
+    return any(
+        other is not None and other != call and calls[other].module == module
+        for other in (nodes[node.index].module_call for node in context.behind(own))
+    )
+
+
+def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
+    """Return the operation that combines what was cut with a tensor that has a gradient.
+
+    None where it does anything else with it, or what it is combined with was made of the same.
+    """
+    nodes = context.recording.nodes
+    is_used = any(nodes[ref.node].kind != "parameter" for ref in cut.origins)
+    if not is_used or any(nodes[node].module_call is None for node in cut.joins):
+        return None
+    for node in cut.joins:
+        operands = context.successors.get(node, ())
+        if nodes[node].operation not in _ARITHMETIC or len(operands) != 1:
+            return None
+        if is_made_of(context, operands[0], cut.origins):
+            return None
+    return cut.joins[0] if cut.joins else None

@@ -1,0 +1,158 @@
+"""GS217: samples through which no gradient goes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.reach import Reach
+from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss_flow import is_averaged_into_loss
+from gradscope.rules.helpers.loss_sums import SUMS
+from gradscope.rules.helpers.path_cuts import is_made_of, is_sample, path_cuts
+from gradscope.rules.rule import Lasting, Rule
+
+_WEIGHTS = frozenset({"DotBackward0", "MulBackward0"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledWithoutGradient(Rule):
+    """A sample carries no gradient to the parameters of its distribution.
+
+    What it finds:
+        A `sample()`, or `torch.normal(mean, std)`, whose result goes on through a layer into the
+        loss, while the parameters behind its distribution get a gradient from another term: the
+        encoder of a variational autoencoder that learns from the KL divergence alone, an actor that
+        learns from its entropy alone.
+
+    Why it matters:
+        The loss falls, as the decoder learns. The encoder never hears what its codes are good for,
+        and its codes become noise.
+
+    How it is measured:
+        A draw from a continuous distribution is followed to the operations that use it. It is
+        reported if one of them is a layer whose parameters are not themselves behind the draw, or
+        if its result passes layers that need no gradient and is added to the log-probability in the
+        loss; and if nothing multiplies the log-probability by what was made of the sample, as a
+        policy gradient does. `torch.normal` of tensors with a gradient has a derivative of zero.
+        Nothing is measured in numbers, so there is no threshold.
+
+    How to fix it:
+        `rsample()`, or `mean + std * torch.randn_like(std)`.
+
+    When it may be wrong:
+        Where the layer is to learn from samples that are not to be changed, in one backward with
+        another loss of the distribution, as in wake-sleep algorithms.
+
+    Source:
+        torch documentation, "Probability distributions", "Pathwise derivative"; Kingma and Welling
+        2013 (arXiv 1312.6114); Haarnoja et al. 2018, "Soft Actor-Critic" (arXiv 1801.01290).
+        Measured: 5 of 5 such models of the tests, and none of 7 healthy ones that draw samples.
+    """
+
+    code: ClassVar[str] = "GS217"
+    name: ClassVar[str] = "sampled-without-gradient"
+    level: ClassVar[Severity] = "error"
+    lasts: ClassVar[Lasting] = "on"
+    judges_learning: ClassVar[bool] = True
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("path cuts")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line that draws such a sample."""
+        told = set[int | None]()
+        for cut, parameters in path_cuts(context):
+            # What was computed under no_grad from the parameters on is not to learn here.
+            nodes = (context.recording.nodes[ref.node] for ref in cut.origins)
+            is_reached = any(node.kind != "parameter" for node in nodes)
+            if cut.site in told or not is_reached or not is_sample(context, cut):
+                continue
+            use = _use(context, cut)
+            if use is not None:
+                told.add(cut.site)
+                yield self._finding(context, cut.site, parameters, use)
+        yield from self._draws_in_graph(context)
+
+    def _draws_in_graph(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every `torch.normal` whose derivative is zero."""
+        reach = context.shared(Reach)
+        wanted = reach.learning if context.run is None else context.run.stepped
+        for node in context.first.nodes:
+            if node.operation.startswith("NormalBackward"):
+                parameters = context.parameters_behind([node.index])
+                use = None if parameters.isdisjoint(wanted) else _layer_after(context, node)
+                if use is not None:
+                    concerned = tuple(sorted(parameters & wanted))
+                    yield self._finding(context, node.site, concerned, use)
+
+    def _finding(
+        self, context: RuleContext, site: int | None, parameters: tuple[int, ...], use: NodeRecord
+    ) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                f"the sample carries no gradient: {len(parameters)} parameters of its "
+                "distribution learn from other terms only"
+            ),
+            remedy="draw by rsample(), or as mean + std * torch.randn_like(std)",
+            site=site,
+            related=(context.related(use.site, "the sample is used here"),),
+            parameters=parameters,
+            evidence={"parameters_behind": len(parameters)},
+            count=len(parameters),
+        )
+
+
+def _use(context: RuleContext, cut: PathCutRecord) -> NodeRecord | None:
+    """Return the operation whose gradient the sample should carry, None if it need not."""
+    nodes = context.recording.nodes
+    of_density, found = set[int](), None
+    for node in cut.joins:
+        operands = context.successors.get(node, ())
+        if any(is_made_of(context, operand, cut.origins) for operand in operands):
+            of_density.add(node)
+        elif found is None and _has_other_parameters(context, node, cut.parameters):
+            found = nodes[node]
+    if _is_weighted(context, of_density):
+        return None
+    if found is None:
+        sums = (nodes[n] for n in cut.layer_joins if n in of_density and nodes[n].operation in SUMS)
+        found = next((one for one in sums if is_averaged_into_loss(context, one.index)), None)
+    return found
+
+
+def _is_weighted(context: RuleContext, of_density: set[int]) -> bool:
+    """Return whether a density is multiplied by what a cut left, as in a policy gradient."""
+    density = [TensorRef(node=node, slot=0) for node in of_density]
+    return any(
+        node in of_density or is_made_of(context, operand, density)
+        for cut in context.recording.evidence_of(PathCutRecord)
+        for node in cut.joins
+        if context.recording.nodes[node].operation in _WEIGHTS
+        for operand in context.successors.get(node, ())
+    )
+
+
+def _has_other_parameters(context: RuleContext, node: int, behind: tuple[int, ...]) -> bool:
+    """Return whether an operation takes a parameter that is not behind the draw."""
+    reach = context.shared(Reach)
+    weights = [ref.node for ref in context.successors.get(node, ()) if reach.is_parameter(ref.node)]
+    return bool(weights) and context.parameters_behind(weights).isdisjoint(behind)
+
+
+def _layer_after(context: RuleContext, draw: NodeRecord) -> NodeRecord | None:
+    """Return the first operation after a draw that takes a parameter which is not behind it."""
+    behind = tuple(context.parameters_behind([draw.index]))
+    waiting, seen = [draw.index], {draw.index}
+    while waiting:
+        for user in context.users.get(waiting.pop(0), ()):
+            if _has_other_parameters(context, user, behind):
+                return context.recording.nodes[user]
+            if user not in seen:
+                seen.add(user)
+                waiting.append(user)
+    return None

@@ -1,0 +1,1 @@
+"""Finds the model, the batch and the loss in the user's file."""

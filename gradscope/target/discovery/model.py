@@ -1,0 +1,155 @@
+"""Finds the model in a file."""
+
+import inspect
+from dataclasses import dataclass
+from types import ModuleType
+
+from torch import nn
+from torch.nn.modules.loss import _Loss
+
+from gradscope.errors import GradscopeError
+from gradscope.target.discovery.importing import Source
+from gradscope.target.discovery.outline import Outline, outline_of
+from gradscope.target.discovery.values import build, call_help, required_parameters
+
+_NAMES = ("build_model", "model", "net")
+_LOOKED_FOR = "gradscope_setup, build_model, model, net, a single nn.Module"
+_LOSS_ENDINGS = ("Loss", "Criterion")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundModel:
+    """A model and notes on the choice."""
+
+    model: nn.Module
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    name: str
+    value: nn.Module | type[nn.Module]
+
+
+def find_model(source: Source) -> FoundModel:
+    """Return the model in a file: by name, else the only instance, else the only class.
+
+    Raises:
+        GradscopeError: There is none, or there are several.
+        UserCodeError: Building it raised.
+    """
+    for name in _NAMES:
+        value = getattr(source.module, name, None)
+        # `model = None` at the top and `import model` are no models.
+        if value is not None and not isinstance(value, ModuleType):
+            return FoundModel(model=to_model(value, name, source.location))
+    outline = outline_of(source.module)
+    instances = _instances(source.module)
+    classes = [] if instances else _classes(source.module, outline)
+    usable = [c for c in classes if not required_parameters(c.value)]
+    candidates = instances or usable
+    if len(candidates) == 1:
+        found = candidates[0]
+        return FoundModel(
+            model=to_model(found.value, found.name, source.location),
+            note=_note(found.name, source.location, is_class=not instances),
+        )
+    if candidates:
+        raise _several(candidates, outline)
+    raise _none(source, classes)
+
+
+def _note(name: str, location: str, *, is_class: bool) -> str:
+    if is_class:
+        return f"the model is {name}, the only nn.Module class of {location!r} without arguments"
+    return f"the model is {name}, the only nn.Module of {location!r}"
+
+
+def to_model(value: object, name: str, location: str) -> nn.Module:
+    """Return an `nn.Module`, built if the value is a class or factory.
+
+    Raises:
+        GradscopeError: The value is no model and builds none.
+    """
+    if isinstance(value, nn.Module):
+        return value
+    if not callable(value):
+        raise GradscopeError(
+            f"'{location}:{name}' is {type(value).__name__}, "
+            "expected torch.nn.Module or a callable returning one"
+        )
+    built = build(value, name, location)
+    if not isinstance(built, nn.Module):
+        help_ = "end it with: return model" if built is None else None
+        raise GradscopeError(
+            f"{name}() of {location!r} returned {type(built).__name__}, expected torch.nn.Module",
+            help=help_,
+        )
+    return built
+
+
+def _instances(module: ModuleType) -> list[_Candidate]:
+    """Return the instances that may be the model, without losses, submodules and aliases.
+
+    If some have parameters, the others (a single activation) are excluded too.
+    """
+    found: dict[int, _Candidate] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, nn.Module) and not _is_loss(name, type(value)):
+            found.setdefault(id(value), _Candidate(name=name, value=value))
+    models = [c.value for c in found.values() if isinstance(c.value, nn.Module)]
+    parts = {id(part) for model in models for part in model.modules() if part is not model}
+    whole = {id(model): model for model in models if id(model) not in parts}
+    trainable = [key for key, model in whole.items() if any(True for _ in model.parameters())]
+    return [found[key] for key in trainable or whole]
+
+
+def _classes(module: ModuleType, outline: Outline) -> list[_Candidate]:
+    """Return the model classes of the file that are no part or base of another one."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, nn.Module)
+        and value.__module__ == module.__name__
+        and value.__name__ == name
+        and not _is_loss(name, value)
+    ]
+    uses = {name: outline.reachable(name) for name in names}
+    # Two classes that use each other are both kept.
+    whole = [
+        name
+        for name in names
+        if not any(name in uses[other] and other not in uses[name] for other in names)
+    ]
+    return [_Candidate(name=name, value=getattr(module, name)) for name in whole]
+
+
+def _is_loss(name: str, kind: type[nn.Module]) -> bool:
+    is_named = name in ("criterion", "loss_fn") or kind.__name__.endswith(_LOSS_ENDINGS)
+    return is_named or issubclass(kind, _Loss)
+
+
+def _several(candidates: list[_Candidate], outline: Outline) -> GradscopeError:
+    titles = []
+    for candidate in candidates:
+        line = outline.line_of(candidate.name)
+        where = "class" if inspect.isclass(candidate.value) else line and f"line {line}"
+        titles.append(f"{candidate.name} ({where})" if where else candidate.name)
+    return GradscopeError(
+        f"{len(candidates)} possible models: {', '.join(titles)}",
+        help=f"choose one: --model {candidates[-1].name}",
+    )
+
+
+def _none(source: Source, classes: list[_Candidate]) -> GradscopeError:
+    needs = [(candidate.name, required_parameters(candidate.value)) for candidate in classes]
+    calls = [f"{name}({', '.join(p.name for p in missing)})" for name, missing in needs]
+    return GradscopeError(
+        f"found no model in {source.location!r} (looked for {_LOOKED_FOR})",
+        cause=f"its nn.Module classes need arguments: {', '.join(calls)}" if calls else None,
+        help=call_help(*needs[0], source.location) if needs else _NO_CLASS_HELP,
+    )
+
+
+_NO_CLASS_HELP = "write in the file:  def build_model(): return YourModel(...)"

@@ -1,0 +1,219 @@
+"""Joined norms against the full gradient of the same model on one device."""
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradscope.analysis.job import Job
+from gradscope.analysis.job_norms import agree, global_norms
+from gradscope.recording.evidence.ranks import ParameterPlacement, RankIdentity, RankNumbers
+from gradscope.recording.records import ParameterRecord, Shape, StepRecord
+from gradscope.recording.store import load_recording
+from tests.jobs import Jobs
+
+SCRIPT = """
+import copy
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module,
+)
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed({seed})
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(12, {width}), nn.Linear({width}, 12)
+        self.norm, self.head = nn.LayerNorm(12), nn.Linear(12, 4)
+
+    def forward(self, x):
+        return self.head(self.norm(self.second(torch.relu(self.first(x)))))
+
+
+model = Net()
+reference = copy.deepcopy(model)
+batches = [(torch.randn(6, 12), torch.randint(4, (6,))) for _ in range(world)]
+x, y = batches[rank]
+is_tensor_parallel = False
+{wrap}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    if step == 0:
+        used = [(x, y)] if is_tensor_parallel else batches
+        (sum(cross_entropy(reference(a), b) for a, b in used) / len(used)).backward()
+        norms = torch.stack([p.grad.double().norm() for p in reference.parameters()])
+        print(f"norm {{norms.norm().item():.12g}}", flush=True)
+    optimizer.step()
+dist.destroy_process_group()
+"""
+TENSOR_PARALLEL = """
+is_tensor_parallel = True
+x, y = batches[0]
+mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+parallelize_module(model, mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
+"""
+WRAPS = {
+    "DDP": "model = DistributedDataParallel(model)",
+    "FSDP2": "fully_shard(model.second)\nfully_shard(model)",
+    "hybrid-replicated": (
+        'fully_shard(model, mesh=init_device_mesh("cpu", (world, 1), mesh_dim_names=("r", "s")))'
+    ),
+    "hybrid-sharded": (
+        'fully_shard(model, mesh=init_device_mesh("cpu", (1, world), mesh_dim_names=("r", "s")))'
+    ),
+    "FSDP1": (
+        "model = FullyShardedDataParallel(\n"
+        '    model, use_orig_params=True, device_id=torch.device("cpu")\n)'
+    ),
+    "TP": TENSOR_PARALLEL,
+}
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    running = Jobs()
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize(("seed", "width"), [(0, 16), (3, 7 * 2)])
+@pytest.mark.parametrize("strategy", WRAPS)
+def test_the_joined_norm_is_that_of_the_full_gradient(jobs, tmp_path, strategy, seed, width):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(seed=seed, width=width, wrap=WRAPS[strategy]))
+    folder = tmp_path / "job"
+    save = folder / "job.gradscope"
+    ended = jobs.run(["run", "--quiet", "--save", save, script], folder, cwd=tmp_path)
+    assert [code for code, *_ in ended] == [0, 0], ended
+    known = {float(text) for _, out, _ in ended for text in re.findall(r"norm (\S+)", out)}
+    job = Job.of([load_recording(one) for one in sorted(folder.glob("*.gradscope"))])
+    first = global_norms(job, "backward")[0]
+    assert first.partial == ()
+    assert known and all(first.norm == pytest.approx(one, rel=1e-5) for one in known)
+
+
+def rank_of(number, world, placements, squares, template):
+    """Return a recording of a rank that holds some parameters."""
+    parameters = tuple(
+        ParameterRecord(
+            index=index,
+            name=f"p{index}",
+            aliases=(),
+            module=0,
+            shape=Shape(dims=(8,), dtype="float32"),
+            device="cpu",
+            numel=8,
+            requires_grad=True,
+            optimizer_group=None,
+        )
+        for index in range(len(placements))
+    )
+    identity = RankIdentity(
+        rank=number,
+        local_rank=number,
+        world_size=world,
+        backend="gloo",
+        job="job",
+        host="host",
+        started=0.0,
+        clock=0.0,
+    )
+    numbers = RankNumbers(step=0, moment="step", values=tuple(squares))
+    steps = (StepRecord(index=0, kind="run", graph=None, loss=None, optimizer="SGD"),)
+    evidence = (identity, *placements, numbers)
+    return replace(template, parameters=parameters, steps=steps, evidence=evidence)
+
+
+def placement(index, kind, copies):
+    return ParameterPlacement(
+        parameter=index,
+        kind=kind,
+        placements=(),
+        mesh=(),
+        shape=(8,),
+        numel=8,
+        is_reduced=kind == "replicated",
+        copies=copies,
+    )
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """An empty recording."""
+    from gradscope.recording.meta import Header
+    from gradscope.recording.run_header import run_header
+    from gradscope.recording.run_recorder import RunRecorder
+
+    path = tmp_path_factory.mktemp("empty") / "empty.gradscope"
+    header: Header = run_header("run", "train.py", torch="2.13", threads=1)
+    RunRecorder(path, header).close(None)
+    return load_recording(path)
+
+
+values = st.lists(
+    st.floats(min_value=-1e3, max_value=1e3, allow_nan=False).filter(lambda x: abs(x) > 1e-3),
+    min_size=8,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    shards=st.integers(1, 4),
+    replicas=st.integers(1, 3),
+    kinds=st.lists(st.sampled_from(["replicated", "sharded", "local"]), min_size=1, max_size=5),
+    data=st.data(),
+)
+def test_parts_add_up_and_replicas_count_once(template, shards, replicas, kinds, data):
+    world = shards * replicas
+    whole = [data.draw(values) for _ in kinds]
+    placements, columns = [], [[] for _ in range(world)]
+    for index, (kind, gradient) in enumerate(zip(kinds, whole, strict=True)):
+        copies = {"replicated": world, "sharded": replicas, "local": 0}[kind]
+        placements.append(placement(index, kind, copies))
+        for rank in range(world):
+            part = gradient[rank % shards :: shards] if kind == "sharded" else gradient
+            columns[rank].append(math.fsum(x * x for x in part))
+    ranks = [rank_of(r, world, placements, columns[r], template) for r in range(world)]
+    (found,) = global_norms(Job.of(ranks), "step")
+    expected = math.sqrt(math.fsum(x * x for gradient in whole for x in gradient))
+    assert found.norm == pytest.approx(expected, rel=1e-9)
+
+
+def test_partial_gradients_are_named_and_left_out(template):
+    placements = [placement(0, "replicated", 2), placement(1, "partial", 1)]
+    ranks = [rank_of(r, 2, placements, [4.0, 9.0], template) for r in (0, 1)]
+    (found,) = global_norms(Job.of(ranks), "step")
+    assert (found.norm, found.partial) == (2.0, ("p1",))
+
+
+def test_a_missing_rank_gives_no_global_norm(template):
+    ranks = [rank_of(0, 2, [placement(0, "replicated", 2)], [4.0], template)]
+    assert global_norms(Job.of(ranks), "step") == []
+
+
+def test_norms_agree_up_to_the_tolerance_and_nan_agrees_with_nan():
+    assert agree([1.0, 1.0 + 0.9e-5])
+    assert not agree([1.0, 1.0 + 1.1e-5])
+    assert agree([math.nan, math.nan])
+    assert not agree([math.nan, 1.0])
+    assert not agree([math.inf, 1.0])
+    assert agree([0.0, 0.0])

@@ -1,0 +1,35 @@
+"""GS317, in loops of two networks that play each other."""
+
+import inspect
+
+import pytest
+
+from tests.rules.accumulation.two_players import LOOPS, SICK, players
+from tests.rules.watching import findings_of
+
+
+def told(name, folder, steps=8):
+    found = findings_of(lambda: players(name, steps), folder)
+    return [one for one in found if one.rule == "GS317"]
+
+
+def backwards(name):
+    lines, start = inspect.getsourcelines(LOOPS[name])
+    return [number for number, line in enumerate(lines, start) if ".backward()" in line]
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_the_backward_that_leaves_the_gradients_is_named(name, tmp_path):
+    (found,) = told(name, tmp_path)
+    assert found.severity == "error"
+    assert found.location.line == backwards(name)[SICK[name]]
+    assert len(found.related) == 2
+
+
+@pytest.mark.parametrize("name", sorted(LOOPS.keys() - SICK))
+def test_loops_that_keep_the_losses_apart_are_fine(name, tmp_path):
+    assert not told(name, tmp_path)
+
+
+def test_two_steps_are_near_but_may_be_chance(tmp_path):
+    assert not told("leaking", tmp_path, steps=2)

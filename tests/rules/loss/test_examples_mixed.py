@@ -1,0 +1,210 @@
+"""GS707: examples that meet by mistake, and examples that are meant to."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+G = torch.Generator().manual_seed(1)
+WORDS = torch.randn(10, 7, 6, generator=G)
+IMAGES = torch.randn(10, 3, 8, 8, generator=G)
+CLASSES = torch.arange(10) % 3
+
+
+def told(findings):
+    return [finding.severity for finding in findings if finding.rule == "GS707"]
+
+
+class Reader(nn.Module):
+    """Reads sequences `[batch, time, 6]`; how is up to `read`."""
+
+    def __init__(self, read, **layers):
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(6, 3)
+        self.read = read
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, x):
+        return self.head(self.read(self, x))
+
+
+def viewed(model, x):
+    states, _ = model.rnn(x.transpose(0, 1))
+    return states.reshape(len(x), x.shape[1], -1).mean(1)
+
+
+def viewed_channels(model, x):
+    states, _ = model.rnn(x.transpose(0, 1))
+    return states.contiguous().view(len(x), 6, x.shape[1]).mean(2)
+
+
+def softmax_over_examples(model, x):
+    return (model.score(x).softmax(0) * x).sum(1)
+
+
+def normalised_over_examples(model, x):
+    return functional.normalize(x.mean(1), dim=0)
+
+
+def time_first(model, x):
+    return model.rnn(x)[0][:, -1]
+
+
+def attention_over_examples(model, x):
+    return model.attention(x, x, x)[0].mean(1)
+
+
+SICK = {
+    "view": lambda: Reader(viewed, rnn=nn.GRU(6, 6)),
+    "view of channels": lambda: Reader(viewed_channels, rnn=nn.GRU(6, 6)),
+    "softmax": lambda: Reader(softmax_over_examples, score=nn.Linear(6, 1)),
+    "normalize": lambda: Reader(normalised_over_examples),
+    "lstm": lambda: Reader(time_first, rnn=nn.LSTM(6, 6)),
+    "attention": lambda: Reader(attention_over_examples, attention=nn.MultiheadAttention(6, 2)),
+}
+
+
+@pytest.mark.parametrize("build", SICK.values(), ids=SICK)
+def test_examples_that_meet_by_mistake_are_an_error(findings_of, build):
+    findings = findings_of(build(), (WORDS, CLASSES), functional.cross_entropy)
+    assert told(findings) == ["error"]
+
+
+def test_a_view_in_the_loss_is_an_error(findings_of):
+    def loss(output, target):
+        logits = output.view(7, 10, 3)
+        return functional.cross_entropy(logits.mean(0), target)
+
+    model = nn.Linear(6, 3)
+    assert told(findings_of(model, (WORDS, CLASSES), loss)) == ["error"]
+
+
+def test_two_dimensions_that_change_places_are_an_error_of_any_size(findings_of):
+    def loss(output, target):
+        return functional.cross_entropy(output.view(20, 10, 3).mean(0), target)
+
+    words = torch.randn(10, 20, 6)
+    assert told(findings_of(nn.Linear(6, 3), (words, CLASSES), loss)) == ["error"]
+
+
+def permuted(model, x):
+    return model.rnn(x.transpose(0, 1))[0].permute(1, 0, 2).mean(1)
+
+
+def heads(model, x):
+    batch, time, width = x.shape
+    x = x.view(batch, time, 2, 3).transpose(1, 2).reshape(batch * 2, time, 3)
+    weight = (x @ x.transpose(1, 2)).softmax(-1)
+    x = (weight @ x).view(batch, 2, time, 3).transpose(1, 2).reshape(batch, time, width)
+    return x.reshape(-1, width).view(batch, time, width).mean(1)
+
+
+def pairs(model, x):
+    return x.view(5, 2, 7, 6).flip(2).reshape(10, 7, 6).amax(1)
+
+
+def stacked_views(model, x):
+    both = torch.cat([x, x.flip(1)])
+    return both.view(2, 10, 7, 6).mean((0, 2))
+
+
+def batch_first(model, x):
+    return model.rnn(x)[0][:, -1]
+
+
+def normalised_features(model, x):
+    return functional.normalize(x.mean(1), dim=-1)
+
+
+HEALTHY = {
+    "permute": lambda: Reader(permuted, rnn=nn.GRU(6, 6)),
+    "heads": lambda: Reader(heads),
+    "pairs": lambda: Reader(pairs),
+    "views": lambda: Reader(stacked_views),
+    "batch first": lambda: Reader(batch_first, rnn=nn.LSTM(6, 6, batch_first=True)),
+    "normalize": lambda: Reader(normalised_features),
+}
+
+
+@pytest.mark.parametrize("build", HEALTHY.values(), ids=HEALTHY)
+def test_examples_that_never_meet_are_fine(findings_of, build):
+    assert not told(findings_of(build(), (WORDS, CLASSES), functional.cross_entropy))
+
+
+def batch_statistics(model, x):
+    x = x.mean(1)
+    return (x - x.mean(0)) / (x.std(0) + 1e-5)
+
+
+def each_with_all(model, x):
+    x = x.mean(1)
+    return (x @ x.T / 6**0.5).softmax(-1) @ x
+
+
+def shuffled(model, x):
+    return (x + 0.1 * x.roll(1, 0)).mean(1)
+
+
+def batch_normalised(model, x):
+    return model.norm(x.mean(1))
+
+
+def instances_of_one_bag(model, x):
+    weight = model.score(x.mean(1)).softmax(0)
+    return (weight * x.mean(1)).sum(0, keepdim=True)
+
+
+MEANT = {
+    "statistics": lambda: Reader(batch_statistics),
+    "similarity": lambda: Reader(each_with_all),
+    "roll": lambda: Reader(shuffled),
+    "batch norm": lambda: Reader(batch_normalised, norm=nn.BatchNorm1d(6)),
+}
+
+
+@pytest.mark.parametrize("build", MEANT.values(), ids=MEANT)
+def test_examples_that_are_meant_to_meet_are_fine(findings_of, build):
+    assert not told(findings_of(build(), (WORDS, CLASSES), functional.cross_entropy))
+
+
+def test_the_instances_of_one_bag_are_fine(findings_of):
+    model = Reader(instances_of_one_bag, score=nn.Linear(6, 1))
+    goal = torch.zeros(1, dtype=torch.long)
+
+    def loss(output, batch):
+        return functional.cross_entropy(output, goal)
+
+    assert not told(findings_of(model, WORDS, loss))
+
+
+def test_a_sequence_without_a_batch_is_near_but_fine(findings_of):
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.head = nn.LSTM(6, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.rnn(x)[0])
+
+    steps, tags = torch.randn(9, 4, 6), torch.arange(36).view(9, 4) % 3
+
+    def loss(output, target):
+        return functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+    assert not told(findings_of(Tagger(), (steps, tags), loss))
+    assert not told(findings_of(Tagger(), (steps[:, 0], tags[:, 0]), functional.cross_entropy))
+
+
+def test_images_and_patches_are_fine(findings_of):
+    class Patches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.head = nn.Linear(48, 6), nn.Linear(6, 3)
+
+        def forward(self, x):
+            x = x.view(len(x), 3, 2, 4, 2, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, 48)
+            return self.head(self.linear(x).view(-1, 4, 6).mean(1))
+
+    assert not told(findings_of(Patches(), (IMAGES, CLASSES), functional.cross_entropy))

@@ -1,0 +1,180 @@
+"""GS704: terms that are constants by mistake, and constants that are meant."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+X = torch.randn(24, 6, generator=torch.Generator().manual_seed(1))
+Y = torch.randn(24, 1, generator=torch.Generator().manual_seed(2))
+
+
+def network(outputs=1):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, outputs))
+
+
+def told(findings):
+    return [finding for finding in findings if finding.rule == "GS704"]
+
+
+def slope_without_history(model, batch):
+    x = batch[0].clone().requires_grad_()
+    output = model(x)
+    (slope,) = torch.autograd.grad(output.sum(), x, retain_graph=True)
+    return functional.mse_loss(output, batch[1]) + 10 * slope.norm(dim=1).mean()
+
+
+def detached(model, batch):
+    output = model(batch[0])
+    smooth = (output[1:] - output[:-1]).abs().mean().detach()
+    return functional.mse_loss(output, batch[1]) + 0.1 * smooth
+
+
+def under_no_grad(model, batch):
+    output = model(batch[0])
+    with torch.no_grad():
+        size = sum(p.pow(2).sum() for p in model.parameters())
+    return functional.mse_loss(output, batch[1]) + 1e-3 * size
+
+
+def a_number(model, batch):
+    output = model(batch[0])
+    smooth = (output[1:] - output[:-1]).abs().mean()
+    return functional.mse_loss(output, batch[1]) + 0.25 * smooth.item()
+
+
+def a_sum_of_numbers(model, batch):
+    output, total = model(batch[0]), 0.0
+    for one in output.split(6):
+        total += one.abs().mean().item()
+    return functional.mse_loss(output, batch[1]) + total
+
+
+def stacked(model, batch):
+    output = model(batch[0])
+    terms = [functional.mse_loss(output, batch[1]), output.detach().pow(2).mean()]
+    return torch.stack(terms).sum()
+
+
+SICK = [
+    slope_without_history,
+    detached,
+    under_no_grad,
+    a_number,
+    a_sum_of_numbers,
+    stacked,
+]
+
+
+@pytest.mark.parametrize("loss", SICK, ids=[loss.__name__ for loss in SICK])
+def test_a_term_that_is_a_constant_is_told(findings_of, loss):
+    (found,) = told(findings_of(network(), (X, Y), loss))
+    assert found.severity == "error"
+    assert dict(found.evidence)["parameters_behind"] > 0
+
+
+def slope_with_history(model, batch):
+    x = batch[0].clone().requires_grad_()
+    output = model(x)
+    (slope,) = torch.autograd.grad(output.sum(), x, create_graph=True)
+    return functional.mse_loss(output, batch[1]) + 10 * slope.norm(dim=1).mean()
+
+
+def value_of_another_loss(model, batch):
+    output = model(batch[0])
+    surrogate = functional.mse_loss(output, batch[1])
+    accuracy = (output.sign() == batch[1].sign()).float().mean()
+    return surrogate + (accuracy - surrogate).detach()
+
+
+def baseline_of_itself(model, batch):
+    loss = functional.mse_loss(model(batch[0]), batch[1])
+    return loss - loss.item()
+
+
+def flooding(model, batch):
+    loss = functional.mse_loss(model(batch[0]), batch[1])
+    return (loss - 0.1).abs() + 0.1
+
+
+def weight_by_the_other_term(model, batch):
+    output = model(batch[0])
+    first, second = functional.mse_loss(output, batch[1]), output.abs().mean()
+    return first + second * (first / second).detach()
+
+
+def self_distillation(model, batch):
+    goal = model(batch[0]).detach().sigmoid()
+    output = model(batch[0] + 0.1).sigmoid()
+    entropy = -(goal * goal.log() + (1 - goal) * (1 - goal).log()).mean()
+    cross = -(goal * output.log() + (1 - goal) * (1 - output).log()).mean()
+    return cross - entropy
+
+
+def multiplier(model, batch):
+    output = model(batch[0])
+    cost = output.pow(2).mean()
+    return functional.mse_loss(output, batch[1]) + 0.3 * cost - 0.3 * 0.5
+
+
+def regression_to_a_detached_target(model, batch):
+    output = model(batch[0])
+    return (output - output.detach().roll(1, 0)).pow(2).mean()
+
+
+def scores_less_their_mean(model, batch):
+    output = model(batch[0])
+    return functional.mse_loss(output - output.mean().detach(), batch[1])
+
+
+HEALTHY = [
+    slope_with_history,
+    value_of_another_loss,
+    baseline_of_itself,
+    flooding,
+    weight_by_the_other_term,
+    self_distillation,
+    multiplier,
+    regression_to_a_detached_target,
+    scores_less_their_mean,
+]
+
+
+@pytest.mark.parametrize("loss", HEALTHY, ids=[loss.__name__ for loss in HEALTHY])
+def test_constants_that_are_meant_are_fine(findings_of, loss):
+    assert not told(findings_of(network(), (X, Y), loss))
+
+
+def test_a_round_number_may_be_any_number(findings_of):
+    def loss(model, batch):
+        output = model(batch[0])
+        share = (output > -9).float().mean().item()
+        return functional.mse_loss(output, batch[1]) + 0.1 if share else output.sum()
+
+    assert not told(findings_of(network(), (X, Y), loss))
+
+
+def test_the_constant_of_a_frozen_teacher_is_fine(findings_of):
+    class Distilled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.student, self.teacher = network(3), copy.deepcopy(network(3)).requires_grad_(False)
+
+    def loss(model, batch):
+        goal = model.teacher(batch[0]).softmax(1)
+        output = model.student(batch[0]).log_softmax(1)
+        return (goal * goal.log()).sum(1).mean() - (goal * output).sum(1).mean()
+
+    assert not told(findings_of(Distilled(), (X, Y), loss))
+
+
+def test_a_number_that_is_no_such_value_is_near_but_fine(findings_of):
+    def loss(model, batch):
+        output = model(batch[0])
+        smooth = (output[1:] - output[:-1]).abs().mean()
+        return functional.mse_loss(output, batch[1]) + 0.2537 * smooth.item()
+
+    assert not told(findings_of(network(), (X, Y), loss))

@@ -1,0 +1,135 @@
+"""Replicas that differ between ranks."""
+
+from tests.rules.ranks.running import clean, found
+
+OWN_INIT = """
+torch.manual_seed(rank)  # FAULT
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= world
+    optimizer.step()
+"""
+
+
+LEFT_OUT = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.body.parameters():  # FAULT
+        dist.all_reduce(p.grad)
+        p.grad /= world
+    optimizer.step()
+"""
+
+
+NOISE = """
+model = DDP(Net())
+torch.manual_seed(10 + rank)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        p.grad.add_(0.01 * torch.randn_like(p))  # FAULT
+    optimizer.step()
+"""
+
+
+LOAD_ONE = """
+model = DDP(Net())
+if rank == 0:
+    torch.manual_seed(5)
+    model.module.load_state_dict(Net().state_dict())  # FAULT
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+HAND_HEALTHY = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= world
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+"""
+
+
+def test_weights_that_begin_apart_point_to_the_seed(jobs, tmp_path):
+    assert found(jobs, OWN_INIT, tmp_path, "GS801").ranks
+
+
+def test_a_gradient_left_out_of_a_reduction_by_hand_is_found(jobs, tmp_path):
+    assert found(jobs, LEFT_OUT, tmp_path, "GS801").ranks
+
+
+def test_noise_after_the_reduction_is_found(jobs, tmp_path):
+    assert found(jobs, NOISE, tmp_path, "GS801").ranks
+
+
+def test_a_checkpoint_loaded_on_one_rank_is_found(jobs, tmp_path):
+    assert found(jobs, LOAD_ONE, tmp_path, "GS801").ranks
+
+
+def test_a_reduction_by_hand_of_all_gradients_is_healthy(jobs, tmp_path):
+    clean(jobs, HAND_HEALTHY, tmp_path)
+
+
+ONE_STEPS = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    if rank == 0:
+        optimizer.step()  # FAULT
+"""
+
+
+def test_a_rank_that_never_steps_is_found(jobs, tmp_path):
+    assert found(jobs, ONE_STEPS, tmp_path, "GS801").ranks
+
+
+WEIGHT_NOISE = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.001 * torch.randn(p.shape, generator=draws))  # FAULT
+"""
+
+
+def test_noise_on_the_weights_is_found(jobs, tmp_path):
+    assert found(jobs, WEIGHT_NOISE, tmp_path, "GS801").ranks

@@ -1,0 +1,147 @@
+"""Steps with gradients that were not reduced."""
+
+from tests.rules.ranks.running import clean, found
+
+METHOD = """
+model = DDP(Net())
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = model.module.loss(x, y)  # FAULT
+    loss.backward()
+    optimizer.step()
+"""
+
+
+NOSYNC_LAST = """
+model = DDP(Net())
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for step in range(20):
+    optimizer.zero_grad()
+    for micro in range(4):
+        with model.no_sync() if micro > 0 else contextlib.nullcontext():  # FAULT
+            x, y = batch(8)
+            loss = cross_entropy(model(x), y) / 4
+            loss.backward()
+    optimizer.step()
+"""
+
+
+UNFREEZE = """
+net = Net()
+for p in net.body.parameters():
+    p.requires_grad_(False)
+model = DDP(net)
+for p in net.body.parameters():
+    p.requires_grad_(True)  # FAULT
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+UNWRAPPED_HEAD = """
+model = DDP(Net())
+extra = nn.Linear(4, 4)
+optimizer = torch.optim.AdamW([*model.parameters(), *extra.parameters()], lr=3e-3)
+for step in range(20):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(extra(model(x)), y)  # FAULT
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_method_of_the_module_goes_around_ddp(jobs, tmp_path):
+    assert found(jobs, METHOD, tmp_path, "GS802").ranks
+
+
+def test_no_sync_around_the_last_pass_is_found(jobs, tmp_path):
+    assert found(jobs, NOSYNC_LAST, tmp_path, "GS802").ranks
+
+
+def test_parameters_unfrozen_after_wrapping_are_found(jobs, tmp_path):
+    assert found(jobs, UNFREEZE, tmp_path, "GS802").ranks
+
+
+def test_a_trained_layer_outside_of_ddp_is_found(jobs, tmp_path):
+    assert found(jobs, UNWRAPPED_HEAD, tmp_path, "GS802").ranks
+
+
+TOO_EARLY = """
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    x, y = batch()
+    loss = cross_entropy(model(x), y)
+    optimizer.zero_grad(set_to_none=False)
+    for p in model.parameters():
+        if p.grad is not None:
+            dist.all_reduce(p.grad)  # FAULT
+            p.grad /= world
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_reduction_before_backward_is_found(jobs, tmp_path):
+    assert found(jobs, TOO_EARLY, tmp_path, "GS802").ranks
+
+
+PIPELINE = """
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+net = Net()
+part = nn.Sequential(net.body) if rank == 0 else nn.Sequential(net.head)
+stage = PipelineStage(part, rank, world, torch.device("cpu"))
+schedule = Schedule1F1B(stage, 4, loss_fn=cross_entropy)
+optimizer = torch.optim.AdamW(part.parameters(), lr=3e-3)
+draws = torch.Generator().manual_seed(5)
+loss = torch.zeros(())
+for step in range(12):
+    x, y = batch(16)
+    optimizer.zero_grad()
+    losses = []
+    if rank == 0:
+        schedule.step(x)
+    else:
+        schedule.step(target=y, losses=losses)
+        loss = torch.stack(losses).mean().detach()
+    optimizer.step()
+"""
+
+
+def test_stages_of_a_pipeline_are_healthy(jobs, tmp_path):
+    clean(jobs, PIPELINE, tmp_path)
+
+
+TENSOR_PARALLEL = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+draws = torch.Generator().manual_seed(100)
+class Normed(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+    def forward(self, x):
+        return self.head(self.body(self.norm(x)))
+model = Normed()
+parallelize_module(model, mesh, {"body.0": ColwiseParallel(), "body.2": RowwiseParallel()})
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, foreach=False)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_replicated_layers_of_tensor_parallelism_are_healthy(jobs, tmp_path):
+    clean(jobs, TENSOR_PARALLEL, tmp_path)

@@ -1,0 +1,133 @@
+"""GS218: inputs without influence, and inputs that only seem to have none."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+G = torch.Generator().manual_seed(1)
+X = torch.randn(12, 5, 4, generator=G)
+PRESENT = torch.arange(5)[None] < torch.randint(2, 5, (12, 1), generator=G)
+CLASSES = torch.arange(12) % 3
+
+
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.table = nn.Linear(4, 3), nn.Embedding(3, 3)
+
+
+class Unread(Base):
+    def forward(self, x, condition):
+        return self.layer(x).mean(1)
+
+
+class Zeroed(Base):
+    def forward(self, x, condition):
+        return self.layer(x).mean(1) + 0.0 * condition.float().sum()
+
+
+class Overwritten(Base):
+    def forward(self, x, condition):
+        condition = torch.zeros_like(condition)
+        return self.layer(x).mean(1) + condition.float().mean(1, keepdim=True)
+
+
+class MaskNotUsed(Base):
+    def forward(self, x, attention_mask=None):
+        return self.layer(x).mean(1)
+
+
+def told(findings):
+    return [finding.severity for finding in findings if finding.rule == "GS218"]
+
+
+def loss(output, batch):
+    return functional.cross_entropy(output, CLASSES)
+
+
+def by_name(**tensors):
+    return {"x": X, **tensors}
+
+
+@pytest.mark.parametrize("kind", [Unread, Zeroed, Overwritten])
+def test_an_input_without_influence_is_a_note(findings_of, kind):
+    assert told(findings_of(kind(), by_name(condition=PRESENT), loss)) == ["note"]
+
+
+def test_a_mask_without_influence_is_a_warning(findings_of):
+    findings = findings_of(MaskNotUsed(), by_name(attention_mask=PRESENT), loss)
+    assert told(findings) == ["warning"]
+
+
+class Masked(Base):
+    def forward(self, x, mask):
+        weight = mask.unsqueeze(-1).float()
+        return (self.layer(x) * weight).sum(1) / weight.sum(1)
+
+
+class Optional(Base):
+    def forward(self, x, labels=None, *, _unused=None):
+        return self.layer(x).mean(1)
+
+
+class Handed(Base):
+    def forward(self, x, mask):
+        return self.whole(**{name: v for name, v in locals().items() if name in ("x", "mask")})
+
+    def whole(self, x, mask):
+        return (self.layer(x) * mask.unsqueeze(-1)).sum(1)
+
+
+@pytest.mark.parametrize("kind", [Masked, Handed])
+def test_an_input_that_is_used_is_fine(findings_of, kind):
+    assert not told(findings_of(kind(), by_name(mask=PRESENT), loss))
+
+
+def test_a_target_that_only_the_loss_reads_is_fine(findings_of):
+    def with_labels(output, batch):
+        return functional.cross_entropy(output, batch["labels"])
+
+    assert not told(findings_of(Optional(), by_name(labels=CLASSES), with_labels))
+
+
+def test_a_mask_of_ones_is_near_but_cannot_be_judged(findings_of):
+    ones = torch.ones(12, 5, dtype=torch.bool)
+    assert not told(findings_of(MaskNotUsed(), by_name(attention_mask=ones), loss))
+
+
+def test_a_loss_that_is_satisfied_tells_nothing(findings_of):
+    def hinge(output, batch):
+        return (output.mean() * 1e-9 - 1).clamp(min=0)
+
+    assert not told(findings_of(Masked(), by_name(mask=PRESENT), hinge))
+
+
+def test_a_layer_within_the_model_may_ignore_what_its_interface_asks_for(findings_of):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x, mask):
+            return self.linear(x)
+
+    class Stack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks, self.last = nn.ModuleList([Block(), Block()]), Masked()
+
+        def forward(self, x, mask):
+            for block in self.blocks:
+                x = block(x, mask)
+            return self.last(x, mask)
+
+    assert not told(findings_of(Stack(), by_name(mask=PRESENT), loss))
+
+
+def test_random_numbers_hide_nothing(findings_of):
+    class Dropped(Unread):
+        def forward(self, x, condition):
+            return functional.dropout(self.layer(x).mean(1) + condition[:, 2:])
+
+    assert not told(findings_of(Dropped(), by_name(condition=PRESENT.float()), loss))
