@@ -65,6 +65,8 @@ class Surroundings:
     """Losses from this backward's line: its own, then those of later steps."""
     highest_rate: float | None
     """The largest learning rate with which the optimizer of these steps ever steps."""
+    is_only_loss: bool = True
+    """Whether no other backward of the run adds to what this one leads to."""
     is_stepped: bool
     """Whether an optimizer steps after this backward, and no scaler leaves that out."""
     steps_before: tuple[StepBefore, ...] = ()

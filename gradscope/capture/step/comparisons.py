@@ -16,6 +16,7 @@ LOSS_FUNCTIONS = frozenset(
     {
         "binary_cross_entropy",
         "binary_cross_entropy_with_logits",
+        "cosine_similarity",
         "cross_entropy",
         "ctc_loss",
         "gaussian_nll_loss",

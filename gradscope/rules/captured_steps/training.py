@@ -132,6 +132,7 @@ class Training:
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
+            is_only_loss=self._has_one_loss,
             is_stepped=bool(uses.steps) and not uses.is_skipped,
             seeks_derivative=self.is_untrained and _reaches_others(captured.recording),
             steps_before=tuple(self._steps_before(captured)),
@@ -139,6 +140,13 @@ class Training:
             # What a scaler leaves out belongs to the step that it lets through in the end.
             goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
+
+    @cached_property
+    def _has_one_loss(self) -> bool:
+        """Whether every step is fed by one backward, always of the same line."""
+        lines = {event.site for event in only(BackwardEvent, self._events)}
+        passes = (event.backwards or 0 for event in only(StepEvent, self._events))
+        return len(lines) <= 1 and max(passes, default=0) <= 1
 
     def _frozen_before(self, captured: CapturedStep) -> Iterator[str]:
         """Yield what was frozen before a backward that was watched closely."""

@@ -96,8 +96,10 @@ class DuplicateInOptimizer(Rule):
         windows = context.shared(Windows)
         for first, second in permutations(windows.series, 2):
             shared = sorted(set(first.parameters) & set(second.parameters))
+            if not shared:
+                continue
             both = [one for one in second.windows if _is_used_before(windows, first, one)]
-            if shared and len(both) > 1 and len(both) >= self.share * len(second.windows):
+            if len(both) > 1 and len(both) >= self.share * len(second.windows):
                 yield self._stepped_by_both(context, first, second, shared, len(both))
 
     def _stepped_by_both(
@@ -145,9 +147,8 @@ def _is_used_before(windows: Windows, first: Series, window: Window) -> bool:
     step = window.step
     if not step.stale or not step.lr:
         return False
-    for event in reversed(windows.events[: step.position]):
-        is_between = isinstance(event, BackwardEvent | ZeroEvent)
-        if is_between or event.position < step.position - _NEAR:
+    for event in reversed(windows.events[max(step.position - _NEAR, 0) : step.position]):
+        if isinstance(event, BackwardEvent | ZeroEvent):
             return False
         if isinstance(event, StepEvent) and event.optimizer in first.optimizers:
             return bool(event.lr) and event.fresh > 0

@@ -97,7 +97,8 @@ def without_grad(q, s, n):
 
 
 def consistent(q, s, n):
-    return functional.mse_loss(q(s), q(n))
+    supervised = functional.cross_entropy(q(s), ACTION)
+    return supervised + functional.mse_loss(q(s), q(n))
 
 
 def equivariant(q, s, n):

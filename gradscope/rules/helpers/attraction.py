@@ -1,0 +1,140 @@
+"""Losses that only draw two outputs of one network together, which constants minimise."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.recording.records import NodeRecord, TensorRef
+from gradscope.rules.context import RuleContext
+
+_DISTANCES = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})
+_SIMILARITIES = frozenset({"cosine_similarity"})
+
+_SIGNS: Mapping[str, int] = {
+    "AddBackward0": 1,
+    "CloneBackward0": 1,
+    "DivBackward0": 1,
+    "MeanBackward0": 1,
+    "MeanBackward1": 1,
+    "MulBackward0": 1,
+    "NegBackward0": -1,
+    "RsubBackward1": -1,
+    "StackBackward0": 1,
+    "SumBackward0": 1,
+    "SumBackward1": 1,
+    "ToCopyBackward0": 1,
+}
+"""Operations with which terms are put together to a loss, and the sign that they give to each."""
+
+_PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
+_SUMS = frozenset({"AddBackward0", "RsubBackward1", "SubBackward0"})
+_ASSEMBLING = frozenset({"CopySlices", "IndexPutBackward0", "WhereBackward0"})
+
+_KEEP_APART = (
+    "Cholesky",
+    "Inverse",
+    "LinalgCholesky",
+    "LinalgEigh",
+    "LinalgInv",
+    "LinalgQr",
+    "LinalgSolve",
+    "LinalgSvd",
+    "StdBackward",
+    "VarBackward",
+)
+"""Beginnings of operations that give a batch of outputs a spread of its own, as whitening does."""
+
+_LEAST_SHARED = 0.5
+"""Share of a side's parameters that the other side shares, from which they are one network."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attraction:
+    """A term of a loss that draws two outputs of one network to each other."""
+
+    record: ComparisonRecord
+    shared: frozenset[int]
+    """The parameters that both sides were computed from."""
+
+
+def attractions(context: RuleContext) -> tuple[Attraction, ...]:
+    """Return the terms of a loss that has no others; none of a loss that has."""
+    found = []
+    for record, sign in _terms(context):
+        is_drawn = record is not None and sign == (1 if record.operation in _DISTANCES else -1)
+        one = _attraction(context, record) if record is not None and is_drawn else None
+        if one is None:
+            return ()
+        found.append(one)
+    return tuple(found)
+
+
+def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:
+    """Yield the terms of the loss with their signs; None for what is no known comparison."""
+    records = {
+        record.result.node: record
+        for record in context.recording.evidence_of(ComparisonRecord)
+        if record.operation in _DISTANCES | _SIMILARITIES
+    }
+    waiting = [(node.index, 1) for node in context.first.nodes if node.depth == 0]
+    seen = set[int]()
+    while waiting:
+        index, sign = waiting.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        node = context.recording.nodes[index]
+        inputs = context.successors.get(index, ())
+        own = 1 if node.kind == "view" else _SIGNS.get(node.operation, 0)
+        if index in records:
+            yield records[index], sign
+        elif node.operation == "SubBackward0" and len(inputs) == 2:
+            waiting += [(inputs[0].node, sign), (inputs[1].node, -sign)]
+        elif not own or not inputs or (node.operation in _PRODUCTS and len(inputs) > 1):
+            yield None, sign
+        else:
+            waiting += [(ref.node, own * sign) for ref in inputs]
+
+
+def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | None:
+    """Return what a comparison shares, None if its sides are not two runs of one network."""
+    left, right = record.left_tensor, record.right_tensor
+    if left is None or right is None:
+        return None
+    sides = [_side(context, one) for one in (left, right)]
+    operations = [{one.index for one in side if one.kind == "operation"} for side in sides]
+    held = [{one.parameter for one in side if one.parameter is not None} for side in sides]
+    shared = held[0] & held[1]
+    is_one_network = shared and len(shared) >= _LEAST_SHARED * min(map(len, held))
+    # What was computed once and used in both, as a function and its derivative, is no second run.
+    if not is_one_network or operations[0] & operations[1]:
+        return None
+    if any(one.operation.startswith(_KEEP_APART) for side in sides for one in side):
+        return None
+    ends = [_end(context, one) for one in (left, right)]
+    if all("BatchNorm" in end.operation for end in ends):
+        return None
+    if any(_mixes_data_in(context, end) for end in ends):
+        return None
+    return Attraction(record=record, shared=frozenset(shared))
+
+
+def _side(context: RuleContext, tensor: TensorRef) -> list[NodeRecord]:
+    return list(context.behind([tensor.node]))
+
+
+def _end(context: RuleContext, tensor: TensorRef) -> NodeRecord:
+    """Return the operation that made an output: the last one that does more than scale it."""
+    node = context.recording.nodes[tensor.node]
+    while node.kind == "view" or node.operation in _PRODUCTS:
+        inputs = context.successors.get(node.index, ())
+        if len(inputs) != 1:
+            break
+        node = context.recording.nodes[inputs[0].node]
+    return node
+
+
+def _mixes_data_in(context: RuleContext, end: NodeRecord) -> bool:
+    """Return whether data are added to an output, or put in the place of some of it."""
+    is_alone = len(context.successors.get(end.index, ())) == 1
+    return (end.operation in _SUMS and is_alone) or end.operation in _ASSEMBLING
