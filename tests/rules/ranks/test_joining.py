@@ -213,13 +213,13 @@ def train(rank, port):
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(train, args=("PORT",), nprocs=2)
+    torch.multiprocessing.spawn(train, args=("<port>",), nprocs=2)
 """
 
 
 def test_spawned_ranks_are_watched_and_reported_once(tmp_path):
     path = tmp_path / "train.py"
-    path.write_text(SPAWNING.replace("PORT", str(free_port())))
+    path.write_text(SPAWNING.replace("<port>", str(free_port())))
     done = subprocess.run(
         [sys.executable, "-m", "gradscope", "run", "--check", path],
         cwd=tmp_path,
