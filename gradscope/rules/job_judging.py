@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gradscope.analysis.folding import joined_numbers
 from gradscope.analysis.job import identity_of
 from gradscope.recording.finding import Finding, SkippedRule, Verdict
 from gradscope.recording.records import Recording
@@ -60,5 +61,14 @@ def _merged(findings: Sequence[Sequence[Finding]], numbers: Sequence[int]) -> li
     found = []
     for group in by_cause(findings):
         worst = min((finding for _, finding in group), key=rank_of)
-        found.append(replace(worst, ranks=tuple(numbers[position] for position, _ in group)))
+        ranks = tuple(numbers[position] for position, _ in group)
+        message = f"{worst.message} ({_words(ranks, len(numbers))})"
+        found.append(replace(worst, message=message, ranks=ranks))
     return found
+
+
+def _words(ranks: Sequence[int], count: int) -> str:
+    """Return which ranks show a finding."""
+    if len(ranks) == count:
+        return f"all {count} ranks"
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {joined_numbers(ranks)}"

@@ -20,12 +20,11 @@ from gradscope.capture.ranks.digests import digest
 from gradscope.capture.ranks.divisions import divisions
 from gradscope.capture.ranks.identity import identity, is_in_group, is_launched
 from gradscope.capture.ranks.ledger import Ledger, Taken
+from gradscope.capture.ranks.measures import Squares, line_outside, squares_of
 from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.sources import Sources
 from gradscope.capture.ranks.written import written_lines
-from gradscope.capture.source.lines import Line
-from gradscope.capture.statistics import norms
 from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry
@@ -50,10 +49,6 @@ _DUE_FIRST, _DUE_EVERY = 16, 64
 def is_due(step: int) -> bool:
     """Return whether ranks measure a step: the same ones on all of them."""
     return step < _DUE_FIRST or step & (step - 1) == 0 or step % _DUE_EVERY == 0
-
-
-_Squares = list[tuple[Entry, float | None]]
-"""Parameters, and the sums of squares of their gradients or weights; None if unknown."""
 
 
 class RankWatch:
@@ -84,8 +79,8 @@ class RankWatch:
         """Number of times that they changed."""
         self._placed: set[int] = set()
         """Indices of parameters whose placement is recorded."""
-        self._waiting: list[tuple[int, Moment, _Squares]] = []
-        self._after_backward: _Squares = []
+        self._waiting: list[tuple[int, Moment, Squares]] = []
+        self._after_backward: Squares = []
         self._called: dict[int, int | None] = {}
         """By `id` of a module that was called outside of DDP since the last backward: the line."""
         self._first: tuple[int | None, int | None, str | None] | None = None
@@ -201,7 +196,7 @@ class RankWatch:
         is_first = self._first is None
         if not is_first and (id(module) in self._called or not self._reducers.known):
             return
-        site = self.ledger.line(_outside(self._training.locations.users(frame)))
+        site = self.ledger.line(line_outside(self._training.locations.users(frame)))
         if is_first:
             found = list(tensors(args))
             rows = next((one.shape[0] for one in found if one.dim()), None)
@@ -289,7 +284,7 @@ class RankWatch:
         if not window.is_by_hand:
             self._note_unknown(ids, step)
         # Other models, such as the opponent of a GAN, have gradients that this step does not use.
-        moments: tuple[tuple[Moment, _Squares], ...] = (
+        moments: tuple[tuple[Moment, Squares], ...] = (
             ("backward", self._after_backward),
             ("step", self._gradients()),
         )
@@ -308,7 +303,7 @@ class RankWatch:
             self.ledger.add(RankNumbers(step=self.ledger.step, moment="rate", values=rates))
         self._rates = rates
 
-    def _hold(self, moment: Moment, values: _Squares) -> None:
+    def _hold(self, moment: Moment, values: Squares) -> None:
         self._waiting.append((self.ledger.step, moment, values))
 
     def _note_unknown(self, ids: set[int], step: int | None) -> None:
@@ -337,13 +332,13 @@ class RankWatch:
         entries = self._training.gradient_state.entries
         return [(entry, p) for entry in entries if (p := entry.parameter()) is not None]
 
-    def _gradients(self) -> _Squares:
+    def _gradients(self) -> Squares:
         entries = self._entries()
-        return _squares([e for e, _ in entries], [p.grad for _, p in entries])
+        return squares_of([e for e, _ in entries], [p.grad for _, p in entries])
 
-    def _weights(self) -> _Squares:
+    def _weights(self) -> Squares:
         entries = self._entries()
-        return _squares([e for e, _ in entries], [p for _, p in entries])
+        return squares_of([e for e, _ in entries], [p for _, p in entries])
 
     def finish(self) -> None:
         """Record when the process ended, and how many passes it began."""
@@ -392,20 +387,3 @@ class RankWatch:
                 self.ledger.add(
                     WrappedModel(kind=kind, name=name, site=None, step=self.ledger.step, options=())
                 )
-
-
-def _squares(entries: list[Entry], values: "list[Tensor | None]") -> _Squares:
-    with torch.no_grad():
-        found = norms(values)
-    squares = (None if norm is None else norm * norm for norm in found)
-    return list(zip(entries, squares, strict=True))
-
-
-def _outside(frames: list[FrameType]) -> Line | None:
-    """Return the innermost line of the script that is not in a method of a module."""
-    for frame in frames:
-        first = frame.f_code.co_varnames[:1]
-        owner = frame.f_locals.get(first[0]) if first else None
-        if not isinstance(owner, nn.Module):
-            return Line(frame.f_code, frame.f_lineno)
-    return None

@@ -72,9 +72,10 @@ def _start(plan: RankPlan, index: int) -> Any:  # noqa: ANN401 - the recorder, N
 @contextmanager
 def spawned_ranks_watched(plan: RankPlan) -> Iterator[None]:
     """Watch the processes that torch spawns inside the block; torch has been imported."""
-    import torch.multiprocessing
-
-    module = sys.modules["torch.multiprocessing.spawn"]
+    module = sys.modules.get("torch.multiprocessing.spawn")
+    if module is None:  # `import torch` loads it
+        yield
+        return
     original = vars(module)["start_processes"]
 
     def start_processes(fn: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -82,7 +83,7 @@ def spawned_ranks_watched(plan: RankPlan) -> Iterator[None]:
         watched = WatchedRank(fn, plan) if method == "spawn" else fn
         return original(watched, *args, **kwargs)
 
-    owners = (module, torch.multiprocessing)
+    owners = (module, sys.modules["torch.multiprocessing"])
     for owner in owners:
         vars(owner)["start_processes"] = start_processes
     try:

@@ -186,3 +186,53 @@ def test_the_launcher_reports_once_and_fails_by_all_ranks(tmp_path):
         "train.rank0.gradscope",
         "train.rank1.gradscope",
     ]
+
+
+SPAWNING = """
+import os
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(rank, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    draws = torch.Generator().manual_seed(rank)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model.module(torch.randn(8, 8, generator=draws)).square().mean().backward()
+        optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, args=("<port>",), nprocs=2)
+"""
+
+
+def test_spawned_ranks_are_watched_and_reported_once(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(SPAWNING.replace("<port>", str(free_port())))
+    done = subprocess.run(
+        [sys.executable, "-m", "gradscope", "run", "--check", path],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("error[GS802]") == 1
+    assert "2 ranks · DDP · gloo" in done.stderr
+    assert sorted(one.name for one in tmp_path.glob("*.gradscope")) == [
+        "train.rank0.gradscope",
+        "train.rank1.gradscope",
+    ]
