@@ -129,7 +129,8 @@ def watch_definitions() -> Iterator[Definitions]:
 @contextmanager
 def _watch_weights(watch: "_Watch") -> Iterator[None]:
     """Record copies of modules, and loaded ones, while the block runs: torch has no hook for it."""
-    copied, loaded = nn.Module.__setstate__, nn.Module.load_state_dict
+    copied: Callable[[nn.Module, Any], None] = nn.Module.__setstate__
+    loaded = nn.Module.load_state_dict
 
     @functools.wraps(copied)
     @uncounted
@@ -277,6 +278,6 @@ def _is_in_forward(frame: FrameType | None) -> bool:
     return False
 
 
-def _is_self(frame: FrameType, optimizer: torch.optim.Optimizer) -> bool:
+def _is_self(frame: FrameType, made: object) -> bool:
     names = frame.f_code.co_varnames[:1]
-    return any(frame.f_locals.get(name) is optimizer for name in names)
+    return any(frame.f_locals.get(name) is made for name in names)
