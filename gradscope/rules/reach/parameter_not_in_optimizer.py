@@ -156,7 +156,8 @@ class ParameterNotInOptimizer(Rule):
                 "never_cleared": left_out.intent.is_never_cleared(parameters),
             },
             count=len(parameters),
-            caused_by=() if late else ("GS306",),
+            # A model that took the place of another is told with the steps that it leaves empty.
+            caused_by=() if late and not left_out.is_starved else ("GS306",),
         )
 
 
