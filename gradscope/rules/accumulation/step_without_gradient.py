@@ -57,8 +57,8 @@ class StepWithoutGradient(Rule):
     Source:
         torch source, `torch.optim`: parameters without a gradient are skipped silently. fastai
         forum and pytorch forum threads in which a model was replaced by a copy of its best state.
-        Measured: in the 24 healthy programs of tests/programs and 35 healthy public cases no
-        optimizer ends with more than 1 step without gradients; in the sick ones, with 25 of 60 on.
+        Measured: none of 99 healthy scripts is found (28 public cases, 30 of tests/programs, 41 by
+        another author); the sick ones of tests/programs end with 30 and 35 such steps of 60.
     """
 
     code: ClassVar[str] = "GS306"

@@ -56,8 +56,8 @@ class ParameterNotInOptimizer(Rule):
         microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467: layers that were
         replaced or added after the optimizer was made. torch documentation, `torch.optim`,
         "Constructing it".
-        Measured: of the programs in tests/programs, tests/architectures and the look-alikes, none
-        of the healthy ones trains beside an untrained, unnamed network in train mode.
+        Measured: of 99 healthy scripts (28 public cases, 30 of tests/programs, 41 by another
+        author) none trains beside an untrained network in train mode without such a name.
     """
 
     code: ClassVar[str] = "GS205"
@@ -156,7 +156,8 @@ class ParameterNotInOptimizer(Rule):
                 "never_cleared": left_out.intent.is_never_cleared(parameters),
             },
             count=len(parameters),
-            caused_by=() if late else ("GS306",),
+            # A model that took the place of another is told with the steps that it leaves empty.
+            caused_by=() if late and not left_out.is_starved else ("GS306",),
         )
 
 
