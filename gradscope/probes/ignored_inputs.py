@@ -45,7 +45,10 @@ def _without_effect(context: ProbeContext) -> list[str]:
         return []
     changed = [(name, one, other) for name, one in tensors if (other := _other(one)) is not None]
     found = [
-        name for name, one, other in changed if torch.equal(loss, _loss_with(context, one, other))
+        name
+        for name, one, other in changed
+        if torch.equal(loss, _loss_with(context, one, other))
+        and _is_ignored_by_other_numbers(context, one, other)
     ]
     dropped = " ".join(context.target.notes)
     # A loss that nothing changes, as one that is satisfied, tells nothing.
@@ -67,12 +70,25 @@ def _loss(context: ProbeContext) -> Tensor:
     return context.forward().loss.detach().clone()
 
 
-def _loss_with(context: ProbeContext, tensor: Tensor, other: Tensor) -> Tensor:
-    """Return the loss with another tensor in a place of the batch."""
+def _loss_with(
+    context: ProbeContext, tensor: Tensor, other: Tensor, *, seed: int | None = None
+) -> Tensor:
+    """Return the loss with another tensor in a place of the batch, and from another seed."""
     target = context.target
     batch = map_tensors(target.batch, lambda one: other if one is tensor else one)
+    seed = target.seed if seed is None else seed
     with context.as_at_first(), torch.inference_mode(False), torch.enable_grad():
-        return target.forward.at(batch, target.seed)().loss.detach()
+        return target.forward.at(batch, seed)().loss.detach()
+
+
+def _is_ignored_by_other_numbers(context: ProbeContext, tensor: Tensor, other: Tensor) -> bool:
+    """Return whether a tensor has no effect either if the forward draws other random numbers.
+
+    Dropout may drop all that depends on it.
+    """
+    seed = (context.target.seed or 0) + 1
+    expected = _loss_with(context, tensor, tensor, seed=seed)
+    return torch.equal(expected, _loss_with(context, tensor, other, seed=seed))
 
 
 def _other(tensor: Tensor) -> Tensor | None:

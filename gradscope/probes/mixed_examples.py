@@ -187,7 +187,7 @@ class _Results(TorchFunctionMode):
 
     def _see(self, name: str, result: object, frame: FrameType) -> None:
         first = result[0] if isinstance(result, tuple | list) and result else result
-        tensor = first if isinstance(first, Tensor) and is_plain(first) and first.ndim else None
+        tensor = first if isinstance(first, Tensor) and is_plain(first) else None
         if not self.is_second:
             self._keep(name, tensor)
             return
@@ -231,6 +231,8 @@ class _Results(TorchFunctionMode):
             changed = before != now
         if not bool(changed.any()):
             return True
+        if not changed.ndim:
+            return False
         flat = changed.flatten().nonzero().flatten()
         each, left = divmod(changed.numel(), self._rows)
         first = changed.shape[0]

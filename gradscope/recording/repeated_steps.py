@@ -8,7 +8,7 @@ from math import isnan, nan
 from gradscope.recording.records import EventRecord, StepRecord
 
 MEASURED: Mapping[str, frozenset[str]] = {
-    "backward": frozenset({"loss", "nodes", "older", "root", "rows", "tokens"}),
+    "backward": frozenset({"loss", "nodes", "older", "root", "rows", "scale", "tokens"}),
     "clip-norm": frozenset({"norm"}),
     "clip-value": frozenset({"norm", "norm_after", "cosine"}),
     "scaler-update": frozenset({"scale_before", "scale_after"}),

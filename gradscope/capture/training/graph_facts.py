@@ -137,7 +137,8 @@ def _next(
             return None
         factor = factor if name == "DivBackward0" else 1 / factor
         found.divided *= factor
-        found.multiplied *= max(1 / factor, 1.0)
+        # A loss times infinity is divided by 0.
+        found.multiplied *= max(1 / factor, 1.0) if factor else 1.0
     elif name not in _PASSED_ON:
         return None
     return inputs[0]

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import (
-    BackwardEvent,
     ScalerStepEvent,
     StepEvent,
     UnscaleEvent,
@@ -73,7 +72,7 @@ class ScaleWithoutUnstep(Rule):
             window
             for window in series.windows
             if window.passes
-            and all(_scale(one) != 1 for one in window.passes)
+            and all(one.scaled and one.scale != 1 for one in window.passes)
             and not any(isinstance(event, UnscaleEvent) for event in window.events)
             and not window.step.written
             and not _is_by_scaler(windows, window.step)
@@ -89,7 +88,9 @@ class ScaleWithoutUnstep(Rule):
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
         first = group.first
-        scale = max(_scale(one) for one in first.passes)
+        # Repeated steps do not have the scale.
+        scales = (one.scale for window in group.windows for one in window.passes)
+        scale = next((one for one in scales if one is not None), 1.0)
         is_sgd = any(one.series.family == "sgd" for one in group.sightings)
         name = group.sightings[0].series.name
         return self.finding(
@@ -112,11 +113,6 @@ class ScaleWithoutUnstep(Rule):
             count=len(group.windows),
             step=first.step.step,
         )
-
-
-def _scale(event: BackwardEvent) -> float:
-    """Return the scale of a loss, 1 where it has none or it is not known."""
-    return (event.scale or 1.0) if event.scaled else 1.0
 
 
 def _is_by_scaler(windows: Windows, step: StepEvent) -> bool:

@@ -130,7 +130,9 @@ def test_frozen_encoder_is_no_finding(findings_of):
 def test_backbone_of_many_parameters_under_no_grad_is_one_finding_at_its_call(findings_of):
     model = Coder(without_grad)
     model.encoder = nn.Sequential(*(Residual() for _ in range(40)), nn.Linear(8, 6))
-    (found,) = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    findings = findings_of(model, (X, CLASSES), functional.cross_entropy, probe_steps=0)
+    # Forty residual layers without a scale make the first loss large.
+    (found,) = [one for one in findings if one.rule != "GS706"]
     assert found.location.source == "return encoder(x)"
     assert len(found.parameters) == 82
     assert found.modules[0] == "encoder.0.layer"
