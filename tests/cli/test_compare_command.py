@@ -8,7 +8,7 @@ import pytest
 
 from gradscope.cli import main
 from gradscope.recording.store import save_recording
-from tests.comparison.sides import Given, of_run, of_step
+from tests.comparison.sides import GivenGradient, of_run, of_step
 
 PARAMETERS = {"a.weight": 1.0, "b.weight": 2.0}
 
@@ -39,7 +39,7 @@ def two(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save("before.gradscope", of_step(PARAMETERS))
     save("same.gradscope", of_step(PARAMETERS))
-    save("after.gradscope", of_step(PARAMETERS | {"b.weight": Given(reach="none")}))
+    save("after.gradscope", of_step(PARAMETERS | {"b.weight": GivenGradient(reach="none")}))
 
 
 @pytest.mark.usefixtures("two")
@@ -83,8 +83,8 @@ def test_options_are_the_limits(compare, option, limit, code):
 
 def test_nothing_to_compare_is_exit_code_2(compare):
     save("a.gradscope", of_step(PARAMETERS))
-    save("dead.gradscope", of_step(dict.fromkeys(PARAMETERS, Given(reach="none"))))
-    save("b.gradscope", of_step({"x.weight": Given(dims=(3,)), "y.weight": Given(dims=(7,))}))
+    save("dead.gradscope", of_step(dict.fromkeys(PARAMETERS, GivenGradient(reach="none"))))
+    save("b.gradscope", of_step({"x.weight": GivenGradient(dims=(3,)), "y.weight": GivenGradient(dims=(7,))}))
     code, out, err = compare("a.gradscope", "dead.gradscope", "--fail-on-regression")
     assert (code, "2 gradients lost" in out) == (2, True)
     assert "error: nothing to compare: no parameter of B has a gradient: dead.gradscope" in err

@@ -228,7 +228,7 @@ def test_a_notebook_shows_the_report():
     watch = scope["watch"]
     assert watch._repr_html_() == watch.report()._repr_html_()
     assert "GS3" in watch._repr_html_()
-    assert "4 parameters<br>" in watch._repr_html_()
+    assert "4 parameters" in watch._repr_html_()
     assert watch.report().target.name == "notebook"
 
 

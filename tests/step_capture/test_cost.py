@@ -126,7 +126,7 @@ def test_a_model_that_is_called_often_before_its_backward(capture_steps):
 
 
 def test_a_graph_that_is_too_large_is_captured_no_more(monkeypatch):
-    monkeypatch.setattr("gradscope.step_capture.script_captures._MOST_NODES", 50)
+    monkeypatch.setattr("gradscope.step_capture.schedule._MOST_NODES", 50)
     weight = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
     with gradscope.watch() as watch:
