@@ -252,7 +252,7 @@ class _Results(TorchFunctionMode):
 
     def _is_part(self, changed: Tensor, dimension: int) -> bool:
         size = changed.shape[dimension]
-        indices = changed.movedim(dimension, 0).flatten(1).any(1).nonzero().flatten()
+        indices = changed.movedim(dimension, 0).reshape(size, -1).any(1).nonzero().flatten()
         if self._is_block(indices, size // self._rows):
             return True
         return bool((indices % self._rows == self._middle).all())
