@@ -84,7 +84,10 @@ def test_options_are_the_limits(compare, option, limit, code):
 def test_nothing_to_compare_is_exit_code_2(compare):
     save("a.gradscope", of_step(PARAMETERS))
     save("dead.gradscope", of_step(dict.fromkeys(PARAMETERS, GivenGradient(reach="none"))))
-    save("b.gradscope", of_step({"x.weight": GivenGradient(dims=(3,)), "y.weight": GivenGradient(dims=(7,))}))
+    save(
+        "b.gradscope",
+        of_step({"x.weight": GivenGradient(dims=(3,)), "y.weight": GivenGradient(dims=(7,))}),
+    )
     code, out, err = compare("a.gradscope", "dead.gradscope", "--fail-on-regression")
     assert (code, "2 gradients lost" in out) == (2, True)
     assert "error: nothing to compare: no parameter of B has a gradient: dead.gradscope" in err

@@ -1,5 +1,6 @@
 """Observes what decides the data and the weights of a rank: samplers, loaders, seeds, loading."""
 
+import functools
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -11,7 +12,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
-from gradscope.capture.compiler import is_traced
+from gradscope.capture.compiler import is_traced, skip_frame
+from gradscope.capture.frames import uncounted
 from gradscope.capture.ranks.ledger import Ledger
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
@@ -44,7 +46,7 @@ class Sources:
         patches.wrap(DistributedSampler, "__iter__", self._before(self._iterated))
         patches.wrap(DataLoader, "__init__", self._after(self._loader_made))
         patches.wrap(DataLoader, "__iter__", self._before(self._loader_iterated))
-        patches.wrap(nn.Module, "load_state_dict", self._after(self._loaded))
+        patches.put(nn.Module, "load_state_dict", self._loading())
         patches.wrap(torch.random, "manual_seed", self._seeding)
         patches.put(torch, "manual_seed", torch.random.manual_seed)
 
@@ -70,6 +72,18 @@ class Sources:
             return observed
 
         return wrap
+
+    def _loading(self) -> Function:
+        # What stands in the class may be a descriptor, which notes the module when it is bound.
+        replaced = vars(nn.Module)["load_state_dict"]
+
+        def bound(module: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return replaced.__get__(module, type(module))(*args, **kwargs)
+
+        observed = uncounted(self._after(self._loaded)(uncounted(bound)))
+        skip_frame(bound)
+        skip_frame(observed)
+        return functools.wraps(nn.Module.load_state_dict)(observed)
 
     def _seeding(self, original: Function) -> Function:
         def manual_seed(seed: Any) -> Any:  # noqa: ANN401

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from gradscope.recording.evidence.ranks import RankIdentity
 from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import load_recording
+
+_CLAIM_SECONDS = 3600.0
+"""Seconds for which the claim of a report is kept."""
 
 
 def job_to_report(recording: Recording, path: Path) -> Loaded | None:
@@ -88,4 +92,13 @@ def _claim(identity: RankIdentity) -> bool:
         os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
         return False
+    _remove_old_claims(lock.parent)
     return True
+
+
+def _remove_old_claims(folder: Path) -> None:
+    """Remove the claims of jobs that ended long ago: a slow rank of this job may still ask."""
+    for other in folder.glob("gradscope-*.reported"):
+        with suppress(OSError):
+            if time.time() - other.stat().st_mtime > _CLAIM_SECONDS:
+                other.unlink()

@@ -7,7 +7,7 @@ from gradscope.analysis.job_summary import JobSummary, RankRow
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.report.document import Block, Column, Inner, Points, Table, Value, Word, section
-from gradscope.report.number_format import number
+from gradscope.report.number_format import figure
 
 _COLUMNS = (
     Column(title="rank", kind="number"),
@@ -48,9 +48,9 @@ def _remarks(job: JobSummary, root: str) -> Iterator[str]:
         yield f"Rank {job.failure.rank} failed first{at}: {job.failure.what}."
     if job.norms:
         first, last = job.norms[0], job.norms[-1]
-        text = f"Global gradient norm over all ranks: {number(first.norm)} at step {first.step:,}"
+        text = f"Global gradient norm over all ranks: {figure(first.norm)} at step {first.step:,}"
         if last is not first:
-            text += f", {number(last.norm)} at step {last.step:,}"
+            text += f", {figure(last.norm)} at step {last.step:,}"
         yield f"{text}."
     elif job.sharded:
         yield (
