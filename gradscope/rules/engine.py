@@ -14,7 +14,7 @@ from gradscope.recording.finding import (
     SkippedRule,
     Verdict,
 )
-from gradscope.recording.records import Recording, Site
+from gradscope.recording.records import Recording
 from gradscope.rules.captured_steps.judging import CapturedSteps
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
@@ -221,15 +221,13 @@ def _overlap(cause: Finding, finding: Finding) -> bool:
 
 
 def _share_a_line(cause: Finding, finding: Finding) -> bool:
-    """Return whether one of two findings lies at a line that has a part in the other."""
-    if cause.location is None or finding.location is None:
-        return False
-    return _is_at(cause.location, finding) or _is_at(finding.location, cause)
+    """Return whether a line has a part in both of two findings, such as that of an optimizer."""
+    return not _lines(cause).isdisjoint(_lines(finding))
 
 
-def _is_at(position: Site, finding: Finding) -> bool:
+def _lines(finding: Finding) -> set[tuple[str, int]]:
     positions = (finding.location, *finding.related)
-    return any(one and (one.file, one.line) == (position.file, position.line) for one in positions)
+    return {(one.file, one.line) for one in positions if one is not None}
 
 
 def _is_ignored(finding: Finding, settings: Settings) -> bool:

@@ -77,6 +77,9 @@ class ScaleWithoutUnstep(Rule):
             and not window.step.written
             and not _is_by_scaler(windows, window.step)
         )
+        # Repeated steps do not have the scale, but the steps that they repeat have it.
+        if not any(one.scale is not None for window in sick for one in window.passes):
+            sick = ()
         judged = len(series.windows)
         if sick:
             share = len(sick) / judged
@@ -88,7 +91,6 @@ class ScaleWithoutUnstep(Rule):
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
         first = group.first
-        # Repeated steps do not have the scale.
         scales = (one.scale for window in group.windows for one in window.passes)
         scale = next((one for one in scales if one is not None), 1.0)
         is_sgd = any(one.series.family == "sgd" for one in group.sightings)

@@ -132,7 +132,7 @@ class ParameterNotInOptimizer(Rule):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
         lines = ((made, "made here"), (optimizer.site, "the optimizer"))
-        site = made if optimizer.site is None or (late and left_out.is_starved) else optimizer.site
+        site = made if optimizer.site is None or (late and left_out.is_replaced) else optimizer.site
         return self.finding(
             context,
             message=(
@@ -156,8 +156,8 @@ class ParameterNotInOptimizer(Rule):
                 "never_cleared": left_out.intent.is_never_cleared(parameters),
             },
             count=len(parameters),
-            # A model that took the place of another is told with the steps that it leaves empty.
-            caused_by=() if late and not left_out.is_starved else ("GS306",),
+            # A model that took the place of a trained one is told with the steps it leaves empty.
+            caused_by=() if late and not left_out.is_replaced else ("GS306",),
         )
 
 
@@ -282,6 +282,13 @@ class _LeftOut:
     def is_starved(self) -> bool:
         """Return whether nothing that optimizers hold gets a gradient, as of a replaced model."""
         return self.trained.isdisjoint(self.optimizers.held)
+
+    @cached_property
+    def is_replaced(self) -> bool:
+        """Return whether what optimizers hold was trained before, and gets no gradient now."""
+        run = self.context.run
+        was_trained = run is None or not run.learning.isdisjoint(self.optimizers.held)
+        return self.is_starved and was_trained
 
     def is_late(self, part: Part) -> bool:
         return all(part.parameters <= set(record.later) for record in self.optimizers.holders)
