@@ -9,6 +9,8 @@ from gradscope.rules.catalogue import RULES
 from gradscope.rules.engine import judge
 from gradscope.rules.families import family_of
 from gradscope.rules.settings import Settings
+from tests.rules.accumulation.runs import Run
+from tests.rules.precision.test_scale_without_unstep import loop as scaled_steps
 from tests.rules.run_trainings import (
     DEVIATIONS,
     SHARE,
@@ -59,6 +61,21 @@ def all_cut():
     return cut_to(0.5, ALL)
 
 
+def closures(zeroing):
+    """Eight steps that evaluate a closure three times, some of which zero in the closure."""
+    run = Run()
+    weights = run.model("model", 2)
+    optimizer = run.optimizer(weights, "LBFGS")
+    for step in range(8):
+        run.zero(optimizer, line=10)
+        for _ in range(3):
+            if step < zeroing:
+                run.zero(optimizer, line=14)
+            run.backward(weights, line=15)
+        run.step(optimizer, line=20, evaluations=3 * (step + 1))
+    return run
+
+
 def all_cut_of_adam():
     return cut_to(0.5, ALL, class_name="Adam")
 
@@ -73,7 +90,20 @@ def far_above():
 
 # Rule, threshold, the training, the number of it, the level that is kept on it and lost beyond it,
 # and the other thresholds that are moved out of the way.
+ELSEWHERE = {"step-without-effect": {"least_ratio", "least_steps"}}
+"""Thresholds on what real steps do to weights: tested with their rule."""
+
 SHARES = [
+    (
+        "scale-without-unstep",
+        "share",
+        lambda: scaled_steps(steps=8, through_scaler=range(3)),
+        5 / 8,
+        "error",
+        None,
+        {},
+    ),
+    ("closure-accumulates", "share", lambda: closures(zeroing=3), 5 / 8, "error", None, {}),
     ("missing-zero-grad", "error_share", old_gradients, SHARE, "error", "warning", {}),
     ("missing-zero-grad", "warning_share", old_gradients, SHARE, "warning", None, MILD),
     ("gradient-erased-before-step", "error_share", erased, SHARE, "error", "warning", {}),
@@ -252,6 +282,7 @@ def test_a_count_is_reached_on_its_limit(name, field, training, number, kept, lo
 
 def test_no_threshold_is_left_out():
     tested = {(case[0], case[1]) for case in (*SHARES, *ABOVE, *COUNTS)}
+    tested |= {(name, field) for name, fields in ELSEWHERE.items() for field in fields}
     # Rules about ranks have jobs of their own, in ranks/test_thresholds.
     rules = [rule for rule in RULES if rule.needs_run and family_of(rule.code) != "ranks"]
     every = {(rule.name, field.name) for rule in rules for field in dataclasses.fields(rule)}

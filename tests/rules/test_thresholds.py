@@ -128,6 +128,7 @@ def test_a_number_has_to_be_above_its_limit(name, field, evidence, above, reache
 ELSEWHERE = {
     "first-loss": {"low"},
     "dead-unit": {"samples"},
+    "duplicate-in-optimizer": {"share"},
     "epsilon-dominates": {"error", "common", "small_loss"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below
     "frozen-head": {"most_frozen"},

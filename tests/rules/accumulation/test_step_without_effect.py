@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from tests.rules.watching import findings_of
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
+from tests.rules.watching import findings_of, recording_of
 
 
 class Own(torch.optim.Optimizer):
@@ -81,3 +83,31 @@ def test_half_precision_is_judged_by_its_own_rule(tmp_path):
 @pytest.mark.parametrize(("steps", "found"), [(2, 0), (3, 1)])
 def test_three_measured_steps_are_needed(steps, found, tmp_path):
     assert len(said(tmp_path, thrown_away, steps=steps)) == found
+
+
+def test_thresholds_count_measured_steps_and_their_size(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Linear(6, 4)
+    optimizer = Own(model.parameters(), thrown_away, lr=0.1)
+
+    def train():
+        for _ in range(24):
+            optimizer.zero_grad()
+            model(torch.randn(16, 6)).square().mean().backward()
+            optimizer.step()
+
+    recording = recording_of(train, tmp_path)
+
+    def found(**thresholds):
+        settings = Settings(select=("GS318",), thresholds={"step-without-effect": thresholds})
+        return judge(recording, settings).findings
+
+    (finding,) = found()
+    steps = dict(finding.evidence)["steps_measured"]
+    assert found(least_steps=steps - 1)
+    assert found(least_steps=steps)
+    assert not found(least_steps=steps + 1)
+    # No optimizer of torch's: the size of its step is taken to be the learning rate.
+    ratio = 0.1 / max(1.0, *(float(weight.detach().norm()) for weight in model.parameters()))
+    assert found(least_ratio=ratio * 0.999)
+    assert not found(least_ratio=ratio * 1.001)

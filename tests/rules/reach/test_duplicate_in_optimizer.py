@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
 from tests.rules.accumulation.runs import Run
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected
@@ -95,3 +96,24 @@ def test_two_optimizers_step_a_shared_parameter_twice():
     for _ in range(2):
         torch.optim.SGD([parameter], lr=0.1).step()
     assert parameter.item() == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(0.6, True), (5 / 8, True), (0.65, False)])
+def test_so_many_steps_must_use_the_same_gradients(share, is_found):
+    run = Run()
+    weights = run.model("model", 4)
+    first, second = (
+        run.optimizer(weights[:3], line=3, lr=0.1),
+        run.optimizer(weights[1:], line=4, lr=0.1),
+    )
+    for step in range(8):
+        run.zero(first, line=9)
+        run.zero(second, line=10)
+        run.backward(weights, line=11)
+        run.step(first, line=12)
+        if step < 3:
+            run.zero(second, line=13)
+            run.backward(weights, line=14)
+        run.step(second, line=15)
+    settings = Settings(select=("GS215",), thresholds={"duplicate-in-optimizer": {"share": share}})
+    assert bool(judge(run.recording(), settings).findings) == is_found
