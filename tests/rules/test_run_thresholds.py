@@ -88,11 +88,11 @@ def far_above():
     return cut_to(8.0, ALL)
 
 
-# Rule, threshold, the training, the number of it, the level that is kept on it and lost beyond it,
-# and the other thresholds that are moved out of the way.
 ELSEWHERE = {"step-without-effect": {"least_ratio", "least_steps"}}
 """Thresholds on what real steps do to weights: tested with their rule."""
 
+# Rule, threshold, the training, the number of it, the level that is kept on it and lost beyond it,
+# and the other thresholds that are moved out of the way.
 SHARES = [
     (
         "scale-without-unstep",
