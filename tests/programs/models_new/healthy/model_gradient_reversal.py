@@ -37,8 +37,8 @@ def build_batch():
     domain = torch.arange(60) % 2
     label = x[:, :3].argmax(1)
     x[:, 9] += domain
-    return x, label, domain
+    return {"x": x, "label": label, "domain": domain}
 
 
 def loss_fn(output, batch):
-    return F.cross_entropy(output[0], batch[1]) + F.cross_entropy(output[1], batch[2])
+    return F.cross_entropy(output[0], batch["label"]) + F.cross_entropy(output[1], batch["domain"])

@@ -8,7 +8,7 @@ scale = nn.Parameter(torch.ones(6))
 total = torch.zeros(())
 for step in range(30):
     rows = torch.randint(0, 10, (8,))
-    loss = (embedding[rows] * scale.detach() - table[rows]).pow(2).mean() + 0.01 * (scale - 1).pow(2).sum()
+    loss = (embedding[rows] * scale - table[rows]).pow(2).mean() + 0.01 * (scale - 1).pow(2).sum()
     embedding.grad = scale.grad = None
     total = total + loss
     total.backward(retain_graph=True)
