@@ -69,7 +69,7 @@ def planned_target(
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
-    A target without a loss gets a placeholder, which the report mentions.
+    A missing batch, loss or constructor argument is guessed, and the report says so.
 
     Args:
         target: Target as written, or a name in the configuration.
@@ -79,7 +79,7 @@ def planned_target(
     from gradscope.config import plan_targets
 
     (planned,) = plan_targets(configuration, (target,), overrides)
-    return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
+    return replace(planned, options=replace(planned.options, allow_guesses=True))
 
 
 def kept_as_saved(planned: "PlannedTarget", given: Overrides, *, is_saved: bool) -> "PlannedTarget":

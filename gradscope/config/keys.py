@@ -50,7 +50,7 @@ CHECK = _keys(
 
 RUNNING = _keys(
     "seeds", "seed", "steps", "optimizer", "lr", "probe-steps", "micro-batches", "keep-gradients",
-    "timeout", "device", "dtype", "mode", "eager",
+    "timeout", "allow-guesses", "device", "dtype", "mode", "eager",
 )  # fmt: skip
 """Keys that say how targets run, for all targets or in the table of one."""
 

@@ -19,7 +19,7 @@ from gradscope.report.document import (
     Section,
     Word,
 )
-from gradscope.report.finding_phrasing import SYNTHETIC_LOSS, found_text, training_text
+from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
 from gradscope.report.findings import findings_of, unseen
 from gradscope.report.module_tree import module_sections
 from gradscope.report.notable import parameter_sections, tensor_sections
@@ -45,15 +45,24 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
     )
 
 
+_ADVICE = {
+    "arguments": "Name yours, as in gradscope inspect 'net.py:Net(hidden=64)'.",
+    "batch": "Use --input or --batch, or define build_batch() in the file.",
+    "loss": "Use --loss, or define compute_loss(model, batch) in the file.",
+}
+"""How to replace each guess."""
+
+
 def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
-    """Return what was run with further facts, and a warning where the loss is a placeholder."""
+    """Return what was run with further facts, and a warning where a part is guessed."""
     if report.training_run is not None:
         return tuple(run_header(report, report.training_run, *further))
     facts = Facts((*_target_facts(report), *further))
-    if not report.target.synthetic_loss:
+    warning = guess_warning(report.target)
+    if warning is None:
         return (facts,)
-    advice = "Use --loss, or define compute_loss(model, batch) in the file."
-    return facts, Note((Word("warning: ", "error"), f"{SYNTHETIC_LOSS}."), hint=advice)
+    advice = " ".join(_ADVICE[part] for part in report.target.guesses)
+    return facts, Note((Word("warning: ", "error"), f"{warning}."), hint=advice)
 
 
 def _target_facts(report: Report) -> Iterator[Fact]:

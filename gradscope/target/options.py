@@ -102,8 +102,8 @@ class TargetOptions:
             panel=_TARGET,
         ),
     ] = False
-    allow_synthetic_loss: bool = True
-    """Whether to use a placeholder loss if the target has none; `gradscope check` does not."""
+    allow_guesses: bool = True
+    """Whether to guess a missing batch, loss or constructor argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
