@@ -30,6 +30,10 @@ def record_target(
     command: str,
 ) -> "Recording":
     """Load a target, print the decisions made for the user, run it, and return the recording."""
+    from gradscope.target.discovery.source_check import check_source
+    from gradscope.target.notation import parse_target
+
+    check_source(parse_target(spec))  # a wrong name is told before torch is imported
     _import_torch()
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
