@@ -24,6 +24,7 @@ from gradscope.report.findings import findings_of, unseen
 from gradscope.report.module_tree import module_sections
 from gradscope.report.notable import parameter_sections, tensor_sections
 from gradscope.report.number_format import figure
+from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import run_closing, run_header, run_sections
 from gradscope.report.run.ranks import rank_sections
 
@@ -38,7 +39,11 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
         blocks=(
             *findings_of(report),
             *rank_sections(report),
-            *(_measured(report, view) if run is None else run_sections(report, run, view, width)),
+            *(
+                _measured(report, view, width)
+                if run is None
+                else run_sections(report, run, view, width)
+            ),
             *unseen(report),
         ),
         closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
@@ -78,11 +83,12 @@ def _target_facts(report: Report) -> Iterator[Fact]:
     yield Fact("run", " · ".join([*seed, environment.device, f"torch {environment.torch}"]))
 
 
-def _measured(report: Report, view: ViewOptions) -> Iterator[Block]:
+def _measured(report: Report, view: ViewOptions, width: int) -> Iterator[Block]:
     if not _is_measured(report):
         return
     scope = (Note(Word("of the whole model:", "soft")),) if view.module else ()
     yield Section(blocks=(*scope, Facts(tuple(summary_facts(report)))))
+    yield from overfit_sections(report, width)
     yield from accumulation_sections(report)
     yield from module_sections(report, view)
     lists = (parameter_sections(report, view), tensor_sections(report, view))
