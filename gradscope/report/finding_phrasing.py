@@ -185,9 +185,10 @@ def guess_warning(target: TargetRecord) -> str | None:
     """Return the warning that gradscope guessed a part of the target; None if it did not."""
     if not target.guesses:
         return None
-    names = " and ".join([f"the {part}" for part in target.guesses])
-    verb = "is" if len(target.guesses) == 1 and target.guesses != ("arguments",) else "are"
-    return f"{names} {verb} guessed. These are not the gradients of your training"
+    *others, last = target.guesses
+    names = f"{', '.join(others)} and {last}" if others else last
+    verb = "is" if not others and last != "arguments" else "are"
+    return f"the {names} {verb} guessed. These are not the gradients of your training"
 
 
 def parameter_counts(report: Report) -> str:

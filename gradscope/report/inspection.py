@@ -51,9 +51,9 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
 
 
 _ADVICE = {
-    "arguments": "Name yours, as in gradscope inspect 'net.py:Net(hidden=64)'.",
-    "batch": "Use --input or --batch, or define build_batch() in the file.",
-    "loss": "Use --loss, or define compute_loss(model, batch) in the file.",
+    "arguments": "'net.py:Net(hidden=64)'",
+    "batch": "--input or build_batch()",
+    "loss": "--loss or compute_loss(model, batch)",
 }
 """How to replace each guess."""
 
@@ -66,7 +66,7 @@ def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
     warning = guess_warning(report.target)
     if warning is None:
         return (facts,)
-    advice = " ".join(_ADVICE[part] for part in report.target.guesses)
+    advice = f"Give yours: {'; '.join(_ADVICE[part] for part in report.target.guesses)}."
     return facts, Note((Word("warning: ", "error"), f"{warning}."), hint=advice)
 
 
