@@ -37,6 +37,7 @@ from gradscope.recording.evidence.forward import (
 )
 from gradscope.recording.evidence.optimizers import (
     OptimizerRecord,
+    OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
     WatchCost,
@@ -91,6 +92,7 @@ EVIDENCE: tuple[type, ...] = (
     MixedExamplesRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    OverfitRecord,
     ParameterPlacement,
     PathCutRecord,
     ProbeRecord,
