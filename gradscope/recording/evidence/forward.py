@@ -95,6 +95,9 @@ class ComparisonRecord:
     """Position in the graph; None for data."""
     right_tensor: TensorRef | None
     result: TensorRef
+    left_from: Shape | None = None
+    """Shape that the first operand had before a call joined its dimensions; None without one."""
+    right_from: Shape | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
