@@ -70,8 +70,9 @@ class ComparisonObserver:
     ) -> bool:
         """Return whether a loss is computed, both operands grow, or dimensions may be joined."""
         if name in _FLATTENING:
-            is_tensor = bool(args) and isinstance(args[0], Tensor)
-            return is_tensor and args[0].ndim > 1 and len(self._flattened) < MOST_COMPARISONS
+            given = args[0] if args else None
+            is_full = len(self._flattened) == MOST_COMPARISONS
+            return isinstance(given, Tensor) and given.ndim > 1 and not is_full
         operands = _operands(args, kwargs)
         if operands is None or len(self.comparisons) == MOST_COMPARISONS:
             return False
@@ -113,9 +114,10 @@ class ComparisonObserver:
             )
 
     def _note_flattened(self, given: object, result: object) -> None:
-        if isinstance(given, Tensor) and isinstance(result, Tensor) and not given.is_nested:
-            if result.ndim < given.ndim:
-                self._flattened[id(result)] = weakref.ref(result), _shape(given)
+        if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
+            return
+        if result.ndim < given.ndim:
+            self._flattened[id(result)] = weakref.ref(result), _shape(given)
 
     def _flattened_from(self, tensor: Tensor) -> Shape | None:
         known = self._flattened.get(id(tensor))

@@ -43,6 +43,7 @@ from gradscope.recording.evidence.optimizers import (
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
+    CallerRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -70,6 +71,7 @@ EVIDENCE: tuple[type, ...] = (
     AttributeRecord,
     AutogradErrorRecord,
     BatchRecord,
+    CallerRecord,
     ClipPass,
     ClipScope,
     ClipTrial,

@@ -47,6 +47,15 @@ class FreezeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallerRecord:
+    """The caller of the function that made a module after some optimizer was made."""
+
+    table: ClassVar[str] = "caller"
+    module: int
+    site: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InfluenceRecord:
     """Parameters that were changed, and whether the loss changed."""
 

@@ -107,10 +107,7 @@ class ClipOfStrangers(Rule):
             step=first.event.step,
         )
 
-
-    def _of_another(
-        self, context: RuleContext, clip: Clip, steps: Sequence[StepEvent]
-    ) -> Finding:
+    def _of_another(self, context: RuleContext, clip: Clip, steps: Sequence[StepEvent]) -> Finding:
         optimizers = context.shared(Clips).windows.optimizers
         name = optimizers[steps[0].optimizer or 0].name
         norms = [step.norm for step in steps if step.norm is not None]
