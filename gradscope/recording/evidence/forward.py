@@ -85,6 +85,7 @@ class ComparisonRecord:
     """
 
     table: ClassVar[str] = "comparison"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"left_from", "right_from"})
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None

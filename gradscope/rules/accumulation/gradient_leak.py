@@ -198,7 +198,8 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
         name = None if node.parameter is None else recording.parameters[node.parameter].name
         own[node.index] = name in names or any(own[one] for one in inputs)
         other[node.index] = name not in {*names, None} or any(other[one] for one in inputs)
-        if other[node.index] and any(own[one] and not other[one] for one in inputs):
+        made = [one for one in inputs if own[one] and not other[one]]
+        if other[node.index] and any(recording.nodes[one].kind == "operation" for one in made):
             site = _outermost_line(recording, node)
             if site is not None:
                 yield recording.sites[site]
