@@ -49,7 +49,8 @@ class UserCodeSearch:
         ]
         named = [site for target, site in given if any(_is(target, name) for name in names)]
         likely = [site for target, site in given if any(_may_be(target, name) for name in names)]
-        return _single(named) if named else _single(likely)
+        in_loops = [site for target, site in given if shares and target.isidentifier()]
+        return _single(named or likely or in_loops)
 
     def line_that_fills(self) -> int | None:
         """Return the only line (a site) that fills a tensor other than a bias with a constant."""

@@ -44,6 +44,7 @@ from gradscope.recording.evidence.optimizers import (
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
+    CallerRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -71,6 +72,7 @@ EVIDENCE: tuple[type, ...] = (
     AttributeRecord,
     AutogradErrorRecord,
     BatchRecord,
+    CallerRecord,
     ClipPass,
     ClipScope,
     ClipTrial,

@@ -27,7 +27,8 @@ def intent(reach: Reach, stop: Stop) -> Intent:
     if evidence.is_followed(stop.parameters):
         return Intent("note", "like a copy that follows what learns")
     if reach.is_target(stop):
-        return _of_target(stop, held=held is True)
+        in_run = reach.indexed.run is not None
+        return _of_target(stop, held=held is True, in_run=in_run)
     if reach.has_ceased(stop):
         return Intent("note" if _is_named(reach, stop) else "warning", "like a stage of training")
     if not stop.is_whole:
@@ -41,7 +42,10 @@ def intent(reach: Reach, stop: Stop) -> Intent:
     return _of_whole_modules(reach, stop, held=held is True, without_grad=without_grad)
 
 
-def _of_target(stop: Stop, *, held: bool) -> Intent:
+def _of_target(stop: Stop, *, held: bool, in_run: bool) -> Intent:
+    if stop.bypassed and held and in_run:
+        # In a run, no other loss and no running mean moves the codebook: it never learns.
+        return Intent("error", None)
     if stop.bypassed:
         return Intent("note", "like the straight-through estimator of a codebook")
     return Intent("warning" if held else "note", "like a target of the loss")
