@@ -69,6 +69,7 @@ class Subject(Shape, grows=True):
     mode: str
     seed: int | None
     synthetic_loss: bool
+    guessed: Annotated[tuple[str, ...], Of("guesses")]
 
 
 class SummaryParameters(Shape):
