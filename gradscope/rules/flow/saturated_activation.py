@@ -158,7 +158,7 @@ def _passed(context: RuleContext, node: int) -> float | None:
     norms = [
         None if stat is None or stat.gradient is None else stat.gradient.norm for stat in stats
     ]
-    if len(norms) != 2 or None in norms or not norms[0]:  # noqa: PLR2004 - of one input
+    if len(norms) != 2 or None in norms or not norms[0]:
         return None
     return (norms[1] or 0.0) / norms[0]
 

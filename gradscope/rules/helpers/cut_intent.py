@@ -119,7 +119,7 @@ def _are_own_layers(reach: Reach, stop: Stop) -> bool:
     ]
     parents = {module.parent for module in modules}
     inner = {module.parent for module in reach.recording.modules}
-    if len(modules) < 2 or len(parents) > 1 or any(module.index in inner for module in modules):  # noqa: PLR2004
+    if len(modules) < 2 or len(parents) > 1 or any(module.index in inner for module in modules):
         return False
     evidence = reach.indexed.shared(Evidence)
     is_loaded = any(evidence.is_loaded(module.index) for module in modules)
