@@ -180,7 +180,7 @@ class CutRecord:
     straight_through: bool = False
     """Whether another term passes the gradient on instead, as in `x + (q - x).detach()`."""
     disabled: int | None = None
-    """Line (a site) that disabled gradients around it, a `with` or a decorator."""
+    """Line (a site) that disabled gradients: a `with` or a decorator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

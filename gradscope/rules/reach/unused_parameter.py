@@ -165,7 +165,7 @@ def _overwritten(reach: Reach, parts: list[Part]) -> OverwrittenRecord | None:
     return None
 
 
-def _how(context: RuleContext, replaced: OverwrittenRecord | None) -> str:
+def _how(context: RecordingIndex, replaced: OverwrittenRecord | None) -> str:
     site = None if replaced is None else context.site(replaced.site)
     if replaced is None or site is None:
         return ""
