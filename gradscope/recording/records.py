@@ -179,6 +179,8 @@ class CutRecord:
     """Whether values behind it were moved out of torch, where they cannot be followed."""
     straight_through: bool = False
     """Whether another term passes the gradient on instead, as in `x + (q - x).detach()`."""
+    disabled: int | None = None
+    """Line (a site) that disabled gradients: a `with` or a decorator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,22 @@ class DroppedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverwrittenRecord:
+    """An assignment whose value no path reads: the next one to the same name replaces it."""
+
+    table: ClassVar[str] = "overwritten"
+    name: str
+    """Name of the variable."""
+    file: str
+    """Path, as in the recording's sites."""
+    first: int
+    """Number of the assignment's first line, counted from 1."""
+    last: int
+    site: int
+    """Line that replaces the value; the assignment's own in a loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TwinRecord:
     """Two parameters that are different objects."""
 
