@@ -35,6 +35,7 @@ from gradscope.recording.evidence.forward import (
     SoftmaxRecord,
     UnitRecord,
 )
+from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.optimizers import (
     OptimizerRecord,
     RoundedUpdate,
@@ -86,6 +87,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LoadedRecord,
+    LogitRecord,
     LossTermRecord,
     MicroBatchRecord,
     MixedExamplesRecord,
@@ -101,6 +103,7 @@ EVIDENCE: tuple[type, ...] = (
     RedrawRecord,
     ReplacementRecord,
     RoundedUpdate,
+    RouterRecord,
     RunEnding,
     SaturationRecord,
     SoftmaxRecord,
