@@ -107,9 +107,7 @@ def _owner(recording: Recording, record: RouterRecord) -> _Owner | None:
     return None
 
 
-def _expert_counts(
-    recording: Recording, module: ModuleRecord
-) -> Iterator[tuple[int, str | None]]:
+def _expert_counts(recording: Recording, module: ModuleRecord) -> Iterator[tuple[int, str | None]]:
     """Yield the lengths and paths of module lists in a module, then of weights with that many."""
     children = [one for one in recording.modules if one.parent == module.index]
     for child in children:

@@ -136,17 +136,18 @@ class LogitWatch:
             return  # separate weights
         width = query.shape[-1]
         biases = bias.detach()[: 2 * width].chunk(2) if isinstance(bias, Tensor) else (None, None)
-        projected = [
+        projected_query, projected_key = (
             torch.nn.functional.linear(one.detach(), part, offset)
             .unflatten(-1, (heads, -1))
             .permute(1, 2, 0, 3)
             for one, part, offset in zip(
                 (query, key), weight.detach()[: 2 * width].chunk(2), biases, strict=True
             )
-        ]
-        mask = _mask_of_layer(operation, projected[0], projected[1])
-        factor = projected[0].shape[-1] ** -0.5
-        self._note_scores(_some_scores(*projected, mask, factor, causal=False), number)
+        )
+        mask = _mask_of_layer(operation, projected_query, projected_key)
+        factor = projected_query.shape[-1] ** -0.5
+        scores = _some_scores(projected_query, projected_key, mask, factor, causal=False)
+        self._note_scores(scores, number)
 
     def _note_scores(self, scores: Tensor, number: NodeNumber) -> None:
         """Record the largest magnitude by head, of scores `[batch, heads, queries, keys]`."""

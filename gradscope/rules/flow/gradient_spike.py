@@ -43,10 +43,11 @@ class GradientSpike(Rule):
         `together` times the median is enough. A loss jumps if it is above all losses of the window,
         an outlier by `deviations`, and half as large again as their median. The norm must also
         exceed all of the run's first norms, or the loss must be higher after the step than before.
-        The layers that lead are those whose gradient is largest against their own median of
-        the 20 steps before. The number of the batch in its epoch is known for a `DataLoader`. The first `least_history` steps are not
-        judged, nor as many after the learning rate jumps by half. The finding is a note if a clip
-        kept the spike from the weights, or if steps that large are frequent.
+        The first `least_history` steps are not judged, nor as many after the learning rate jumps by
+        half. The finding is a note if a clip kept the spike from the weights, or if steps that
+        large are frequent. Parameters lead whose gradient has risen three times as much as that of
+        the typical parameter, against their own last 20 steps. The batch's number in its epoch is
+        known for a `DataLoader`.
 
     How to fix it:
         Clip at 1 to 1.5 times the usual norm, look at the batch of that step, and warm the learning
@@ -56,10 +57,12 @@ class GradientSpike(Rule):
         Losses that differ much from batch to batch, as in reinforcement learning.
 
     Source:
-        OLMo-core skips steps whose loss or norm is 6 standard deviations above the last 128; Megatron
-        reports losses and norms above 10 times the usual. Measured: MEASURED. Clips at the median plus three such deviations keep the accuracy with 5 % corrupt
-        batches (0.75, and 0.18 without a clip). Chowdhery et al. 2022, "PaLM" (arXiv 2204.02311),
-        section 5.1, on spikes of the loss.
+        OLMo-core skips steps whose loss or norm is 6 standard deviations above the last 128;
+        Megatron reports norms above 10 times the usual. Measured: clips at the median plus three
+        such deviations keep the accuracy with 5 % corrupt batches (0.75, and 0.18 without a clip).
+        Over 240 runs of noise without a fault, 2 have a warning, both of Student's t with 3 degrees
+        of freedom. Chowdhery et al. 2022, "PaLM" (arXiv 2204.02311), section 5.1, on spikes of the
+        loss.
     """
 
     code: ClassVar[str] = "GS107"

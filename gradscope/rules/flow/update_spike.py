@@ -11,10 +11,12 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.spikes import Limits, loss_jumps
+from gradscope.rules.helpers.spikes import Limits, loss_jumps, robust_deviations
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
 
+_STAYS = 5
+"""Losses, from the jump on, that are high as a rule."""
 _RATED = 1e-12
 """Learning rates below it move nothing."""
 
@@ -52,9 +54,10 @@ class UpdateSpike(Rule):
         must be at least `factor` times the median of the `window` measured steps before, and above
         all of them. Within the next `follows` steps, and in none of the `follows` steps before, the
         loss must jump: above all losses of 128 steps, 6 robust standard deviations above their
-        median, and half as large again. The layer that leads is the one whose own update reached
-        `factor` first, and of several the one with the largest rise. A spike between two measured
-        steps is not seen.
+        median, and half as large again. The median of the five losses from there on must be 3
+        deviations above it, and half as large again. The layer that leads is the one whose own
+        update reached `factor` first, and of several the one with the largest rise. A spike between
+        two measured steps is not seen.
 
     How to fix it:
         Clip the gradient, lower Adam's `beta2` to 0.95, or use update clipping as in StableAdamW.
@@ -64,7 +67,9 @@ class UpdateSpike(Rule):
 
     Source:
         Wortsman et al. 2023 (arXiv 2304.13013), section 3.4: loss spikes follow within 1 to 8 steps
-        where the update of the patch embedding is 2.3 times its usual size. Measured: MEASURED
+        where the update of the patch embedding is 2.3 times its usual size. Measured: none of 12
+        trainings of a policy by rewards with heavy tails and of 12 with Q-learning, one of which
+        has an update of 2.1 times the usual one shortly before a high loss that does not last.
     """
 
     code: ClassVar[str] = "GS116"
@@ -91,8 +96,10 @@ class UpdateSpike(Rule):
             (len(_updates(norms, one)) for one in context.shared(Windows).series), default=0
         )
         if longest <= self.least_history:
-            return f"updates were measured in {longest} steps, and more than "\
+            return (
+                f"updates were measured in {longest} steps, and more than "
                 f"{self.least_history} are needed"
+            )
         return None
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
@@ -105,7 +112,9 @@ class UpdateSpike(Rule):
             updates = _updates(norms, series)
             raised = list(self._raised(context, series, updates))
             jumps = loss_jumps(series.windows, limits) if raised else ()
-            found = [(i, jump) for i in raised if (jump := self._jump(updates[i], jumps))]
+            found = [
+                (i, jump) for i in raised if (jump := self._jump(series.windows, updates[i], jumps))
+            ]
             if found:
                 index, jump = found[0]
                 yield self._finding(context, series, updates, index, jump, len(found))
@@ -136,12 +145,14 @@ class UpdateSpike(Rule):
                 step=window.step.step,
             )
 
-    def _jump(self, update: _Update, jumps: Sequence[int]) -> int | None:
+    def _jump(self, windows: Sequence[Window], update: _Update, jumps: Sequence[int]) -> int | None:
         """Return the step at which the loss follows an update; None if it was first or calm."""
         near = [one for one in jumps if abs(one - update.position) <= self.follows]
-        return near[0] if near and near[0] > update.position else None
+        if not near or near[0] <= update.position or not _lasts(windows, near[0]):
+            return None
+        return near[0]
 
-    def _finding(  # noqa: PLR0913 - an update, and what follows it
+    def _finding(
         self,
         context: RuleContext,
         series: Series,
@@ -188,6 +199,25 @@ class UpdateSpike(Rule):
                     risen[parameter] = at, -norm / usual
         still = [one for one in risen if updates[index].norms.get(one, 0.0) > 0]
         return sorted(still, key=lambda parameter: risen[parameter])
+
+
+def _lasts(windows: Sequence[Window], jump: int) -> bool:
+    """Return whether the loss stays high after a jump, as it does after a bad update.
+
+    A batch of its own kind is over with the next one.
+    """
+    before = _losses(windows[max(jump - 128, 0) : jump])
+    after = _losses(windows[jump : jump + _STAYS])
+    if len(after) < _STAYS or not before:
+        return False
+    typical, usual = median(after), median(before)
+    rise = typical - usual
+    return robust_deviations(before, typical) > 3.0 and rise > 0.5 * abs(usual)
+
+
+def _losses(windows: Sequence[Window]) -> list[float]:
+    losses = (one.passes[-1].loss for one in windows if one.passes)
+    return [loss for loss in losses if loss is not None and isfinite(loss)]
 
 
 def _updates(norms: NormTable, series: Series) -> list[_Update]:

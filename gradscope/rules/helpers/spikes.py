@@ -102,9 +102,7 @@ class History:
             self._start.append(norm)
         return spike
 
-    def _spike(
-        self, position: int, norm: float, taken: float, *, loss_jumps: bool
-    ) -> Spike | None:
+    def _spike(self, position: int, norm: float, taken: float, *, loss_jumps: bool) -> Spike | None:
         largest = max(self._norms)
         self.highest = max(self.highest, norm / largest)
         if norm <= self.limits.beyond * largest:  # quickly told, and so of most steps
