@@ -120,8 +120,8 @@ def _facts(explanation: Explanation) -> Iterator[str]:
     if explanation.skip_reason is None:
         for reason, steps in explanation.skipped_steps:
             yield f"Could not judge {counted(steps, 'captured step')}: {reason}."
-    looked_at = " and ".join(counted(one.count, one.noun) for one in explanation.candidates)
-    yield f"Looked at {looked_at}."
+    looked_for = (f"{one.what} ({one.count:,})" for one in explanation.candidates)
+    yield f"Looked at {', '.join(looked_for)}."
     if not explanation.measurements and explanation.skip_reason is None:
         yield "No number was compared with a limit."
 
@@ -170,7 +170,7 @@ def _object(explanation: Explanation, recording: str, root: str) -> Object:
             }
             for finding in explanation.findings
         ],
-        "candidates": [{"what": one.noun, "count": one.count} for one in explanation.candidates],
+        "candidates": [{"what": one.what, "count": one.count} for one in explanation.candidates],
         "measurements": [
             {
                 "number": one.number,

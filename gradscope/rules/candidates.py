@@ -4,7 +4,7 @@ A rule that compares no number finds a mistake where one of these things has a c
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.batches import (
     IgnoredInputRecord,
@@ -32,8 +32,8 @@ _Counter = Callable[[Recording], int]
 class Candidates:
     """Things of one kind that a rule looked at."""
 
-    noun: str
-    """One of them, as `backward pass`."""
+    what: str
+    """Name of them, as `backward passes`."""
     count: int
 
 
@@ -43,14 +43,16 @@ def candidates_of(code: str, recording: Recording) -> tuple[Candidates, ...]:
     Of a training run, what only captured steps hold is added up over them.
     """
     return tuple(
-        Candidates(noun, sum(count(one) for one in _parts(recording)))
-        for noun, count in LOOKED_FOR[code]
+        Candidates(what, sum(count(one) for one in _parts(recording)))
+        for what, count in LOOKED_FOR[code]
     )
 
 
 def _parts(recording: Recording) -> Iterator[Recording]:
     yield recording
-    yield from (captured.recording for captured in recording.captured_steps)
+    # The events and parameters of a captured step are among those of the run.
+    for captured in recording.captured_steps:
+        yield replace(captured.recording, events=(), parameters=())
 
 
 def _events(*kinds: str) -> _Counter:
@@ -61,44 +63,39 @@ def _evidence(*kinds: type) -> _Counter:
     return lambda recording: sum(len(recording.evidence_of(kind)) for kind in kinds)
 
 
-def _with_capture(recording: Recording) -> bool:
-    """Return whether a recording is of one step, whose structure is not repeated in others."""
-    return not recording.captured_steps
-
-
-_BACKWARD = ("backward pass", _events("backward", "backward-error"))
-_STEP = ("optimizer step", _events("step", "scaler-step"))
-_ZERO = ("call that zeroes gradients", _events("zero"))
-_CLIP = ("clip", _events("clip-norm", "clip-value"))
-_SCHEDULE = ("scheduler step", _events("scheduler"))
-_EPOCH = ("epoch of a loader", _events("epoch"))
-_KEPT = ("variable with history", _events("kept", "carried"))
-_MODE = ("change of mode", _events("mode"))
-_SCALE = ("call of a scaler", _events("unscale", "scaler-step", "scaler-update"))
-_OPTIMIZER = ("optimizer", _evidence(OptimizerRecord, TrainedOptimizer))
-_RANK_EVENT = ("event between ranks", _evidence(RankEvent))
-_WRAPPED = ("wrapped model", _evidence(WrappedModel))
-_ERROR = ("error in backward", _evidence(AutogradErrorRecord))
-_COMPARISON = ("comparison", _evidence(ComparisonRecord))
-_CUT = ("cut of gradient history", lambda recording: len(recording.cuts))
-_PATH_CUT = ("cut of one of several paths", _evidence(PathCutRecord))
+_BACKWARD = ("backward passes", _events("backward", "backward-error"))
+_STEP = ("optimizer steps", _events("step", "scaler-step"))
+_ZERO = ("calls that zero gradients", _events("zero"))
+_CLIP = ("clips", _events("clip-norm", "clip-value"))
+_SCHEDULE = ("scheduler steps", _events("scheduler"))
+_EPOCH = ("epochs of a loader", _events("epoch"))
+_KEPT = ("variables with history", _events("kept", "carried"))
+_MODE = ("changes of mode", _events("mode"))
+_SCALE = ("calls of a scaler", _events("unscale", "scaler-step", "scaler-update"))
+_OPTIMIZER = ("optimizers", _evidence(OptimizerRecord, TrainedOptimizer))
+_RANK_EVENT = ("events between ranks", _evidence(RankEvent))
+_WRAPPED = ("wrapped models", _evidence(WrappedModel))
+_ERROR = ("errors in backward", _evidence(AutogradErrorRecord))
+_COMPARISON = ("comparisons", _evidence(ComparisonRecord))
+_CUT = ("cuts of gradient history", lambda recording: len(recording.cuts))
+_PATH_CUT = ("cuts of one of several paths", _evidence(PathCutRecord))
 _PARAMETER = (
-    "parameter",
-    lambda recording: len(recording.parameters) if _with_capture(recording) else 0,
+    "parameters",
+    lambda recording: len(recording.parameters),
 )
-_OPERATION = ("operation", lambda recording: len(recording.nodes))
-_CALL = ("call of a module", lambda recording: len(recording.calls))
+_OPERATION = ("operations", lambda recording: len(recording.nodes))
+_CALL = ("calls of a module", lambda recording: len(recording.calls))
 _GRADIENT = (
-    "measured gradient",
+    "measured gradients",
     lambda recording: sum(stat.gradient is not None for stat in recording.tensor_stats),
 )
-_VALUE = ("measured value of the forward", _evidence(ForwardStat))
+_VALUE = ("measured values of the forward", _evidence(ForwardStat))
 
 LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS101": (_GRADIENT,),
     "GS102": (_GRADIENT,),
-    "GS103": (_GRADIENT, ("origin of NaN or infinity", _evidence(NonfiniteRecord))),
-    "GS104": (_VALUE, ("origin of NaN or infinity", _evidence(NonfiniteRecord))),
+    "GS103": (_GRADIENT, ("origins of NaN or infinity", _evidence(NonfiniteRecord))),
+    "GS104": (_VALUE, ("origins of NaN or infinity", _evidence(NonfiniteRecord))),
     "GS105": (_VALUE,),
     "GS106": (_VALUE,),
     "GS107": (_STEP,),
@@ -118,18 +115,18 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS204": (_PARAMETER, _OPERATION),
     "GS205": (_PARAMETER, _OPTIMIZER),
     "GS206": (_PARAMETER, _OPTIMIZER),
-    "GS207": (_PARAMETER, ("other leaf that requires grad", _evidence(LeafRecord))),
+    "GS207": (_PARAMETER, ("other leaves that require grad", _evidence(LeafRecord))),
     "GS208": (_PARAMETER, _OPTIMIZER),
-    "GS209": (("other leaf that requires grad", _evidence(LeafRecord)),),
-    "GS210": (("attribute that looks like requires_grad", _evidence(AttributeRecord)),),
+    "GS209": (("other leaves that require grad", _evidence(LeafRecord)),),
+    "GS210": (("attributes that look like requires_grad", _evidence(AttributeRecord)),),
     "GS211": (_COMPARISON,),
     "GS212": (_PARAMETER, _OPTIMIZER),
-    "GS213": (("pair of equal parameters", _evidence(TwinRecord)),),
+    "GS213": (("pairs of equal parameters", _evidence(TwinRecord)),),
     "GS214": (_CALL, _PARAMETER),
     "GS215": (_OPTIMIZER,),
     "GS216": (_PATH_CUT,),
     "GS217": (_PATH_CUT, _CUT),
-    "GS218": (("input without influence", _evidence(IgnoredInputRecord)),),
+    "GS218": (("inputs without influence", _evidence(IgnoredInputRecord)),),
     "GS301": (_BACKWARD, _ZERO, _STEP),
     "GS302": (_BACKWARD, _ZERO, _STEP),
     "GS303": (_BACKWARD, _STEP),
@@ -152,21 +149,21 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),
-    "GS404": (_CLIP, ("set of clipped parameters", _evidence(ClipScope))),
+    "GS404": (_CLIP, ("sets of clipped parameters", _evidence(ClipScope))),
     "GS405": (_CLIP,),
     "GS406": (_CLIP,),
     "GS407": (_CLIP,),
     "GS408": (_CLIP,),
     "GS409": (_CLIP, _BACKWARD),
     "GS410": (_CLIP,),
-    "GS411": (_CLIP, ("set of clipped parameters", _evidence(ClipScope))),
+    "GS411": (_CLIP, ("sets of clipped parameters", _evidence(ClipScope))),
     "GS501": (_ERROR,),
     "GS502": (_ERROR,),
     "GS503": (_ERROR,),
     "GS504": (_ERROR,),
     "GS505": (
-        ("custom function", _evidence(CustomFunctionRecord)),
-        ("checkpoint with random numbers", _evidence(UnrepeatedRegion)),
+        ("custom functions", _evidence(CustomFunctionRecord)),
+        ("checkpoints with random numbers", _evidence(UnrepeatedRegion)),
     ),
     "GS506": (_ERROR,),
     "GS601": (_GRADIENT,),
@@ -174,13 +171,13 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS603": (_STEP,),
     "GS604": (_GRADIENT,),
     "GS605": (_SCALE, _STEP),
-    "GS701": (("softmax", _evidence(SoftmaxRecord)), _COMPARISON),
+    "GS701": (("softmax operations", _evidence(SoftmaxRecord)), _COMPARISON),
     "GS702": (_COMPARISON,),
-    "GS703": (("term of the loss", _evidence(LossTermRecord)),),
+    "GS703": (("terms of the loss", _evidence(LossTermRecord)),),
     "GS704": (_CUT, _OPERATION),
     "GS705": (_OPERATION, _COMPARISON),
     "GS706": (_COMPARISON,),
-    "GS707": (("example that was changed", _evidence(MixedExamplesRecord)),),
+    "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),
