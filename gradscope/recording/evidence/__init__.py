@@ -38,6 +38,7 @@ from gradscope.recording.evidence.forward import (
 from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.optimizers import (
     OptimizerRecord,
+    OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
     WatchCost,
@@ -93,6 +94,7 @@ EVIDENCE: tuple[type, ...] = (
     MixedExamplesRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    OverfitRecord,
     ParameterPlacement,
     PathCutRecord,
     ProbeRecord,
