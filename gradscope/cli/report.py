@@ -1,12 +1,14 @@
 """`gradscope report`."""
 
 import gc
+import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
+from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import (
     check_destinations,
@@ -16,6 +18,7 @@ from gradscope.cli.output import (
     write_text,
 )
 from gradscope.cli.rank_recordings import grouped, recording_paths
+from gradscope.cli.rule import explained
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
@@ -25,6 +28,7 @@ from gradscope.options.declaration import Argument, Option
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.recording.records import Recording
+    from gradscope.report.explanation import ExplanationFormat
     from gradscope.rules.settings import Settings
 
 RecordingArguments = Annotated[
@@ -47,6 +51,15 @@ StepOption = Annotated[
         show_default=False,
     ),
 ]
+ExplainOption = Annotated[
+    str | None,
+    Option(
+        "--explain",
+        metavar="CODE",
+        help="Show what a rule measured on the recording, as `gradscope rule CODE --why` does.",
+        show_default=False,
+    ),
+]
 
 
 @with_groups
@@ -56,6 +69,7 @@ def report(
     view: ViewOptions,
     rules: options.RuleOptions,
     step: StepOption = None,
+    explain: ExplainOption = None,
     output: options.ReportOutput,
 ) -> None:
     """Render saved recordings in any format, without running code."""
@@ -67,6 +81,11 @@ def report(
         subject=str(recordings[0]),
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
+    if explain is not None:
+        is_file = destination is not None
+        text = _explanation(explain, recordings, wanted, output.color, is_file=is_file)
+        write_text(text, destination, sys.stdout)
+        return
     # Deferred: they import sqlite3, which --help does not need.
     from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
@@ -106,6 +125,29 @@ def report(
             stdout=sys.stdout,
             color=output.color,
         )
+
+
+def _explanation(
+    code: str, recordings: list[Path], wanted: WantedOutput, color: ColorChoice, *, is_file: bool
+) -> str:
+    """Return what a rule measured on a recording.
+
+    Raises:
+        GradscopeError: No single rule, recording or format is given.
+    """
+    from gradscope.rules.selection import rules_named
+
+    found = rules_named(code)
+    if len(found) > 1 or len(recordings) > 1:
+        many = f"{len(recordings)} recordings" if len(found) == 1 else f"{len(found)} rules"
+        raise GradscopeError(f"--explain takes one rule and one recording, not {many}")
+    if wanted.form not in ("full", "json", "markdown"):
+        raise GradscopeError(
+            f"--explain has no format `{wanted.form}`", help="use full, json or markdown"
+        )
+    console = make_console(io.StringIO() if is_file else sys.stdout, color)
+    form: ExplanationFormat = "text" if wanted.form == "full" else wanted.form
+    return explained(found[0], recordings[0], form, console)
 
 
 def check_count(count: int, things: str, wanted: WantedOutput) -> None:

@@ -67,7 +67,7 @@ def rule(
                 f"--why explains one rule, but `{rule}` names {len(found)}",
                 help=f"give a code, such as `gradscope rule {found[0].code} --why {why}`",
             )
-        text = _explanation(found[0], why, output_format, console)
+        text = explained(found[0], why, output_format, console)
     elif is_one:
         text = render_manual(manual_of(found[0]), output_format, console)
     else:
@@ -75,12 +75,13 @@ def rule(
     write_text(text, destination, sys.stdout)
 
 
-def _explanation(
+def explained(
     kind: "type[Rule]",
     recording: Path,
     output_format: Literal["text", "json", "markdown"],
     console: "Console",
 ) -> str:
+    """Return what a rule measured on a recording, without a last line break."""
     from gradscope.config import configured_settings
     from gradscope.recording.store import load_recording
     from gradscope.report.explanation import render_explanation

@@ -52,7 +52,7 @@ CAPTURED_STEPS = table_of(
         )
     },
     columns={"order": "place"},
-    later=["same_as"],
+    later=["same_as", "guessed"],
     is_late=True,
 )
 

@@ -60,7 +60,9 @@ CALLS = table_of(
 SITES = table_of(Site, "site")
 NODES = table_of(NodeRecord, "node", codecs={"outputs": _SHAPES}, is_indexed=True)
 EDGES = table_of(EdgeRecord, "edge")
-CUTS = table_of(CutRecord, "cut", codecs={"parameters": _INDICES, "joins": _INDICES})
+CUTS = table_of(
+    CutRecord, "cut", codecs={"parameters": _INDICES, "joins": _INDICES}, later=["disabled"]
+)
 STEPS = table_of(StepRecord, "step", columns={"index": "step"})
 EVENTS = table_of(
     EventRecord,

@@ -119,11 +119,10 @@ def _facts(explanation: Explanation) -> Iterator[str]:
     if explanation.skip_reason is None:
         for reason, steps in explanation.skipped_steps:
             yield f"Could not judge {counted(steps, 'captured step')}: {reason}."
+    looked_for = (f"{one.what} ({one.count:,})" for one in explanation.candidates)
+    yield f"Looked at {', '.join(looked_for)}."
     if not explanation.measurements and explanation.skip_reason is None:
-        yield (
-            "No number was compared with a limit: the recording has nothing for the rule to "
-            "measure, or the rule judges the order of events."
-        )
+        yield "No number was compared with a limit."
 
 
 def _rows(explanation: Explanation, root: str) -> list[tuple[Value, ...]]:
@@ -173,6 +172,13 @@ class _Finding(Shape):
     evidence: dict[str, float | str | bool | None]
 
 
+class _Candidates(Shape):
+    """Things of one kind that the rule looked at."""
+
+    what: str
+    count: Count
+
+
 class _Measurement(Shape):
     """A number that the rule compared with a limit."""
 
@@ -195,6 +201,7 @@ class _Explanation(Shape):
     judged_steps: Count | None
     skipped_steps: tuple[_SkippedSteps, ...]
     findings: tuple[_Finding, ...]
+    candidates: tuple[_Candidates, ...]
     measurements: tuple[_Measurement, ...]
 
 

@@ -7,6 +7,7 @@ from gradscope.analysis.step_view import first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.accumulation import accumulation_sections
+from gradscope.report.attention.document import attention_sections
 from gradscope.report.document import (
     Block,
     Document,
@@ -92,6 +93,7 @@ def _measured(report: Report, view: ViewOptions, width: int) -> Iterator[Block]:
     yield from accumulation_sections(report)
     yield from module_sections(report, view)
     lists = (parameter_sections(report, view), tensor_sections(report, view))
+    yield from attention_sections(report)
     # What is non-finite began in a tensor.
     for found in reversed(lists) if report.summary.nonfinite_tensors else lists:
         yield from found

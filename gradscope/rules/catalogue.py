@@ -43,12 +43,15 @@ from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
 from gradscope.rules.flow.gradient_spike import GradientSpike
+from gradscope.rules.flow.idle_expert import IdleExpert
+from gradscope.rules.flow.logits_grow import LogitsGrow
 from gradscope.rules.flow.masked_infinity import MaskedInfinity
 from gradscope.rules.flow.non_finite_forward import NonFiniteForward
 from gradscope.rules.flow.non_finite_gradient import NonFiniteGradient
 from gradscope.rules.flow.saturated_activation import SaturatedActivation
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.symmetric_units import SymmetricUnits
+from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
@@ -110,6 +113,9 @@ RULES: tuple[type[Rule], ...] = (
     ShortMemoryHorizon,
     GradientNormLimit,
     MaskedInfinity,
+    LogitsGrow,
+    UpdateSpike,
+    IdleExpert,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,

@@ -22,6 +22,22 @@ class RuleContext(RecordingIndex):
     measurements: list[Measurement] = field(default_factory=list, compare=False, repr=False)
     """What the rules compared, in order. The captured steps of a run share the run's."""
 
+    def measured_share(
+        self,
+        rule: str,
+        number: str,
+        found: int,
+        judged: int,
+        limit: float,
+        *,
+        subject: str = "",
+        site: int | Site | None = None,
+    ) -> None:
+        """Note which share of some things a rule is about; nothing where there is none of them."""
+        if judged:
+            share = found / judged
+            self.measured(rule, number, share, limit, subject=subject, site=site)
+
     def measured(
         self,
         rule: str,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
+from gradscope.rules.candidates import Candidates, candidates_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import Judge, check_settings
 from gradscope.rules.measurement import Measurement
@@ -28,6 +29,8 @@ class Explanation:
     """Number of captured steps that the rule judged; None if it does not judge captured steps."""
     skipped_steps: tuple[tuple[str, int], ...]
     """Reasons why the rule could not judge captured steps, each with their number."""
+    candidates: tuple[Candidates, ...]
+    """What the rule looked for, with the number of it in the recording."""
     measurements: tuple[Measurement, ...]
     """Numbers that the rule compared with a limit: beyond it first, then the closest."""
 
@@ -64,6 +67,7 @@ def explain(
         skipped_steps=tuple(
             (reason, count) for reason, count in reasons.most_common() if reason is not None
         ),
+        candidates=candidates_of(kind.code, recording),
         measurements=_sorted(one for one in context.measurements if one.rule == kind.code),
     )
 

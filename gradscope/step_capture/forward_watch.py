@@ -13,8 +13,7 @@ from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.edges import is_old
 from gradscope.capture.step.graph import VIEW_OPERATIONS
 from gradscope.capture.training.guard import without_dispatch_modes
-from gradscope.probes.forward.activations import ActivationWatch
-from gradscope.probes.forward.forward_values import Values, values_of
+from gradscope.probes.forward.forward_values import OutputWatches, Values, values_of
 from gradscope.probes.forward.nonfinite_tracker import (
     Origin,
     OriginTracker,
@@ -73,7 +72,7 @@ class ForwardWatch:
     ) -> None:
         self.measures = measures
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
-        self.activations = ActivationWatch()
+        self.watches = OutputWatches()
         self._breaks = False
         """Whether the running assignment makes its target non-finite."""
         self.origins = _Origins(source_of, constants)
@@ -150,6 +149,8 @@ class ForwardWatch:
         """Check one output; return whether it became non-finite."""
         number = None if is_old(tensor) else node_number(tensor)
         if number is not None and not is_written and _is_view(tensor):
+            if self.measures:
+                self.watches.see_view(operation, tensor, number)
             return False  # from an earlier measurement
         if number is None or not self.measures:
             return not _has_finite_sum(tensor) and broken_of(tensor) is not None
@@ -157,7 +158,7 @@ class ForwardWatch:
         if len(self.values) == _MOST_VALUES:
             del self.values[next(iter(self.values))]
         self.values[number] = tensor.numel(), values
-        self.activations.see(operation, tensor, number)
+        self.watches.see(operation, tensor, number)
         return values.nonfinite > 0
 
 

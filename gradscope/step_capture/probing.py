@@ -86,7 +86,7 @@ def _locations(context: ProbeContext) -> dict[int, int]:
 
 
 def _probe_forward(context: ProbeContext, values: ForwardWatch) -> str | None:
-    note_forward(context, values.values, values.activations, _locations(context))
+    note_forward(context, values.values, values.watches, _locations(context))
     return None
 
 

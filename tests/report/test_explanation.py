@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradscope.recording.store import load_recording
+from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
 from gradscope.rules.clipping.always_clipped import AlwaysClipped
 from gradscope.rules.explanation import explain
@@ -132,6 +133,32 @@ def test_the_command_prints_it(hard_clipped, gradscope_in, tmp_path):
         tmp_path, "rule", "GS405", "--why", str(hard_clipped), "--output-format", "markdown"
     )
     assert "| number | measured |" in done.stdout
+
+
+def test_a_rule_of_the_order_of_events_says_what_it_looked_at(hard_clipped):
+    explanation = explain(load_recording(hard_clipped), MissingZeroGrad)
+    counts = {one.what: one.count for one in explanation.candidates}
+    assert counts == {
+        "backward passes": 40,
+        "calls that zero gradients": 40,
+        "optimizer steps": 40,
+    }
+    (share,) = explanation.measurements
+    assert (share.number, share.value) == ("share_of_steps", 0.0)
+
+
+def test_report_explains_as_rule_does(hard_clipped, gradscope_in, tmp_path):
+    done = gradscope_in(tmp_path, "report", "--explain", "GS405", str(hard_clipped))
+    other = gradscope_in(tmp_path, "rule", "GS405", "--why", str(hard_clipped))
+    assert (done.returncode, done.stdout) == (0, other.stdout)
+    for words, message in (
+        (["GS4", str(hard_clipped)], "takes one rule and one recording, not 11 rules"),
+        (["GS405", str(hard_clipped), str(hard_clipped)], "not 2 recordings"),
+        (["GS405", str(hard_clipped), "--output-format", "html"], "has no format `html`"),
+    ):
+        done = gradscope_in(tmp_path, "report", "--explain", *words)
+        assert done.returncode == 2
+        assert message in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every rule is listed, says all that it has to say, and has a sample and a test."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gradscope.rules
+from gradscope.rules.candidates import LOOKED_FOR
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.families import FAMILIES, family_of
 from gradscope.rules.manual import HEADINGS, manual_of
@@ -101,3 +103,21 @@ def test_rule_has_a_sample_and_a_test(rule):
     assert sample == ROOT / "sample_models" / f"{name}.py"
     assert sample.is_file()
     assert (ROOT / "tests" / "rules" / family_of(rule.code) / f"test_{name}.py").is_file()
+
+
+@each_rule
+def test_every_rule_says_what_it_looks_for(rule):
+    assert LOOKED_FOR[rule.code]
+
+
+@each_rule
+def test_every_rule_with_thresholds_shows_the_numbers_that_it_compares(rule):
+    """A rule with fields notes its comparisons, for `gradscope rule CODE --why`."""
+    if dataclasses.fields(rule):
+        tree = ast.parse(inspect.getsource(importlib.import_module(rule.__module__)))
+        called = {node.func.attr for node in ast.walk(tree) if _is_method_call(node)}
+        assert called & {"measured", "measured_share"}
+
+
+def _is_method_call(node):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)

@@ -1,7 +1,7 @@
 """Measures the values of every tensor of the graph in the forward."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from gradscope.capture.arithmetic import (
 )
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.activations import ActivationWatch
+from gradscope.probes.forward.logits import LogitWatch
 from gradscope.probes.forward.operations import (
     NodeNumber,
     Operation,
@@ -39,20 +40,42 @@ class Values(NamedTuple):
     nonfinite: int
 
 
+class OutputWatches:
+    """Measures what single kinds of operations return."""
+
+    def __init__(self) -> None:
+        self._logits = LogitWatch()
+        self._watches = (ActivationWatch(), self._logits)
+
+    def see(self, operation: Operation, tensor: Tensor, number: NodeNumber) -> None:
+        """Measure an output that is part of the graph."""
+        for watch in self._watches:
+            watch.see(operation, tensor, number)
+
+    def see_view(self, operation: Operation, tensor: Tensor, number: NodeNumber) -> None:
+        """Measure an output that is a view, with which calls of several operations may end."""
+        self._logits.see_attention(operation, tensor, number)
+
+    def records(self, context: ProbeContext, positions: Positions) -> Iterator[object]:
+        """Yield the records of measurements whose position in the recording is known."""
+        for watch in self._watches:
+            yield from watch.records(context, positions)
+
+
 def probe_forward(context: ProbeContext) -> str | None:
     """Record the values of each tensor of the first step's graph."""
     mode = _ValuesMode()
     positions = run_again(context, mode)
     if isinstance(positions, str):
         return positions
-    note_forward(context, mode.values, mode.activations, positions)
+    note_forward(context, mode.values, mode.watches, positions)
     return None
 
 
 def note_forward(
     context: ProbeContext,
     values: Mapping[NodeNumber, tuple[int, Values]],
-    activations: ActivationWatch,
+    watches: OutputWatches,
     positions: Positions,
 ) -> None:
     """Record the values of tensors of the graph, with their number of elements."""
@@ -60,14 +83,14 @@ def note_forward(
         tensor = reference(positions, number)
         if tensor is not None:
             context.assembler.note(ForwardStat(tensor=tensor, numel=numel, **found._asdict()))
-    context.assembler.note(*activations.records(context, positions))
+    context.assembler.note(*watches.records(context, positions))
 
 
 class _ValuesMode(OperationMode):
     def __init__(self) -> None:
         super().__init__()
         self.values: dict[NodeNumber, tuple[int, Values]] = {}
-        self.activations = ActivationWatch()
+        self.watches = OutputWatches()
 
     def settled(self, operation: Operation) -> None:
         """Measure the outputs of an operation that is in the graph."""
@@ -77,7 +100,7 @@ class _ValuesMode(OperationMode):
             number = node_number(tensor)
             if number is not None:
                 self.values[number] = tensor.numel(), values_of(tensor)
-                self.activations.see(operation, tensor, number)
+                self.watches.see(operation, tensor, number)
 
 
 def values_of(tensor: Tensor) -> Values:

@@ -35,6 +35,7 @@ from gradscope.recording.evidence.forward import (
     SoftmaxRecord,
     UnitRecord,
 )
+from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.optimizers import (
     OptimizerRecord,
     OverfitRecord,
@@ -90,6 +91,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LoadedRecord,
+    LogitRecord,
     LossTermRecord,
     MicroBatchRecord,
     MixedExamplesRecord,
@@ -107,6 +109,7 @@ EVIDENCE: tuple[type, ...] = (
     RedrawRecord,
     ReplacementRecord,
     RoundedUpdate,
+    RouterRecord,
     RunEnding,
     SaturationRecord,
     SoftmaxRecord,

@@ -12,6 +12,7 @@ from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
+from gradscope.report.attention.document import attention_sections
 from gradscope.report.document import (
     Block,
     Column,
@@ -139,6 +140,7 @@ def run_sections(
         columns = Columns.over(run, layout.strip)
         yield from _curves(run, columns, layout)
         yield from _layers(report, view, columns, layout)
+    yield from attention_sections(report)
     yield from parameter_sections(report, view)
 
 

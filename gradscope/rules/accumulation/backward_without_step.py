@@ -69,6 +69,8 @@ class BackwardWithoutStep(Rule):
     def _without_any(self, context: RuleContext, windows: Windows) -> Iterator[Finding]:
         passes = [one for one in windows.events if isinstance(one, BackwardEvent) and one.reached]
         zeroed = [one for one in windows.events if isinstance(one, ZeroEvent) and one.unspent]
+        context.measured(self.code, "passes", len(passes), self.passes)
+        context.measured(self.code, "zeroed_passes", len(zeroed), self.zeroed_passes)
         if len(passes) < self.passes and len(zeroed) < self.zeroed_passes:
             return
         record = windows.optimizers[0]

@@ -73,7 +73,7 @@ class GradientErasedBeforeStep(Rule):
             }
             erasures |= {position: event for position, event in found.items() if event is not None}
             sightings += self._sightings(
-                series, [w for w in series.windows if found[w.step.position]]
+                context, series, [w for w in series.windows if found[w.step.position]]
             )
         for group in by_line(sightings, lambda window: erasures[window.step.position].site):
             is_error = len(group.windows) >= self.error_share * group.judged
@@ -110,7 +110,7 @@ class GradientErasedBeforeStep(Rule):
             found = {window.step.position: overwriting(series, window) for window in series.windows}
             losses |= {position: one for position, one in found.items() if one is not None}
             sightings += self._sightings(
-                series, [w for w in series.windows if found[w.step.position]]
+                context, series, [w for w in series.windows if found[w.step.position]]
             )
         for group in by_line(sightings, lambda window: losses[window.step.position].zero.site):
             first = losses[group.first.step.position]
@@ -142,7 +142,17 @@ class GradientErasedBeforeStep(Rule):
                 step=group.first.step.step,
             )
 
-    def _sightings(self, series: Series, sick: Sequence[Window]) -> list[Sighting]:
+    def _sightings(
+        self, context: RuleContext, series: Series, sick: Sequence[Window]
+    ) -> list[Sighting]:
+        context.measured_share(
+            self.code,
+            "share_of_steps",
+            len(sick),
+            len(series.windows),
+            self.warning_share,
+            subject=series.name,
+        )
         if not sick or len(sick) < self.warning_share * len(series.windows):
             return []
         return [Sighting(series=series, windows=tuple(sick), judged=len(series.windows))]

@@ -67,6 +67,7 @@ class GradientLeak(Rule):
         """Yield a finding for every optimizer that uses another loss's gradients."""
         for series in context.shared(Windows).series:
             leaks = [leak for window in series.windows if (leak := _leak(context, series, window))]
+            context.measured(self.code, "steps", len(leaks), self.steps, subject=series.name)
             if len(leaks) >= self.steps and 2 * len(leaks) >= len(series.windows):
                 yield self._finding(context, series, leaks)
 

@@ -95,6 +95,15 @@ class GrowingGraph(Rule):
             positions = _reaching_back(passes)
             counts = (passes[position].nodes for position in positions)
             nodes = [count for count in counts if count is not None]
+            if passes:
+                context.measured(
+                    self.code,
+                    "graphs_that_reach_back",
+                    len(nodes),
+                    self.measurements,
+                    subject=passes[0].subject,
+                    site=site,
+                )
             if len(nodes) >= self.measurements and _grows(nodes):
                 growth = _Growth(
                     first=nodes[0],

@@ -75,6 +75,16 @@ class LossHistoryKept(Rule):
             found.setdefault((event.site, event.subject), []).append(event)
         for events in found.values():
             # The first event tells of three rises, each further one of one more.
+            last = events[-1]
+            context.measured(
+                self.code,
+                "rises",
+                len(events) + 2,
+                self.rises,
+                subject=last.subject,
+                site=last.site,
+                step=last.step,
+            )
             if len(events) + 2 >= self.rises:
                 yield self._finding(context, events[-1], step=events[0].step)
 

@@ -59,14 +59,22 @@ class MissingZeroGrad(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward that adds to what is used."""
-        found = [self._sighting(series) for series in context.shared(Windows).series]
+        found = [self._sighting(context, series) for series in context.shared(Windows).series]
         sightings = [one for one in found if one is not None]
         for group in by_line(sightings, _last_pass):
             yield self._found(context, group)
 
-    def _sighting(self, series: Series) -> Sighting | None:
+    def _sighting(self, context: RuleContext, series: Series) -> Sighting | None:
         judged = series.windows[1:]
         sick = tuple(window for window in judged if carries(window))
+        context.measured_share(
+            self.code,
+            "share_of_steps",
+            len(sick),
+            len(judged),
+            self.warning_share,
+            subject=series.name,
+        )
         if not sick or len(sick) < self.warning_share * len(judged):
             return None
         return Sighting(series=series, windows=sick, judged=len(judged))

@@ -100,10 +100,12 @@ class OptimizerRecreated(Rule):
 
     def _is_recreated(self, context: RuleContext, series: Series) -> bool:
         times = series.generations - 1
-        if times <= 0:
+        if times < 0:
             return False
         each, by_epoch = len(series.windows) / series.generations, _is_by_epoch(context, series)
-        return times >= self._limit(each, by_epoch=by_epoch)
+        limit = self._limit(each, by_epoch=by_epoch)
+        context.measured(self.code, "replacements", times, limit, subject=series.name)
+        return times > 0 and times >= limit
 
     def _limit(self, steps_each: float, *, by_epoch: bool) -> int:
         return self.step_replacements if steps_each <= 1 or by_epoch else self.replacements

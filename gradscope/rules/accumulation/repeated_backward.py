@@ -52,6 +52,14 @@ class RepeatedBackward(Rule):
         sightings = []
         for series in context.shared(Windows).series:
             sick = tuple(window for window in series.windows if _repeated(window) is not None)
+            context.measured_share(
+                self.code,
+                "share_of_steps",
+                len(sick),
+                len(series.windows),
+                self.share,
+                subject=series.name,
+            )
             if sick and len(sick) >= self.share * len(series.windows):
                 sightings.append(Sighting(series=series, windows=sick, judged=len(series.windows)))
         for group in by_line(sightings, lambda window: (_repeated(window) or window.step).site):

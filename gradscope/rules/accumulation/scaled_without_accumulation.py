@@ -61,7 +61,7 @@ class ScaledWithoutAccumulation(Rule):
         divisors: dict[tuple[int, ...], int] = {}
         sightings = []
         for series in context.shared(Windows).series:
-            sighting, divisor = self._sighting(series)
+            sighting, divisor = self._sighting(context, series)
             if sighting is not None and _is_meant(context, sighting, divisor):
                 divisors[series.optimizers] = divisor
                 sightings.append(sighting)
@@ -87,7 +87,7 @@ class ScaledWithoutAccumulation(Rule):
                 step=group.first.step.step,
             )
 
-    def _sighting(self, series: Series) -> tuple[Sighting | None, int]:
+    def _sighting(self, context: RuleContext, series: Series) -> tuple[Sighting | None, int]:
         """Return the steps with one pass of a divided loss, and by what it is divided."""
         windows = [
             window
@@ -96,6 +96,14 @@ class ScaledWithoutAccumulation(Rule):
             and is_mean(window.passes)
             and _divisor(window.passes[-1].divided) > 1
         ]
+        context.measured_share(
+            self.code,
+            "share_of_steps",
+            len(windows),
+            len(series.windows),
+            self.share,
+            subject=series.name,
+        )
         divisors = Counter(_divisor(window.passes[-1].divided) for window in windows)
         sites = {window.passes[-1].site for window in windows}
         if len(divisors) != 1 or len(sites) != 1 or len(windows) < 2:

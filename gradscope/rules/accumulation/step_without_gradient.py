@@ -80,7 +80,7 @@ class StepWithoutGradient(Rule):
         """Yield a finding for every line whose steps lack a gradient of their own."""
         windows = context.shared(Windows)
         lines = [line for one in windows.series for line in _by_step_line(windows, one)]
-        for group in self._groups(lines, lambda window: window.is_empty):
+        for group in self._groups(context, lines, lambda window: window.is_empty):
             yield self._found(
                 context,
                 group,
@@ -93,7 +93,7 @@ class StepWithoutGradient(Rule):
             )
         for group in self._tails(context, lines):
             yield self._ceased(context, windows, group)
-        for group in self._groups(lines, _repeats):
+        for group in self._groups(context, lines, _repeats):
             yield self._found(
                 context,
                 group,
@@ -103,10 +103,21 @@ class StepWithoutGradient(Rule):
             )
         yield from self._ahead(context, windows, lines)
 
-    def _groups(self, lines: list[Series], is_sick: Callable[[Window], bool]) -> tuple[Group, ...]:
+    def _groups(
+        self, context: RuleContext, lines: list[Series], is_sick: Callable[[Window], bool]
+    ) -> tuple[Group, ...]:
         sightings = []
         for line in lines:
             sick = tuple(window for window in line.windows if is_sick(window))
+            context.measured_share(
+                self.code,
+                "share_of_steps",
+                len(sick),
+                len(line.windows),
+                self.share,
+                subject=line.name,
+                site=line.windows[-1].step.site,
+            )
             is_lasting = line.windows[-1] in sick[-1:]  # a part may be frozen at first
             if len(sick) > 1 and is_lasting and len(sick) >= self.share * len(line.windows):
                 sightings.append(Sighting(series=line, windows=sick, judged=len(line.windows)))
@@ -117,6 +128,13 @@ class StepWithoutGradient(Rule):
         sightings = []
         for line in lines:
             last = _tail(context, line)
+            context.measured(
+                self.code,
+                "last_steps",
+                len(last),
+                max(self.tail_steps, self.tail_share * len(line.windows)),
+                subject=line.name,
+            )
             is_whole = len(last) >= self.share * len(line.windows)
             if len(last) < max(self.tail_steps, self.tail_share * len(line.windows)) or is_whole:
                 continue

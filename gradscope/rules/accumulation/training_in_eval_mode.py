@@ -70,6 +70,14 @@ class TrainingInEvalMode(Rule):
         trained = [index for index, name in names.items() if name.startswith(f"{model}.")]
         judged = [window for window in series.windows if window.passes]
         sick = [window for window in judged if _is_eval(window, model, modes)]
+        context.measured_share(
+            self.code,
+            "share_of_steps",
+            len(sick),
+            len(judged),
+            self.share,
+            subject=model,
+        )
         if not trained or len(sick) < 2 or len(sick) < self.share * len(judged):
             return None
         first = sick[0]

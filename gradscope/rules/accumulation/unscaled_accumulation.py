@@ -62,7 +62,7 @@ class UnscaledAccumulation(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""
         found = {one.series.optimizers: one for one in context.shared(accumulations)}
-        sightings = [s for one in found.values() if (s := self._sighting(one)) is not None]
+        sightings = [s for one in found.values() if (s := self._sighting(context, one)) is not None]
         for group in by_line(sightings, lambda window: window.passes[-1].site):
             accumulation = found[group.sightings[0].series.optimizers]
             passes = accumulation.passes
@@ -87,10 +87,18 @@ class UnscaledAccumulation(Rule):
                 step=group.first.step.step,
             )
 
-    def _sighting(self, accumulation: Accumulation) -> Sighting | None:
+    def _sighting(self, context: RuleContext, accumulation: Accumulation) -> Sighting | None:
         windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
         whole = [window for window in windows if len(window.passes) == accumulation.passes]
         judged = len(accumulation.series.windows)
+        context.measured_share(
+            self.code,
+            "share_of_steps",
+            len(windows),
+            judged,
+            self.share,
+            subject=accumulation.series.name,
+        )
         if not windows or len(windows) < self.share * judged:
             return None
         if len(whole) < self.even_share * len(windows):

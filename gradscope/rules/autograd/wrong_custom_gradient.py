@@ -92,6 +92,15 @@ class WrongCustomGradient(Rule):
         for region in context.recording.evidence_of(UnrepeatedRegion):
             yield self._unrepeated(context, region)
         for record in context.recording.evidence_of(CustomFunctionRecord):
+            for one in record.inputs:
+                context.measured(
+                    self.code,
+                    "relative_deviation",
+                    one.deviation,
+                    self._limit(one),
+                    subject=f"{record.name} {one.name}",
+                    site=record.applied,
+                )
             wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
             if record.outcome == "wrong" and wrong:
                 yield self._finding(context, record, wrong)

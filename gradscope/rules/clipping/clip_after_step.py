@@ -58,6 +58,15 @@ class ClipAfterStep(Rule):
             late = [
                 clip for clip in calls if _is_late(clip) and step_of_another(context, clip) is None
             ]
+            context.measured_share(
+                self.code,
+                "share_of_calls",
+                len(late),
+                len(calls),
+                self.share,
+                subject=calls[0].words,
+                site=calls[0].event.site,
+            )
             if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
                 continue
             cut = [clip for clip in late if clip.cuts is not False]

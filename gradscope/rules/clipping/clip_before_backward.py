@@ -54,6 +54,15 @@ class ClipBeforeBackward(Rule):
         clips = context.shared(Clips)
         for calls in clips.by_line:
             early = [clip for clip in calls if _is_early(clips, clip)]
+            context.measured_share(
+                self.code,
+                "share_of_calls",
+                len(early),
+                len(calls),
+                self.share,
+                subject=calls[0].words,
+                site=calls[0].event.site,
+            )
             if not early or len(early) < self.share * len(calls):
                 continue
             spent = [clip for clip in early if clip.event.spent]

@@ -63,6 +63,15 @@ class ClipBeforeUnscale(Rule):
         scales = context.shared(LossScale)
         for calls in context.shared(Clips).by_line:
             found = [clip for clip in calls if clip.event.scaled]
+            context.measured_share(
+                self.code,
+                "share_of_calls",
+                len(found),
+                len(calls),
+                self.share,
+                subject=calls[0].words,
+                site=calls[0].event.site,
+            )
             if not found or len(found) < self.share * len(calls):
                 continue
             scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)

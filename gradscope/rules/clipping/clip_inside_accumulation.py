@@ -55,6 +55,15 @@ class ClipInsideAccumulation(Rule):
                 if clip.step is not None:
                     by_step.setdefault(clip.step.position, []).append(clip)
             inside = [ones for ones in by_step.values() if _adds_between(ones)]
+            context.measured_share(
+                self.code,
+                "share_of_steps",
+                len(inside),
+                len(by_step),
+                self.share,
+                subject=calls[0].words,
+                site=calls[0].event.site,
+            )
             if inside and len(inside) >= self.share * len(by_step):
                 yield self._finding(context, inside, len(by_step))
 

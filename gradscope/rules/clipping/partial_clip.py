@@ -65,12 +65,29 @@ class PartialClip(Rule):
             by_optimizer.setdefault(step.event.optimizer, []).append(step)
         for steps in by_optimizer.values():
             partial = [step for step in steps if step.outside]
+            context.measured_share(
+                self.code,
+                "share_of_steps",
+                len(partial),
+                len(steps),
+                self.share,
+                site=steps[0].event.site,
+            )
             if partial and len(partial) >= self.share * len(steps):
                 yield self._partial(context, partial, len(steps))
 
     def _exhausted(self, context: RuleContext) -> Iterator[Finding]:
         for calls in context.shared(Clips).by_line:
             vain = [clip for clip in calls if clip.event.exhausted and _has_use(clip)]
+            context.measured_share(
+                self.code,
+                "share_of_calls",
+                len(vain),
+                len(calls),
+                self.exhausted_share,
+                subject=calls[0].words,
+                site=calls[0].event.site,
+            )
             if not vain or len(vain) < self.exhausted_share * len(calls):
                 continue
             yield self.finding(

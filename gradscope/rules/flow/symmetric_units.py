@@ -62,6 +62,16 @@ class SymmetricUnits(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all weights whose rows are alike."""
+        for record in context.recording.evidence_of(SymmetryRecord):
+            context.measured_share(
+                self.code,
+                "share_alike",
+                record.alike,
+                record.rows,
+                self.share,
+                subject=context.recording.parameters[record.parameter].name,
+                site=record.site,
+            )
         records = [
             record
             for record in context.recording.evidence_of(SymmetryRecord)

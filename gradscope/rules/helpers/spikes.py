@@ -1,10 +1,11 @@
 """Steps of a run whose gradient norm stands out from those before."""
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite, log
+from math import inf, isfinite, log
 from statistics import median
 
 from gradscope.analysis.windows import Window
@@ -13,6 +14,10 @@ _NORMAL = 1.4826
 """Standard deviations in a median absolute deviation, of a normal distribution."""
 _BURST = 3
 """Steps apart at most: weights that a spike has driven off have large gradients for a while."""
+_FOLLOWS = 5
+"""Steps after a gradient in which a loss that it has made jump shows."""
+_LEAST_JUMP = 0.5
+"""Share of the usual loss by which it rises at least: a loss that hardly varies does not jump."""
 _COMPARABLE = 0.3
 """Share of a spike's norm from which another step counts as equally large."""
 _STEEP = 1.5
@@ -28,6 +33,7 @@ class Limits:
     deviations: float
     window: int
     least_history: int
+    together: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +50,8 @@ class Spike:
     """Whether a clip kept it from the weights."""
     is_new: bool
     """Whether it is above all norms of the run's first steps."""
+    deviations: float
+    """Robust standard deviations of the norm's logarithm above its median."""
 
     @property
     def times(self) -> float:
@@ -55,7 +63,7 @@ class History:
     """The steps of one optimizer, judged one after the other."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._norms: deque[float] = deque(maxlen=limits.window)
         self._taken: deque[float] = deque(maxlen=limits.window)
         self._start: list[float] = []
@@ -64,7 +72,15 @@ class History:
         """Largest ratio of a norm to the largest of the window before it."""
         self._rate: float | None = None
 
-    def judge(self, position: int, norm: float, taken: float, rate: float | None) -> Spike | None:
+    def judge(
+        self,
+        position: int,
+        norm: float,
+        taken: float,
+        rate: float | None,
+        *,
+        loss_jumps: bool = False,
+    ) -> Spike | None:
         """Take in a step, and return it if it is a spike.
 
         Args:
@@ -72,39 +88,68 @@ class History:
             norm: Of its gradient, before clips.
             taken: What clips have left of it.
             rate: The learning rate.
+            loss_jumps: Whether the loss jumps at this step or right after it.
         """
         if self._rate and rate and rate > _STEEP * self._rate:
-            self._quiet = self._limits.least_history
+            self._quiet = self.limits.least_history
         spike = None
-        if len(self._norms) >= self._limits.least_history and not self._quiet:
-            spike = self._spike(position, norm, taken)
+        if len(self._norms) >= self.limits.least_history and not self._quiet:
+            spike = self._spike(position, norm, taken, loss_jumps=loss_jumps)
         self._quiet, self._rate = max(self._quiet - 1, 0), rate
         self._norms.append(norm)
         self._taken.append(taken)
-        if len(self._start) < self._limits.least_history:
+        if len(self._start) < self.limits.least_history:
             self._start.append(norm)
         return spike
 
-    def _spike(self, position: int, norm: float, taken: float) -> Spike | None:
+    def _spike(self, position: int, norm: float, taken: float, *, loss_jumps: bool) -> Spike | None:
         largest = max(self._norms)
         self.highest = max(self.highest, norm / largest)
-        if norm <= self._limits.beyond * largest:  # quickly told, and so of most steps
+        if norm <= self.limits.beyond * largest:  # quickly told, and so of most steps
             return None
         usual = median(self._norms)
-        if norm <= self._limits.factor * usual or not self._is_outlier(norm, usual):
+        factor = self.limits.together if loss_jumps else self.limits.factor
+        if norm <= factor * usual:
+            return None
+        # On the logarithmic scale: norms have heavy tails.
+        deviations = robust_deviations([log(one) for one in self._norms], log(norm))
+        if deviations <= self.limits.deviations:
             return None
         return Spike(
             position=position,
             norm=norm,
             usual=usual,
-            is_caught=taken <= self._limits.factor * median(self._taken),
+            is_caught=taken <= factor * median(self._taken),
             is_new=norm > max(self._start),
+            deviations=deviations,
         )
 
-    def _is_outlier(self, norm: float, usual: float) -> bool:
-        """Return whether it is one on the logarithmic scale: norms have heavy tails."""
-        deviation = _NORMAL * median(abs(log(one / usual)) for one in self._norms)
-        return log(norm / usual) > self._limits.deviations * deviation
+
+def robust_deviations(history: Collection[float], value: float) -> float:
+    """Return by how many standard deviations a value is above the median of a history.
+
+    The deviation is that of the middle half, which outliers do not change.
+    """
+    usual = median(history)
+    deviation = _NORMAL * median(abs(one - usual) for one in history)
+    return (value - usual) / deviation if deviation > 0 else inf if value > usual else 0.0
+
+
+def loss_jumps(windows: Sequence[Window], limits: Limits) -> tuple[int, ...]:
+    """Return the steps whose loss is above all of the window before it, and an outlier there."""
+    losses: deque[float] = deque(maxlen=limits.window)
+    found = []
+    for position, window in enumerate(windows):
+        loss = window.passes[-1].loss if window.passes else None
+        if loss is None or not isfinite(loss):
+            continue
+        is_judged = len(losses) >= limits.least_history and loss > max(losses)
+        if is_judged and robust_deviations(losses, loss) > limits.deviations:
+            usual = median(losses)
+            if loss - usual > _LEAST_JUMP * abs(usual):
+                found.append(position)
+        losses.append(loss)
+    return tuple(found)
 
 
 def spikes_of(
@@ -112,11 +157,14 @@ def spikes_of(
 ) -> list[Spike]:
     """Return the spikes among the steps of an optimizer; steps without a finite norm are none."""
     found = []
+    jumps = loss_jumps(windows, history.limits)
     for position, window in enumerate(windows):
         taken = window.step.norm
         if taken is not None and isfinite(taken) and taken > 0:
             norm = max(norm_of(window), taken)
-            spike = history.judge(position, norm, taken, window.step.lr)
+            following = bisect_left(jumps, position)
+            is_joined = following < len(jumps) and jumps[following] <= position + _FOLLOWS
+            spike = history.judge(position, norm, taken, window.step.lr, loss_jumps=is_joined)
             found += [] if spike is None else [spike]
     return found
 

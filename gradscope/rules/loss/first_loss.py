@@ -62,6 +62,16 @@ class FirstLoss(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a first loss that is too high or too low."""
         found = _ratio(context) if context.run is None else None
+        if found is not None:
+            for limit, side in ((self.high, "above"), (self.low, "below")):
+                context.measured(
+                    self.code,
+                    "ratio",
+                    found.ratio,
+                    limit,
+                    fires="above" if side == "above" else "below",
+                    site=found.site,
+                )
         if found is not None and (found.ratio > self.high or found.ratio < self.low):
             yield self._finding(context, found)
 
@@ -69,7 +79,8 @@ class FirstLoss(Rule):
         """Yield the same of the first backward of a run."""
         for captured in context.recording.captured_steps[:1]:
             if captured.step == 0 and captured.order < _FIRST_EVENTS:
-                yield from self.check(RuleContext(captured.recording))
+                own = RuleContext(captured.recording, measurements=context.measurements, step=0)
+                yield from self.check(own)
 
     def _finding(self, context: RuleContext, found: "_First") -> Finding:
         is_high = found.ratio > self.high

@@ -70,6 +70,11 @@ class LossTermConflict(Rule):
         """Yield a finding for every pair of terms."""
         terms = context.recording.evidence_of(LossTermRecord)
         for pair in context.recording.evidence_of(TermPairRecord):
+            subject = f"{terms[pair.first].name} and {terms[pair.second].name}"
+            context.measured(
+                self.code, "cosine", pair.cosine, self.cosine, fires="below", subject=subject
+            )
+            context.measured(self.code, "ratio", _ratio(pair), self.ratio, subject=subject)
             if pair.cosine < self.cosine:
                 yield self._opposed(context, pair, terms)
             elif _ratio(pair) > self.ratio:

@@ -76,6 +76,14 @@ class Float16WithoutScaler(Rule):
         limits = Limits(self.note, self.warning, self.error)
         for record in context.recording.evidence_of(FlushRecord):
             share = share_flushed(record)
+            context.measured(
+                self.code,
+                "share_flushed",
+                share,
+                self.note,
+                subject=record.dtype,
+                site=record.site,
+            )
             severity = limits.severity(share)
             if severity is None or record.dtype != "float16" or is_scaled(context):
                 continue

@@ -99,6 +99,7 @@ class LocalNormClip(Rule):
             returned = [column[step][0] for column in columns]
             if all(map(math.isfinite, returned)) and joined[step] > 0:
                 off = max(abs(norm / joined[step] - 1) for norm in returned)
+                context.measured(self.code, "difference", off, self.tolerance, step=step)
                 if off > self.tolerance and not _covers_less(job, columns, step):
                     wrong.append((step, returned, off))
         if not wrong or 2 * len(wrong) < len(steps):

@@ -87,6 +87,7 @@ class RanksApart(Rule):
         names = _replicated(job)
         for step in job.common_steps("weight") if names else []:
             apart = self._differing(job, "weight", step, names)
+            context.measured(self.code, "parameters_apart", len(apart), 1, step=step)
             if not apart:
                 continue
             cause = self._cause(job, step, apart, names)

@@ -58,6 +58,8 @@ class SameDataOnRanks(Rule):
         """Yield a finding if some ranks have equal batches in all passes."""
         job = context.shared(job_of)
         alike = self._alike(job) if job.is_data_parallel else []
+        digests = min(sum(one.digest is not None for one in rank.passes) for rank in job.ranks)
+        context.measured(self.code, "passes_compared", digests, self.passes)
         if len(alike) < 2:
             return
         first = next(rank for rank in job.ranks if rank.number == alike[0])

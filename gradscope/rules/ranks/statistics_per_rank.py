@@ -60,6 +60,8 @@ class StatisticsPerRank(Rule):
                 continue
             wrapped, made = rank.site(model.site), rank.site(model.batch_norm)
             rows = _rows(rank)
+            if rows is not None:
+                context.measured(self.code, "rows_per_rank", rows, self.rows, fires="below")
             is_apart = not options.get("broadcast_buffers", 1.0)
             if not is_apart and (rows is None or rows >= self.rows):
                 continue

@@ -75,6 +75,9 @@ class UnevenRanks(Rule):
             return
         what, rows = found
         deviations = [_deviation(row) for row in rows]
+        context.measured(
+            self.code, "median_deviation", median(deviations), self.deviation, subject=what
+        )
         if median(deviations) <= self.deviation:
             return
         worst = rows[deviations.index(max(deviations))]

@@ -94,7 +94,7 @@ class WrongRankAverage(Rule):
         if not any(rank.wrapped for rank in job.ranks) or job.is_tensor_parallel:
             return
         for rank in job.ranks:
-            site = self._division(job)
+            site = self._division(context, job)
             if site is None:
                 return
             yield self.finding(
@@ -119,7 +119,7 @@ class WrongRankAverage(Rule):
             )
             return
 
-    def _division(self, job: Job) -> Site | None:
+    def _division(self, context: RuleContext, job: Job) -> Site | None:
         """Return the line that divides the loss by the number of ranks, None if none does."""
         rank = job.first
         written = _of_loss(rank)
@@ -138,6 +138,9 @@ class WrongRankAverage(Rule):
             for one in events
             if one.get("reduction") != 0.0 and one.get("divided", 1.0) in known
         ]
+        context.measured_share(
+            self.code, "share_of_passes", len(divided), len(events), self.share, site=written[-1]
+        )
         return written[-1] if len(divided) >= self.share * len(events) else None
 
     def _summed(self, context: RuleContext, job: Job) -> Iterator[Finding]:

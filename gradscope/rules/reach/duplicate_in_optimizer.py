@@ -99,6 +99,14 @@ class DuplicateInOptimizer(Rule):
             if not shared:
                 continue
             both = [one for one in second.windows if _is_used_before(windows, first, one)]
+            context.measured_share(
+                self.code,
+                "share_of_steps",
+                len(both),
+                len(second.windows),
+                self.share,
+                subject=f"{first.name} and {second.name}",
+            )
             if len(both) > 1 and len(both) >= self.share * len(second.windows):
                 yield self._stepped_by_both(context, first, second, shared, len(both))
 

@@ -70,6 +70,14 @@ class FrozenHead(Rule):
             return
         others = [owned for module, owned in layers.items() if module != head.module]
         frozen = sum(_is_frozen(owned) for owned in others)
+        context.measured(
+            self.code,
+            "frozen_other_layers",
+            frozen,
+            self.most_frozen * len(others),
+            fires="below",
+            subject=context.recording.modules[head.module].path,
+        )
         if replaced is None and frozen == len(others):
             return
         if replaced is not None or frozen <= self.most_frozen * len(others):

@@ -93,6 +93,14 @@ class ParameterNotInOptimizer(Rule):
         left_out = _LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
+            context.measured(
+                self.code,
+                "share_in_optimizer",
+                left_out.held_share,
+                self.most_share,
+                subject=named([part]),
+                site=part.site,
+            )
             is_beside = left_out.is_of_another_network(part) and not left_out.is_starved
             late = left_out.is_late(part) and not is_beside
             severity = "error" if late else self._severity(left_out, part)

@@ -85,6 +85,14 @@ class PathCut(Rule):
         recording = context.recording
         outer = recording.calls[cut.call].module
         forwards = sum(call.module == outer for call in recording.calls)
+        context.measured(
+            self.code,
+            "states_cut",
+            cut.sources,
+            self.calls * max(1, forwards),
+            subject=cut.operation,
+            site=cut.site,
+        )
         if cut.sources < self.calls * max(1, forwards):
             return None
         for call in {recording.nodes[node].module_call for node in cut.joins} - {None}:

@@ -117,6 +117,15 @@ class ZeroGradient(Rule):
         total = sum(p.numel for p in context.recording.parameters if p.requires_grad)
         for end in DeadEnds(context).found:
             elements = sum(context.recording.parameters[p].numel for p in end.parameters)
+            context.measured_share(
+                self.code,
+                "share_of_trainable_elements",
+                elements,
+                total,
+                self.note_below,
+                subject=end.node.operation,
+                site=end.site,
+            )
             yield self._finding(context, end, elements / total if total else 0.0)
         for node in constant_ratios(context):
             parameters = self._rounded(context, node)

@@ -1,0 +1,1 @@
+"""The report on logits of attention and outputs, and on experts."""

@@ -1,0 +1,238 @@
+"""GS116: updates that jump before the loss does."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import hypot, isfinite
+from statistics import median
+from typing import ClassVar
+
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.norm_table import NormTable, norms_of
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.spikes import Limits, loss_jumps, robust_deviations
+from gradscope.rules.measure import Measure
+from gradscope.rules.rule import Rule
+
+_STAYS = 5
+"""Losses, from the jump on, that are high as a rule."""
+_RATED = 1e-12
+"""Learning rates below it move nothing."""
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A step whose updates were measured."""
+
+    position: int
+    """Index among the steps of the optimizer."""
+    window: Window
+    norms: dict[int, float]
+    """By parameter: norm of the update over the learning rate."""
+
+    @cached_property
+    def norm(self) -> float:
+        return hypot(*self.norms.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateSpike(Rule):
+    """An optimizer's update jumps above its usual size, and the loss jumps after it.
+
+    What it finds:
+        A step whose update is at least twice the usual one, a few steps before a spike of the loss,
+        and the layer whose update grew first.
+
+    Why it matters:
+        The gradients of the batch where the loss is high only show the damage. The step that did it
+        came before: Adam's running averages had adapted to small gradients, and one layer took
+        steps many times too large.
+
+    How it is measured:
+        Updates are measured in every tenth step. The norm of all updates over the learning rate
+        must be at least `factor` times the median of the `window` measured steps before, and above
+        all of them. Within the next `follows` steps, and in none of the `follows` steps before, the
+        loss must jump: above all losses of 128 steps, 6 robust standard deviations above their
+        median, and half as large again. The median of the five losses from there on must be 3
+        deviations above it, and half as large again. The layer that leads is the one whose own
+        update reached `factor` first, and of several the one with the largest rise. A spike between
+        two measured steps is not seen.
+
+    How to fix it:
+        Clip the gradient, lower Adam's `beta2` to 0.95, or use update clipping as in StableAdamW.
+
+    When it may be wrong:
+        Where new data makes both the update and the loss larger.
+
+    Source:
+        Wortsman et al. 2023 (arXiv 2304.13013), section 3.4: loss spikes follow within 1 to 8 steps
+        where the update of the patch embedding is 2.3 times its usual size. Measured: none of 12
+        trainings of a policy by rewards with heavy tails and of 12 with Q-learning, one of which
+        has an update of 2.1 times the usual one shortly before a high loss that does not last.
+    """
+
+    code: ClassVar[str] = "GS116"
+    name: ClassVar[str] = "update-spike"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS101", "GS103", "GS104", "GS107", "GS108")
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="times_usual"),)
+
+    factor: float = 2.0
+    """Times the median update. Source: 2.3 in the experiments named above."""
+    window: int = 12
+    """Measured steps that an update is compared with: about 120 steps. Chosen."""
+    least_history: int = 5
+    """Measured steps before the first one that is judged. Chosen: the first updates are large."""
+    follows: int = 12
+    """Steps within which the loss jumps. Source: 1 to 8 steps, and updates are measured in every
+    tenth."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        norms = norms_of(context.recording)
+        longest = max(
+            (len(_updates(norms, one)) for one in context.shared(Windows).series), default=0
+        )
+        if longest <= self.least_history:
+            return (
+                f"updates were measured in {longest} steps, and more than "
+                f"{self.least_history} are needed"
+            )
+        return None
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for the first update of every optimizer that the loss follows."""
+        norms = norms_of(context.recording)
+        limits = Limits(
+            factor=0.0, beyond=0.0, deviations=6.0, window=128, least_history=20, together=0.0
+        )
+        for series in context.shared(Windows).series:
+            updates = _updates(norms, series)
+            raised = list(self._raised(context, series, updates))
+            jumps = loss_jumps(series.windows, limits) if raised else ()
+            found = [
+                (i, jump) for i in raised if (jump := self._jump(series.windows, updates[i], jumps))
+            ]
+            if found:
+                index, jump = found[0]
+                yield self._finding(context, series, updates, index, jump, len(found))
+
+    def _raised(
+        self, context: RuleContext, series: Series, updates: Sequence[_Update]
+    ) -> Iterator[int]:
+        """Yield the measured steps whose update is large."""
+        highest, at = 0.0, 0
+        for index in range(self.least_history, len(updates)):
+            before = [one.norm for one in updates[max(index - self.window, 0) : index]]
+            norm, usual = updates[index].norm, median(before)
+            if not usual > 0 or not isfinite(norm):
+                continue
+            if norm / usual > highest:
+                highest, at = norm / usual, index
+            if norm >= self.factor * usual and norm > max(before):
+                yield index
+        if highest:
+            window = updates[at].window
+            context.measured(
+                self.code,
+                "times_usual",
+                highest,
+                self.factor,
+                subject=series.name,
+                site=window.step.site,
+                step=window.step.step,
+            )
+
+    def _jump(self, windows: Sequence[Window], update: _Update, jumps: Sequence[int]) -> int | None:
+        """Return the step at which the loss follows an update; None if it was first or calm."""
+        near = [one for one in jumps if abs(one - update.position) <= self.follows]
+        if not near or near[0] <= update.position or not _lasts(windows, near[0]):
+            return None
+        return near[0]
+
+    def _finding(
+        self,
+        context: RuleContext,
+        series: Series,
+        updates: Sequence[_Update],
+        index: int,
+        jump: int,
+        count: int,
+    ) -> Finding:
+        update, later = updates[index], series.windows[jump]
+        usual = median(one.norm for one in updates[max(index - self.window, 0) : index])
+        leaders = self._leaders(updates, index)
+        leader = context.recording.parameters[leaders[0]].name if leaders else ""
+        loss = later.passes[-1].loss if later.passes else None
+        return self.finding(
+            context,
+            message=(
+                f"the update of step {update.window.step.step} is {update.norm / usual:.3g} times "
+                f"the usual one{f', {leader} first' if leader else ''}, and the loss jumps to "
+                f"{loss:.4g} at step {later.step.step}"
+            ),
+            remedy="clip the gradient, or lower Adam's beta2 to 0.95",
+            site=update.window.step.site,
+            parameters=leaders,
+            evidence={
+                "times_usual": update.norm / usual,
+                "limit": self.factor,
+                "learning_rate": update.window.step.lr,
+                "loss": loss,
+                "steps_before_loss": jump - update.position,
+            },
+            count=count,
+            step=update.window.step.step,
+        )
+
+    def _leaders(self, updates: Sequence[_Update], index: int) -> list[int]:
+        """Return the parameters whose own update is large, the first and most raised one first."""
+        risen: dict[int, tuple[int, float]] = {}
+        for at in (index - 1, index):
+            before = updates[max(at - self.window, 0) : at]
+            for parameter, norm in updates[at].norms.items():
+                own = [one.norms[parameter] for one in before if parameter in one.norms]
+                usual = median(own) if own else 0.0
+                if parameter not in risen and norm >= self.factor * usual > 0:
+                    risen[parameter] = at, -norm / usual
+        still = [one for one in risen if updates[index].norms.get(one, 0.0) > 0]
+        return sorted(still, key=lambda parameter: risen[parameter])
+
+
+def _lasts(windows: Sequence[Window], jump: int) -> bool:
+    """Return whether the loss stays high after a jump, as it does after a bad update.
+
+    A batch of its own kind is over with the next one.
+    """
+    before = _losses(windows[max(jump - 128, 0) : jump])
+    after = _losses(windows[jump : jump + _STAYS])
+    if len(after) < _STAYS or not before:
+        return False
+    typical, usual = median(after), median(before)
+    rise = typical - usual
+    return robust_deviations(before, typical) > 3.0 and rise > 0.5 * abs(usual)
+
+
+def _losses(windows: Sequence[Window]) -> list[float]:
+    losses = (one.passes[-1].loss for one in windows if one.passes)
+    return [loss for loss in losses if loss is not None and isfinite(loss)]
+
+
+def _updates(norms: NormTable, series: Series) -> list[_Update]:
+    """Return the steps of an optimizer whose updates were measured and are finite."""
+    own = set(series.parameters)
+    found = []
+    for position, window in enumerate(series.windows):
+        rate = window.step.lr
+        if rate is not None and rate < _RATED:
+            continue
+        updates = {
+            norms.parameters[row]: norms.updates[row] / (rate or 1.0)
+            for row in norms.rows_of(window.step.step)
+            if norms.updates[row] >= 0 and (not own or norms.parameters[row] in own)
+        }
+        if updates and isfinite(hypot(*updates.values())):
+            found.append(_Update(position, window, updates))
+    return found
