@@ -205,7 +205,8 @@ class Job:
     @cached_property
     def averages_weights(self) -> bool:
         """Whether the script averages weights in place of gradients."""
-        return any(rank.events.get("weight-reduced") for rank in self.ranks)
+        is_local = any("localSGD" in event.subject for _, event in self.events("hook"))
+        return is_local or any(rank.events.get("weight-reduced") for rank in self.ranks)
 
     @cached_property
     def is_data_parallel(self) -> bool:

@@ -40,6 +40,9 @@ _SHADOW = "main_hook"
 """Function with which `torch.distributed.algorithms.join` makes the calls of a rank that has no
 more batches, in step with the others."""
 
+_SHADOW_DEPTH = 8
+"""Number of frames between such a call and the step that it makes."""
+
 _RATES = 256
 """Number of changes of the learning rate that are all recorded."""
 
@@ -264,7 +267,7 @@ class RankWatch:
         window = self._collectives.step_begins(held)
         ids = set(map(id, held))
         step = None
-        is_shadow = frame.f_code.co_name == _SHADOW
+        is_shadow = _is_shadow(frame)
         if self.ledger.step < _PASSES or is_shadow:
             step = self.ledger.site(self._training.locations.of(frame))
         if is_shadow:
@@ -379,3 +382,14 @@ class RankWatch:
                 self.ledger.add(
                     WrappedModel(kind=kind, name=name, site=None, step=self.ledger.step, options=())
                 )
+
+
+def _is_shadow(frame: FrameType | None) -> bool:
+    """Return whether a rank without a batch steps for the sake of the others."""
+    for _ in range(_SHADOW_DEPTH):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == _SHADOW:
+            return True
+        frame = frame.f_back
+    return False

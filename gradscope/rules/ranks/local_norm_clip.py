@@ -83,7 +83,7 @@ class LocalNormClip(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
-        if not job.is_joined or job.is_by_hand:
+        if not job.is_joined or job.is_by_hand or job.averages_weights:
             return
         found = self._returned(context, job) or self._scaled(context, job)
         if found is not None:
