@@ -1,6 +1,7 @@
 """A distributed job: the recordings of its ranks, side by side."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -114,6 +115,20 @@ class Rank:
         pairs = zip(parameters, values, strict=False)
         return {parameter.name: value for parameter, value in pairs if value is not None}
 
+    def scaling(self, step: int, names: Collection[str] | None = None) -> float | None:
+        """Return by what it scaled its gradients between backward and step; None if unknown.
+
+        Args:
+            step: The step.
+            names: Parameters to look at; None for all.
+        """
+        before, after = self.squares("backward", step), self.squares("step", step)
+        both = [name for name in before if name in after and (names is None or name in names)]
+        whole = math.fsum(before[name] for name in both)
+        if not 0 < whole < math.inf:
+            return None
+        return math.sqrt(math.fsum(after[name] for name in both) / whole)
+
     def steps(self, moment: Moment) -> list[int]:
         """Return the steps at which numbers of a moment are known."""
         return sorted(step for kind, step in self.numbers if kind == moment)
@@ -190,7 +205,8 @@ class Job:
     @cached_property
     def averages_weights(self) -> bool:
         """Whether the script averages weights in place of gradients."""
-        return any(rank.events.get("weight-reduced") for rank in self.ranks)
+        is_local = any("localSGD" in event.subject for _, event in self.events("hook"))
+        return is_local or any(rank.events.get("weight-reduced") for rank in self.ranks)
 
     @cached_property
     def is_data_parallel(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
-from gradscope.recording.evidence.ranks import Moment
+from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 
 AGREEMENT = 1e-5
 """Relative difference of norms up to which replicas count as equal. Float32 sums of the same
@@ -70,8 +70,25 @@ def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:
     values = [value for _, value in held]
     first = held[0][0].placements[name]
     if first.kind == "sharded":
-        return math.fsum(values) / max(first.copies, 1)
-    # A parameter that nothing places is a replica where ranks agree; else each has its own.
-    if first.kind == "replicated" or agree(values, 2 * AGREEMENT):
+        return math.fsum(values) / max(first.copies, 1) / _repetitions(values, first)
+    # A parameter that nothing places is a replica where ranks agree; else each has its own. More
+    # ranks than replicas are stages of a pipeline with equal names.
+    is_whole = first.kind == "replicated" and len(values) <= first.copies
+    if is_whole or agree(values, 2 * AGREEMENT):
         return values[0]
-    return math.fsum(values)
+    return math.fsum(values) / max(first.copies, 1)
+
+
+def _repetitions(values: Sequence[float], placement: ParameterPlacement) -> int:
+    """Return how often each part occurs on ranks outside of the mesh that a parameter is spread on.
+
+    Tensor parallelism repeats the layers that it does not split. Stages of a pipeline may have
+    equal names, and parts of their own.
+    """
+    inside = math.prod(size for _, size in placement.mesh)
+    times = len(values) // inside
+    if not placement.mesh or times < 2 or len(values) % inside:
+        return 1
+    found = sorted(values)
+    groups = (found[start : start + times] for start in range(0, len(found), times))
+    return times if all(agree(group, 2 * AGREEMENT) for group in groups) else 1

@@ -13,6 +13,7 @@ from gradscope.analysis.job_norms import agree, global_norms
 from gradscope.recording.evidence.ranks import ParameterPlacement, RankIdentity, RankNumbers
 from gradscope.recording.records import ParameterRecord, Shape, StepRecord
 from gradscope.recording.store import load_recording
+from gradscope.rules.job_judging import judge_job
 from tests.jobs import Jobs
 
 SCRIPT = """
@@ -23,6 +24,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module,
 )
@@ -45,45 +48,84 @@ class Net(nn.Module):
         return self.head(self.norm(self.second(torch.relu(self.first(x)))))
 
 
+def backward():
+    cross_entropy(model(x), y).backward()
+
+
 model = Net()
 reference = copy.deepcopy(model)
-batches = [(torch.randn(6, 12), torch.randint(4, (6,))) for _ in range(world)]
-x, y = batches[rank]
-is_tensor_parallel = False
+batches = [(torch.randn(8, 12), torch.randint(4, (8,))) for _ in range(world)]
+part, parts = rank, world
 {wrap}
+x, y = batches[part]
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(3):
     optimizer.zero_grad()
-    loss = cross_entropy(model(x), y)
-    loss.backward()
+    backward()
     if step == 0:
-        used = [(x, y)] if is_tensor_parallel else batches
-        (sum(cross_entropy(reference(a), b) for a, b in used) / len(used)).backward()
-        norms = torch.stack([p.grad.double().norm() for p in reference.parameters()])
-        print(f"norm {{norms.norm().item():.12g}}", flush=True)
+        (sum(cross_entropy(reference(a), b) for a, b in batches[:parts]) / parts).backward()
+        for name, p in reference.named_parameters():
+            print(f"square {{name}} {{p.grad.double().pow(2).sum().item():.12g}}", flush=True)
+        del reference
     optimizer.step()
 dist.destroy_process_group()
 """
 TENSOR_PARALLEL = """
-is_tensor_parallel = True
-x, y = batches[0]
+part, parts = 0, 1
 mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
 parallelize_module(model, mesh, {"first": ColwiseParallel(), "second": RowwiseParallel()})
 """
-WRAPS = {
+SEQUENCE_PARALLEL = """
+part, parts = 0, 1
+mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("tp",))
+parallelize_module(model, mesh, {
+    "first": ColwiseParallel(input_layouts=Replicate()),
+    "second": RowwiseParallel(output_layouts=Shard(0)),
+    "norm": SequenceParallel(sequence_dim=0),
+    "head": ColwiseParallel(input_layouts=Shard(0), output_layouts=Replicate()),
+})
+"""
+BOTH_PARALLEL = """
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+part, parts = mesh["dp"].get_local_rank(), 2
+parallelize_module(model, mesh["tp"], {"first": ColwiseParallel(), "second": RowwiseParallel()})
+fully_shard(model, mesh=mesh["dp"])
+"""
+STAGES = """
+part, parts = 0, 1
+whole, stages = model, dist.get_world_size()
+model = (
+    nn.Sequential(whole.first, nn.ReLU(), whole.second) if rank == 0
+    else nn.Sequential(whole.norm, whole.head)
+)
+stage = PipelineStage(model, rank, stages, torch.device("cpu"))
+schedule = Schedule1F1B(stage, n_microbatches=2, loss_fn=cross_entropy)
+backward = lambda: schedule.step(x) if rank == 0 else schedule.step(target=y)
+"""
+HYBRID = """
+mesh = init_device_mesh("cpu", (world // SHARDS, SHARDS), mesh_dim_names=("r", "s"))
+fully_shard(model.second, mesh=mesh)
+fully_shard(model, mesh=mesh)
+"""
+ON_TWO = {
     "DDP": "model = DistributedDataParallel(model)",
     "FSDP2": "fully_shard(model.second)\nfully_shard(model)",
-    "hybrid-replicated": (
-        'fully_shard(model, mesh=init_device_mesh("cpu", (world, 1), mesh_dim_names=("r", "s")))'
-    ),
-    "hybrid-sharded": (
-        'fully_shard(model, mesh=init_device_mesh("cpu", (1, world), mesh_dim_names=("r", "s")))'
-    ),
+    "hybrid-replicated": HYBRID.replace("SHARDS", "1"),
+    "hybrid-sharded": HYBRID.replace("SHARDS", "2"),
     "FSDP1": (
         "model = FullyShardedDataParallel(\n"
         '    model, use_orig_params=True, device_id=torch.device("cpu")\n)'
     ),
     "TP": TENSOR_PARALLEL,
+    "sequence": SEQUENCE_PARALLEL,
+    "stages": STAGES,
+}
+ON_FOUR = {
+    "FSDP2": ON_TWO["FSDP2"],
+    "FSDP1": ON_TWO["FSDP1"],
+    "hybrid": HYBRID.replace("SHARDS", "2"),
+    "TP-FSDP2": BOTH_PARALLEL,
+    "sequence": SEQUENCE_PARALLEL,
 }
 
 
@@ -94,20 +136,51 @@ def jobs():
     running.close()
 
 
-@pytest.mark.parametrize(("seed", "width"), [(0, 16), (3, 7 * 2)])
-@pytest.mark.parametrize("strategy", WRAPS)
-def test_the_joined_norm_is_that_of_the_full_gradient(jobs, tmp_path, strategy, seed, width):
+@pytest.fixture(scope="module")
+def jobs_of_four():
+    running = Jobs(4)
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("strategy", ON_TWO)
+def test_the_joined_norm_is_that_of_the_full_gradient(jobs, tmp_path, strategy):
+    check(jobs, ON_TWO[strategy], tmp_path, seed=0, width=16)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ON_TWO)
+def test_the_joined_norm_is_that_of_another_full_gradient(jobs, tmp_path, strategy):
+    check(jobs, ON_TWO[strategy], tmp_path, seed=3, width=14)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("strategy", ON_FOUR)
+def test_the_norm_joined_from_four_ranks_is_that_of_the_full_gradient(
+    jobs_of_four, tmp_path, strategy
+):
+    check(jobs_of_four, ON_FOUR[strategy], tmp_path, seed=1, width=20)
+
+
+def check(jobs, wrap, tmp_path, *, seed, width):
+    """Run a job, compare its first joined norm with the one that the script prints."""
+    partial = ("norm.weight", "norm.bias") if wrap == SEQUENCE_PARALLEL else ()
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(seed=seed, width=width, wrap=WRAPS[strategy]))
+    script.write_text(SCRIPT.format(seed=seed, width=width, wrap=wrap))
     folder = tmp_path / "job"
     save = folder / "job.gradscope"
     ended = jobs.run(["run", "--quiet", "--save", save, script], folder, cwd=tmp_path)
-    assert [code for code, *_ in ended] == [0, 0], ended
-    known = {float(text) for _, out, _ in ended for text in re.findall(r"norm (\S+)", out)}
-    job = Job.of([load_recording(one) for one in sorted(folder.glob("*.gradscope"))])
-    first = global_norms(job, "backward")[0]
-    assert first.partial == ()
-    assert known and all(first.norm == pytest.approx(one, rel=1e-5) for one in known)
+    assert {code for code, *_ in ended} == {0}, ended
+    squares = dict(re.findall(r"square (\S+) (\S+)", ended[0][1]))
+    recordings = [load_recording(one) for one in sorted(folder.glob("*.gradscope"))]
+    assert len(recordings) == len(ended)
+    first = global_norms(Job.of(recordings), "backward")[0]
+    assert len(squares) == 8
+    assert tuple(name.removeprefix("model.") for name in first.partial) == partial
+    known = math.fsum(float(one) for name, one in squares.items() if name not in partial)
+    assert first.norm == pytest.approx(math.sqrt(known), rel=1e-5)
+    findings = judge_job(tuple(recordings)).findings
+    assert not [one for one in findings if one.severity != "note"]
 
 
 def rank_of(number, world, placements, squares, template):
@@ -217,3 +290,22 @@ def test_norms_agree_up_to_the_tolerance_and_nan_agrees_with_nan():
     assert not agree([math.nan, 1.0])
     assert not agree([math.inf, 1.0])
     assert agree([0.0, 0.0])
+
+
+def test_stages_with_equal_names_add_up(template):
+    """Two stages of a pipeline, each on two ranks, with parameters of the same name."""
+    placements = [placement(0, "replicated", 2), placement(1, "local", 0)]
+    squares = [(4.0, 1.0), (4.0, 1.0), (9.0, 2.0), (9.0, 2.0)]
+    ranks = [rank_of(r, 4, placements, squares[r], template) for r in range(4)]
+    (found,) = global_norms(Job.of(ranks), "step")
+    assert found.norm == pytest.approx(math.sqrt(4.0 + 9.0 + 6.0))
+
+
+@pytest.mark.parametrize(("other", "expected"), [((4.0, 9.0), 13.0), ((1.0, 2.0), 16.0)])
+def test_parts_that_ranks_outside_of_the_mesh_repeat_count_once(template, other, expected):
+    """Parts over one dimension of two: repeated by tensor parallelism, or of another stage."""
+    one = replace(placement(0, "sharded", 1), mesh=(("dp", 2),))
+    squares = [4.0, other[0], 9.0, other[1]]
+    ranks = [rank_of(r, 4, [one], [squares[r]], template) for r in range(4)]
+    (found,) = global_norms(Job.of(ranks), "step")
+    assert found.norm == pytest.approx(math.sqrt(expected))

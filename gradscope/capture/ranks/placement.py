@@ -73,7 +73,9 @@ def _of_mesh(parameter: Any, index: int, mesh: Any) -> ParameterPlacement:  # no
     names = mesh.mesh_dim_names or tuple(f"dim{number}" for number in range(mesh.ndim))
     sizes = tuple(mesh.size(number) for number in range(mesh.ndim))
     kind: PlacementKind = "replicated"
-    if any(one.is_partial() for one in placements):
+    # Each rank of sequence parallelism has the gradient of its part of a sequence.
+    of_gradient = getattr(parameter.grad, "placements", ())
+    if any(one.is_partial() for one in (*placements, *of_gradient)):
         kind = "partial"
     elif any(not one.is_replicate() for one in placements):
         kind = "sharded"

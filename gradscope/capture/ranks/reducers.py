@@ -73,6 +73,9 @@ class Reducers:
         site = self._ledger.site(self._training.locations.of(frame))
         parameters = list(reduced_by(model))
         chosen = {0, len(parameters) // 2, len(parameters) - 1} if parameters else set()
+        held = frozenset(map(id, parameters))
+        # A model that is wrapped again leaves its first wrapper unused.
+        self.known = [one for one in self.known if held.isdisjoint(one.parameters)]
         self.known.append(
             Reducer(
                 model=ref(model),
@@ -80,7 +83,7 @@ class Reducers:
                 site=site,
                 sentinels=[ref(parameters[one]) for one in sorted(chosen)[:_SENTINELS]],
                 modules=frozenset(map(id, model.module.modules())),
-                parameters=frozenset(map(id, parameters)),
+                parameters=held,
             )
         )
         self._ledger.add(self._record(model, site))

@@ -36,8 +36,12 @@ from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, Wr
 _PASSES = 24
 """Number of first backward passes that are recorded with their batch."""
 
-_LET_GO_SECONDS = 0.02
-"""Seconds for which other threads get the interpreter before the process group is destroyed."""
+_SHADOW = "main_hook"
+"""Function with which `torch.distributed.algorithms.join` makes the calls of a rank that has no
+more batches, in step with the others."""
+
+_SHADOW_DEPTH = 8
+"""Number of frames between such a call and the step that it makes."""
 
 _RATES = 256
 """Number of changes of the learning rate that are all recorded."""
@@ -113,8 +117,6 @@ class RankWatch:
             return
         patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
         patches.wrap(DistributedDataParallel, "register_comm_hook", self._wrap_hook)
-        patches.wrap(distributed_c10d, "destroy_process_group", self._wrap_destroy)
-        patches.put(dist, "destroy_process_group", distributed_c10d.destroy_process_group)
         self._collectives.install(patches)
         self._sources.install(patches)
 
@@ -137,16 +139,6 @@ class RankWatch:
 
     def _note_hook(self, name: str, frame: FrameType) -> None:
         self.ledger.note("hook", self.ledger.site(self._training.locations.of(frame)), name)
-
-    def _wrap_destroy(self, original: Function) -> Function:
-        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if self.is_on:
-                # A gloo thread that frees its last work takes the interpreter's lock for a mode of
-                # a captured step. The process group waits for that thread and holds the lock.
-                time.sleep(_LET_GO_SECONDS)
-            return original(*args, **kwargs)
-
-        return destroy_process_group
 
     def _begin(self) -> None:
         """Record the identity, and start: the process group is ready."""
@@ -275,8 +267,11 @@ class RankWatch:
         window = self._collectives.step_begins(held)
         ids = set(map(id, held))
         step = None
-        if self.ledger.step < _PASSES:
+        is_shadow = _is_shadow(frame)
+        if self.ledger.step < _PASSES or is_shadow:
             step = self.ledger.site(self._training.locations.of(frame))
+        if is_shadow:
+            self.ledger.note("shadow-step", step)
         self._reducers.step_begins(ids, is_by_hand=window.is_by_hand, step=step)
         self._note_rates(optimizer)
         if not is_due(self.ledger.step):
@@ -387,3 +382,14 @@ class RankWatch:
                 self.ledger.add(
                     WrappedModel(kind=kind, name=name, site=None, step=self.ledger.step, options=())
                 )
+
+
+def _is_shadow(frame: FrameType | None) -> bool:
+    """Return whether a rank without a batch steps for the sake of the others."""
+    for _ in range(_SHADOW_DEPTH):
+        if frame is None:
+            return False
+        if frame.f_code.co_name == _SHADOW:
+            return True
+        frame = frame.f_back
+    return False

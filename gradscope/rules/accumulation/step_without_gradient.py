@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent
+from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.norm_table import REACHES, norms_of
 from gradscope.recording.records import Site
@@ -79,7 +80,9 @@ class StepWithoutGradient(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose steps lack a gradient of their own."""
         windows = context.shared(Windows)
-        lines = [line for one in windows.series for line in _by_step_line(windows, one)]
+        shadows = {one.site for one in context.recording.evidence_of(RankEvent) if _is_shadow(one)}
+        found = (line for one in windows.series for line in _by_step_line(windows, one))
+        lines = [line for line in found if line.windows[0].step.site not in shadows]
         for group in self._groups(context, lines, lambda window: window.is_empty):
             yield self._found(
                 context,
@@ -231,6 +234,11 @@ class StepWithoutGradient(Rule):
             step=step.step,
             caused_by=("GS205", "GS206"),
         )
+
+
+def _is_shadow(event: RankEvent) -> bool:
+    """Return whether a rank without a batch stepped for the sake of the other ranks."""
+    return event.kind == "shadow-step"
 
 
 def _by_step_line(windows: Windows, series: Series) -> Iterator[Series]:

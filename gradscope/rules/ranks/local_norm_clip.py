@@ -83,7 +83,7 @@ class LocalNormClip(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
-        if not job.is_joined or job.is_by_hand:
+        if not job.is_joined or job.is_by_hand or job.averages_weights:
             return
         found = self._returned(context, job) or self._scaled(context, job)
         if found is not None:
@@ -134,7 +134,7 @@ class LocalNormClip(Rule):
             return None
         scaled, wrong = 0, []
         for step in job.common_steps("step"):
-            factors = [_factor(rank, step, names) for rank in job.ranks]
+            factors = [rank.scaling(step, names) for rank in job.ranks]
             known = [factor for factor in factors if factor is not None]
             if len(known) < len(job.ranks):
                 continue
@@ -180,16 +180,6 @@ def _remedy(job: Job) -> str:
     if "FSDP1" in job.strategy:
         return "call clip_grad_norm_ of the FSDP model"
     return "use torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm), before to_local()"
-
-
-def _factor(rank: Rank, step: int, names: list[str]) -> float | None:
-    """Return by what a rank scaled its gradients between backward and step."""
-    before, after = rank.squares("backward", step), rank.squares("step", step)
-    both = [name for name in names if name in before and name in after]
-    whole = math.fsum(before[name] for name in both)
-    if not whole > 0 or not math.isfinite(whole):
-        return None
-    return math.sqrt(math.fsum(after[name] for name in both) / whole)
 
 
 def _written(job: Job) -> list[Site]:

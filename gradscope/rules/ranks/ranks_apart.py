@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.job_failures import first_failure
 from gradscope.analysis.job_norms import AGREEMENT, agree
-from gradscope.recording.evidence.ranks import Moment
+from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -210,8 +210,13 @@ def _replicated(job: Job) -> list[str]:
     return [
         name
         for name in job.shared_names
-        if all(rank.placements[name].kind in kinds for rank in job.ranks)
+        if all(_is_replica(rank.placements[name], kinds, job) for rank in job.ranks)
     ]
+
+
+def _is_replica(one: ParameterPlacement, kinds: set[str], job: Job) -> bool:
+    """Return whether all ranks hold a parameter; stages of a pipeline may have equal names."""
+    return one.kind in kinds and one.copies in (0, job.world_size)
 
 
 def _beginning(job: Job) -> _Cause:

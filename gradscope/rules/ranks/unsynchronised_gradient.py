@@ -218,6 +218,8 @@ def _apart(job: Job) -> list[str]:
     if len(steps) < 2 or not names:
         return []
     begin = set(_differing(job, steps[0], names))
+    if begin and not job.is_data_parallel:
+        return []  # stages of a pipeline, or models of their own
     return [name for name in _differing(job, steps[-1], names) if name not in begin]
 
 

@@ -31,9 +31,9 @@ class WrongRankAverage(Rule):
     """Gradients are averaged over the ranks twice, or summed and never divided.
 
     What it finds:
-        A loss divided by the number of ranks although DDP or FSDP averages the gradients; gradients
-        that the script sums over the ranks and does not divide; a loss that is all-reduced before
-        its backward, which leaves the gradients of this rank alone as they are.
+        A loss, or gradients, divided by the number of ranks although DDP or FSDP averages the
+        gradients; gradients that the script sums over the ranks and does not divide; a loss that is
+        all-reduced before its backward, which leaves the gradients of this rank alone as they are.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -41,8 +41,9 @@ class WrongRankAverage(Rule):
 
     How it is measured:
         The divisor of the loss is compared with the number of ranks, for passes whose gradients a
-        wrapper averages. The norm of a gradient after its all-reduce is compared with that at the
-        step. An all-reduce of a tensor with history is followed to the loss.
+        wrapper averages. The norm of averaged gradients after backward, or of a gradient after its
+        all-reduce, is compared with that at the step. An all-reduce of a tensor with history is
+        followed to the loss.
 
     How to fix it:
         Leave the division to DDP. After an all-reduce with SUM, divide by the number of ranks.
@@ -73,6 +74,7 @@ class WrongRankAverage(Rule):
         """Yield a finding for every wrong average."""
         job = context.shared(job_of)
         yield from self._divided(context, job)
+        yield from self._divided_later(context, job)
         yield from self._summed(context, job)
         for one in sightings(job, "loss-reduced"):
             yield self.finding(
@@ -142,6 +144,37 @@ class WrongRankAverage(Rule):
             self.code, "share_of_passes", len(divided), len(events), self.share, site=written[-1]
         )
         return written[-1] if len(divided) >= self.share * len(events) else None
+
+    def _divided_later(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding if gradients that a wrapper averaged are divided before the step."""
+        rank = job.first
+        written = {(one.file, one.line) for one in rank.lines("written-gradient")}
+        divided = [s for s in rank.lines("divided-by-ranks") if (s.file, s.line) in written]
+        if not rank.wrapped or job.is_by_hand or not divided or job.world_size == 1:
+            return
+        steps = sorted(set(rank.steps("backward")) & set(rank.steps("step")))
+        ratios = [one for step in steps if (one := rank.scaling(step)) is not None]
+        share = 1 / job.world_size
+        wrong = [one for one in ratios if abs(one - share) <= _SAME * share]
+        if not wrong or len(wrong) < self.share * len(ratios):
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"gradients are divided by the number of ranks, {job.world_size}, although "
+                f"{job.strategy} has averaged them over the ranks already"
+            ),
+            remedy="do not divide the gradients by the number of ranks",
+            site=divided[0],
+            related=lines(
+                context,
+                divided[0],
+                [(backward_site(rank), "the backward is here"), (step_site(rank), "the step")],
+            ),
+            evidence={"norm_ratio": wrong[0], "ranks": job.world_size},
+            count=len(wrong),
+            ranks=[one.number for one in job.ranks],
+        )
 
     def _summed(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         for one in sightings(job, "gradient-scaled"):

@@ -1,6 +1,6 @@
 """Ranks that make different passes."""
 
-from tests.rules.ranks.running import found
+from tests.rules.ranks.running import clean, found
 
 LEAVE = """
 model = DDP(Net())
@@ -18,3 +18,22 @@ for step in range(20):
 
 def test_a_rank_that_leaves_the_loop_early_is_found(jobs, tmp_path):
     assert found(jobs, LEAVE, tmp_path, "GS806").ranks
+
+
+JOINED = """
+from torch.distributed.algorithms.join import Join
+from torch.distributed.optim import ZeroRedundancyOptimizer
+model = DDP(Net())
+optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=3e-3)
+with Join([model, optimizer]):
+    for step in range(6 + 3 * rank):
+        x, y = batch()
+        optimizer.zero_grad()
+        loss = cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_steps_of_a_rank_that_has_joined_are_healthy(jobs, tmp_path):
+    clean(jobs, JOINED, tmp_path)

@@ -1,6 +1,7 @@
 """Steps with gradients that were not reduced."""
 
-from tests.rules.ranks.running import clean, found
+from gradscope.rules.job_judging import judge_job
+from tests.rules.ranks.running import clean, found, script
 
 METHOD = """
 model = DDP(Net())
@@ -145,3 +146,29 @@ for step in range(12):
 
 def test_replicated_layers_of_tensor_parallelism_are_healthy(jobs, tmp_path):
     clean(jobs, TENSOR_PARALLEL, tmp_path)
+
+
+WRAPPED_AGAIN = """
+net = Net()
+for p in net.body.parameters():
+    p.requires_grad = False
+model = DDP(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+for step in range(16):
+    if step == 6:
+        for p in net.body.parameters():
+            p.requires_grad = True
+        model = DDP(net)
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_that_is_wrapped_again_is_healthy_on_each_rank_too(jobs, tmp_path):
+    recordings = jobs.record(script(WRAPPED_AGAIN, tmp_path), tmp_path / "job")
+    for one in (recordings, recordings[:1]):
+        findings = judge_job(one).findings
+        assert not [finding for finding in findings if finding.severity != "note"]

@@ -89,3 +89,33 @@ for step in range(12):
 
 def test_the_mean_of_two_losses_on_two_ranks_is_healthy(jobs, tmp_path):
     clean(jobs, TWO_LOSSES, tmp_path)
+
+
+AFTER = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+scale = 1.0 / dist.get_world_size()
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)LOSS
+    loss.backward()
+    GRADIENTS
+    optimizer.step()
+"""
+
+
+def test_gradients_divided_after_ddp_has_averaged_them_are_found(jobs, tmp_path):
+    divided = "for p in model.parameters(): p.grad.div_(world)  # FAULT"
+    body = AFTER.replace("LOSS", "").replace("GRADIENTS", divided)
+    assert found(jobs, body, tmp_path, "GS804").ranks
+
+
+def test_a_loss_times_one_over_the_number_of_ranks_is_found(jobs, tmp_path):
+    body = AFTER.replace("LOSS", " * scale  # FAULT").replace("GRADIENTS", "")
+    assert found(jobs, body, tmp_path, "GS804").ranks
+
+
+def test_gradients_clipped_after_ddp_has_averaged_them_are_healthy(jobs, tmp_path):
+    clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)"
+    clean(jobs, AFTER.replace("LOSS", "").replace("GRADIENTS", clip), tmp_path)
