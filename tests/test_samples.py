@@ -230,7 +230,7 @@ def test_healthy_samples_have_every_gradient_and_no_extreme_one(name):
 @every_sample
 def test_sample_is_a_complete_target(path):
     """Nothing is made up, left out or in need of an option."""
-    target = load_target(str(path), TargetOptions(allow_synthetic_loss=False))
+    target = load_target(str(path), TargetOptions(allow_guesses=False))
     report = inspect_target(target, trial=Trial(probe_steps=1), eager=False, command="inspect")
     assert report.target.loss == "loss_fn(output, target)"
     assert report.target.synthetic_loss is False

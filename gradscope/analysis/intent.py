@@ -8,6 +8,7 @@ from functools import cached_property
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.optimizers import GroupRecord, OptimizerRecord
 from gradscope.recording.evidence.parameters import LoadedRecord
+from gradscope.recording.records import ModuleRecord, ParameterRecord
 
 _FIXED = re.compile(
     r"no_?grad|frozen|freeze|fixed|teacher|target|(^|[._])(ema|ref|reference|victim)([._#]|$)"
@@ -111,6 +112,39 @@ class Intent:
         run = self.indexed.run
         count = len(frozenset(parameters))
         return run is not None and run.uncleared >= count > 0
+
+    def frozen_beside(self, parameters: Iterable[int]) -> ModuleRecord | None:
+        """Return the largest module that is frozen by `requires_grad`, None if there is none.
+
+        Whoever freezes one network so means others, which require grad, to learn. A single frozen
+        layer is too little: libraries freeze tables of positions.
+        """
+        own = frozenset(parameters)
+        below: dict[int, list[ParameterRecord]] = {}
+        for parameter in self.indexed.recording.parameters:
+            position: int | None = parameter.module
+            while position is not None:
+                below.setdefault(position, []).append(parameter)
+                position = self.indexed.recording.modules[position].parent
+        frozen = {
+            module: sum(p.numel for p in records)
+            for module, records in below.items()
+            if not any(p.requires_grad or p.index in own for p in records)
+            and sum(len(p.shape.dims) > 1 for p in records) > 1
+        }
+        largest = max(frozen, key=lambda module: (frozen[module], -module), default=None)
+        return None if largest is None else self.indexed.recording.modules[largest]
+
+    def stays(self, parameters: Iterable[int]) -> bool:
+        """Return whether several steps leave parameters as they are: no forward moves them."""
+        wanted = frozenset(parameters)
+        norms: dict[int, set[float | None]] = {}
+        for stat in self.indexed.recording.parameter_stats:
+            if stat.parameter in wanted:
+                norms.setdefault(stat.parameter, set()).add(stat.weight_norm)
+        steps = {stat.step for stat in self.indexed.recording.parameter_stats}
+        known = all(len(found) == 1 and None not in found for found in norms.values())
+        return len(steps) > 1 and bool(norms) and known
 
     def is_loaded(self, module: int) -> bool:
         """Return whether a module, or one that it is in, got its weights from elsewhere."""

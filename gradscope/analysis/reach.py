@@ -256,7 +256,7 @@ class Reach:
         )
 
     def _without_parts_of_one(self, stops: list[Stop]) -> list[Stop]:
-        """Return the stops, as one where lines without gradients make up a whole module."""
+        """Return the stops, as one where lines of one block without gradients share a module."""
         functions: dict[object, list[Stop]] = {}
         for stop in stops:
             site = self.indexed.site(stop.cut.site)
@@ -266,8 +266,18 @@ class Reach:
         merged = []
         for group in functions.values():
             together = self._stop([p for stop in group for p in stop.parameters], group[0].cut)
-            merged += [together] if len(together.parts) == 1 else group
+            is_one = len(together.parts) == 1 or self._is_of_one_block(together, group)
+            merged += [together] if is_one else group
         return merged
+
+    def _is_of_one_block(self, together: Stop, group: list[Stop]) -> bool:
+        """Return whether stops are layers without parts, of one module and in one block."""
+        modules = self.recording.modules
+        inner = {module.parent for module in modules}
+        of = [modules[part.module] for part in together.parts if part.module is not None]
+        is_whole = len(of) == len(together.parts) and not any(one.index in inner for one in of)
+        blocks = {stop.cut.disabled for stop in group}
+        return is_whole and len(blocks) == 1 == len({one.parent for one in of})
 
     @cached_property
     def _influence(self) -> dict[int, bool]:

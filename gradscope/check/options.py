@@ -113,6 +113,14 @@ class PlannedTarget:
             check=checks.seconds,
         ),
     ] = None
+    allow_guesses: Annotated[
+        bool,
+        Option(
+            help="Guess a missing batch, loss or constructor argument, as inspect does, instead of "
+            "failing with exit code 2.",
+            panel=_CHECK,
+        ),
+    ] = False
 
     @property
     def every_seed(self) -> range:

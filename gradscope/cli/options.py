@@ -12,7 +12,7 @@ from gradscope.config.formats import OutputFormatOption, ReportFormat
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option, Overrides
 from gradscope.rules.settings import Settings
-from gradscope.target.options import TargetOptions, Trial
+from gradscope.target.options import OVERFIT_STEPS, TargetOptions, Trial
 
 _OUTPUT = "Output"
 _RECORDING = ".gradscope"
@@ -186,3 +186,17 @@ def split_arguments(
         return tuple(given), ()
     after = len(command_line) - command_line.index("--") - 1
     return tuple(given[: len(given) - after]), tuple(given[len(given) - after :])
+
+
+def with_optional_values(words: list[str]) -> list[str]:
+    """Return a command line in which `--overfit` has its number, which may be left out.
+
+    The parser would take the word behind it, such as the target, for the number.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    filled: list[str] = []
+    for position, word in enumerate(words):
+        following = words[position + 1] if position + 1 < len(words) else ""
+        lacks = word == "--overfit" and position < end and not following.isdecimal()
+        filled += [word, str(OVERFIT_STEPS)] if lacks and words[0] != "run" else [word]
+    return filled

@@ -30,6 +30,10 @@ def record_target(
     command: str,
 ) -> "Recording":
     """Load a target, print the decisions made for the user, run it, and return the recording."""
+    from gradscope.target.discovery.source_check import check_source
+    from gradscope.target.notation import parse_target
+
+    check_source(parse_target(spec))  # a wrong name is told before torch is imported
     _import_torch()
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
@@ -69,7 +73,7 @@ def planned_target(
 ) -> "PlannedTarget":
     """Return how to run one target, as the configuration and the options say.
 
-    A target without a loss gets a placeholder, which the report mentions.
+    A missing batch, loss or constructor argument is guessed, and the report says so.
 
     Args:
         target: Target as written, or a name in the configuration.
@@ -79,7 +83,7 @@ def planned_target(
     from gradscope.config import plan_targets
 
     (planned,) = plan_targets(configuration, (target,), overrides)
-    return replace(planned, options=replace(planned.options, allow_synthetic_loss=True))
+    return replace(planned, options=replace(planned.options, allow_guesses=True))
 
 
 def kept_as_saved(planned: "PlannedTarget", given: Overrides, *, is_saved: bool) -> "PlannedTarget":

@@ -49,8 +49,8 @@ CHECK = _keys(
 """Keys that say when a check fails, and how it is reported."""
 
 RUNNING = _keys(
-    "seeds", "seed", "steps", "optimizer", "lr", "probe-steps", "micro-batches", "keep-gradients",
-    "timeout", "device", "dtype", "mode", "eager",
+    "seeds", "seed", "steps", "optimizer", "lr", "probe-steps", "micro-batches", "overfit",
+    "keep-gradients", "timeout", "allow-guesses", "device", "dtype", "mode", "eager",
 )  # fmt: skip
 """Keys that say how targets run, for all targets or in the table of one."""
 

@@ -112,7 +112,7 @@ def _planned(
         spec=str(values["target"]),
         folder=folder,
         options=TargetOptions(
-            allow_synthetic_loss=False,
+            allow_guesses=bool(values.get("allow-guesses", False)),
             args=arguments if isinstance(arguments, tuple) else (),
             **field_values(TargetOptions, values),  # type: ignore[arg-type]
         ),

@@ -26,6 +26,8 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     left_tensor=_reference(context, one.left_edge),
                     right_tensor=_reference(context, one.right_edge),
                     result=result,
+                    left_from=one.left_from,
+                    right_from=one.right_from,
                 )
             )
     graph = context.capture.graph

@@ -51,6 +51,8 @@ class ProbeContext:
     """Random states at the start of its forward; None if it cannot be run again."""
     micro_batches: int | None = None
     """Number of parts to split the batch into, None for no split."""
+    overfit: int | None = None
+    """Number of steps to train on the one batch, None for none."""
     of_run: bool = False
     """Whether the backward is a script's own, whose optimizers are all in use."""
 

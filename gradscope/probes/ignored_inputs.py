@@ -48,6 +48,8 @@ def _without_effect(context: ProbeContext) -> list[str]:
         name
         for name, one, other in changed
         if torch.equal(loss, _loss_with(context, one, other))
+        # The mean over examples that meet no others does not depend on their order.
+        and torch.equal(loss, _loss_with(context, one, _shifted(one)))
         and _is_ignored_by_other_numbers(context, one, other)
     ]
     dropped = " ".join(context.target.notes)
@@ -98,6 +100,12 @@ def _other(tensor: Tensor) -> Tensor | None:
         if not torch.equal(other, tensor):
             return other.requires_grad_(tensor.requires_grad)
     return None
+
+
+def _shifted(tensor: Tensor) -> Tensor:
+    """Return a tensor whose numbers move by one in memory, across its rows."""
+    other = tensor.detach().flatten().roll(1).view(tensor.shape)
+    return other.requires_grad_(tensor.requires_grad)
 
 
 def _unread(module: nn.Module) -> Iterator[tuple[str, Line]]:

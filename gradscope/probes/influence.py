@@ -11,6 +11,7 @@ from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.modules import ModuleCall
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import DroppedRecord, InfluenceRecord
 
 
@@ -33,6 +34,8 @@ def probe_dropped(context: ProbeContext) -> str | None:
         lost.pop(id(leaf), None)
     if lost:
         context.assembler.note(DroppedRecord(parameters=tuple(sorted(lost.values()))))
+        for record in UserCodeSearch(context).overwritten():
+            context.assembler.note(record)
     return None
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gradscope.capture.naming import shape_of
 from gradscope.capture.reading import whole
+from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.optimizers import (
     GroupRecord,
@@ -16,6 +17,7 @@ from gradscope.recording.evidence.optimizers import (
     OptimizerRecord,
     StaleTensor,
 )
+from gradscope.recording.evidence.parameters import CallerRecord
 
 _ADAPTIVE = (
     torch.optim.Adadelta,
@@ -35,6 +37,10 @@ def probe_optimizers(context: ProbeContext) -> str | None:
     reading = _OptimizerReading(context)
     for index, optimizer in enumerate(context.optimizers):
         context.assembler.note(reading.record(index, optimizer))
+    for module, line in reading.callers():
+        site = context.assembler.site_of(line)
+        if site is not None:
+            context.assembler.note(CallerRecord(module=module, site=site))
     return None
 
 
@@ -116,6 +122,23 @@ class _OptimizerReading:
             registration = self._context.definitions.registration(parameter)
             if registration is not None and registration.order > order:
                 yield position
+
+    def callers(self) -> Iterator[tuple[int, Line]]:
+        """Yield the modules of parameters that were made after an optimizer, with their callers."""
+        context = self._context
+        orders = [
+            made.order
+            for made in map(context.definitions.optimizers.get, context.optimizers)
+            if made
+        ]
+        if not orders:
+            return
+        records = context.named.parameter_records
+        later = {records[position].module for position in self._made_after(min(orders))}
+        for module in sorted(later):
+            line = context.definitions.callers.get(context.named.modules[module])
+            if line is not None:
+                yield module, line
 
     def _stale(self, optimizer: torch.optim.Optimizer) -> Iterator[StaleTensor]:
         """Yield the tensors that were once in the model, as far as that is known."""

@@ -21,6 +21,7 @@ from gradscope.probes.micro_batches.agreement import probe_micro_batches
 from gradscope.probes.micro_batches.batch_division import probe_batch
 from gradscope.probes.mixed_examples import probe_mixed_examples
 from gradscope.probes.optimizers import probe_optimizers
+from gradscope.probes.overfit import probe_overfit
 from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.redraws import probe_redraws
 from gradscope.probes.scaled_backward import probe_half_precision
@@ -50,6 +51,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("mixed examples", probe_mixed_examples),
     ("non-finite", probe_nonfinite),
     ("optimizers", probe_optimizers),
+    ("overfit", probe_overfit),
     ("path cuts", probe_path_cuts),
     ("redraws", probe_redraws),
     ("symmetry", probe_symmetry),

@@ -1,6 +1,7 @@
 """Finds parameters that should be one and are two, and units that are equal."""
 
 from itertools import combinations
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +12,15 @@ from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
+Alike = Literal["storage", "values", "target"]
+
 
 def probe_twins(context: ProbeContext) -> str | None:
     """Record parameters that share memory, and output layers that copy an embedding."""
-    found = [(*pair, "storage") for pair in _sharing(context)]
+    found: list[tuple[int, int, Alike]] = [(*pair, "storage") for pair in _sharing(context)]
     known = {pair[:2] for pair in found}
     found += [(*pair, "values") for pair in _copied(context) if pair not in known]
+    found += [(*pair, "target") for pair in _followed_in_memory(context)]
     if not found:
         return None
     search = UserCodeSearch(context)
@@ -26,8 +30,8 @@ def probe_twins(context: ProbeContext) -> str | None:
             TwinRecord(
                 first=first,
                 second=second,
-                alike="storage" if alike == "storage" else "values",
-                site=search.line_that_copies(names, shares=alike == "storage"),
+                alike=alike,
+                site=search.line_that_copies(names, shares=alike != "values"),
             )
         )
     return None
@@ -37,9 +41,24 @@ def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of parameters that share elements in memory."""
     by_place: dict[tuple[object, ...], list[int]] = {}
     for position, parameter in _trained(context):
-        key = (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
-        by_place.setdefault(key, []).append(position)
+        by_place.setdefault(_place(parameter), []).append(position)
     return [pair for positions in by_place.values() for pair in combinations(positions, 2)]
+
+
+def _followed_in_memory(context: ProbeContext) -> list[tuple[int, int]]:
+    """Return pairs of a parameter with a gradient and one without that share memory."""
+    trained = {_place(parameter): position for position, parameter in _trained(context)}
+    return [
+        (trained[place], position)
+        for position, parameter in enumerate(context.named.parameters)
+        if parameter.grad is None
+        and is_plain_float(parameter)
+        and (place := _place(parameter)) in trained
+    ]
+
+
+def _place(parameter: Tensor) -> tuple[object, ...]:
+    return (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
 
 
 def _copied(context: ProbeContext) -> list[tuple[int, int]]:

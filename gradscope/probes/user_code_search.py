@@ -12,6 +12,7 @@ import torch
 
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
+from gradscope.recording.evidence.parameters import OverwrittenRecord
 
 _INSTALLED = ("site-packages", "dist-packages", str(Path(torch.__file__).parent))
 _PACKAGE = str(Path(__file__).parents[1])
@@ -49,7 +50,22 @@ class UserCodeSearch:
         ]
         named = [site for target, site in given if any(_is(target, name) for name in names)]
         likely = [site for target, site in given if any(_may_be(target, name) for name in names)]
-        return _single(named) if named else _single(likely)
+        in_loops = [site for target, site in given if shares and target.isidentifier()]
+        return _single(named or likely or in_loops)
+
+    def overwritten(self) -> Iterator[OverwrittenRecord]:
+        """Yield the assignments whose values nothing reads before the next to the same name."""
+        for file, tree in self._trees.items():
+            for first, second in dead_stores(tree):
+                site = self._site(file, second.lineno)
+                if site is not None:
+                    yield OverwrittenRecord(
+                        name=_target(first) or "",
+                        file=file,
+                        first=first.lineno,
+                        last=first.end_lineno or first.lineno,
+                        site=site,
+                    )
 
     def line_that_fills(self) -> int | None:
         """Return the only line (a site) that fills a tensor other than a bias with a constant."""
@@ -122,13 +138,63 @@ def _sets(node: ast.expr, attribute: str) -> bool:
 
 def _given_elements(node: ast.Assign | ast.Call, *, shares: bool) -> str | None:
     """Return the target of a statement that gives it the elements of another tensor."""
-    if shares and isinstance(node, ast.Assign):
+    if isinstance(node, ast.Assign):
         (target, *_) = node.targets
         is_data = isinstance(target, ast.Attribute) and target.attr == "data"
         return ast.unparse(target.value) if is_data and isinstance(target, ast.Attribute) else None
     if shares or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     return ast.unparse(node.func.value).removesuffix(".data") if node.func.attr == "copy_" else None
+
+
+def dead_stores(tree: ast.AST) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+    """Yield assignments to a name, each with the one that replaces its value unread.
+
+    In a loop, an assignment replaces its own value of the pass before if nothing in the loop reads
+    it. Branches and loops between the two, and loops that are left early, are left alone.
+    """
+    for node in ast.walk(tree):
+        for body in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(body, list):
+                yield from _replaced(body)
+        if isinstance(node, ast.For) and not _leaves_early(node):
+            yield from ((stmt, stmt) for stmt in node.body if _is_lost_in(node, stmt))
+
+
+def _replaced(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+    for position, statement in enumerate(body):
+        name = _target(statement)
+        for following in body[position + 1 :] if name else ():
+            if _uses(following, name, ast.Load):
+                break
+            if _target(following) == name:
+                yield statement, following
+            if _uses(following, name, ast.Store):
+                break
+
+
+def _is_lost_in(loop: ast.For, statement: ast.stmt) -> bool:
+    name = _target(statement)
+    return name is not None and not any(_uses(one, name, ast.Load) for one in loop.body)
+
+
+def _leaves_early(loop: ast.For) -> bool:
+    leaving = (ast.Break, ast.Continue, ast.Return, ast.Yield)
+    return any(isinstance(node, leaving) for one in loop.body for node in ast.walk(one))
+
+
+def _target(statement: ast.stmt) -> str | None:
+    """Return the name to which a statement assigns a value, None for all other statements."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+        return None
+    return getattr(statement.targets[0], "id", None)
+
+
+def _uses(statement: ast.stmt, name: str | None, context: type[ast.expr_context]) -> bool:
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, context)
+        for node in ast.walk(statement)
+    )
 
 
 def _fills(node: ast.Call) -> bool:

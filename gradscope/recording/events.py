@@ -1,20 +1,33 @@
 """The events of a run: a class per kind, with the numbers that its events record.
 
-Each number is declared once, with its meaning. mypy refuses a misspelt one where it is read, and a
-number of another kind of event.
+Each number is declared once, with its meaning. mypy refuses a misspelt one, and a number of another
+kind of event, where it is read and where it is written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    overload,
+)
 
 from gradscope.recording.records import EventRecord
 
 Value = TypeVar("Value")
+Written = TypeVar("Written")
 AnyEvent = TypeVar("AnyEvent", bound="Event")
+Names = ParamSpec("Names")
+"""The numbers that a kind of event declares, as keyword arguments."""
 
 
-class _Recorded(Generic[Value]):
+class _Recorded(Generic[Value, Written]):
     """A number of an event. Its name is that of the attribute."""
 
     def __init__(self, meaning: str) -> None:
@@ -25,76 +38,83 @@ class _Recorded(Generic[Value]):
         self.name = name
 
     @overload
-    def __get__(self, event: None, owner: type) -> "_Recorded[Value]": ...
+    def __get__(self, event: None, owner: type) -> Self: ...
     @overload
     def __get__(self, event: "Event", owner: type) -> Value: ...
-    def __get__(self, event: "Event | None", owner: type) -> "_Recorded[Value] | Value":
+    def __get__(self, event: "Event | None", owner: type) -> Self | Value:
         return self if event is None else self._of(event.numbers.get(self.name))
+
+    if TYPE_CHECKING:
+        # The type that `named` takes for it: nothing sets a number of an event.
+        def __set__(self, event: "Event", value: Written) -> None: ...
 
     def _of(self, recorded: float | None) -> Value:
         raise NotImplementedError
 
 
-class Number(_Recorded[float | None]):
+class Number(_Recorded[float | None, float | None]):
     """A number that may be missing: None if it was not measured."""
 
     def _of(self, recorded: float | None) -> float | None:
         return recorded
 
 
-class Count(_Recorded[int]):
+class Count(_Recorded[int, float]):
     """A count: 0 if it was not recorded."""
 
     def _of(self, recorded: float | None) -> int:
         return 0 if recorded is None else int(recorded)
 
 
-class Flag(_Recorded[bool]):
+class Flag(_Recorded[bool, float]):
     """A yes or no, recorded as 1.0 or 0.0: no if it was not recorded."""
 
     def _of(self, recorded: float | None) -> bool:
         return recorded is not None and recorded >= 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Declares to mypy that the numbers of a kind are the keyword arguments of its class, for `named`.
+@dataclass_transform(kw_only_default=True, frozen_default=True)
 class Event:
     """An event of a run. Kinds that this version does not know have no class of their own."""
 
+    __slots__ = ("kind", "numbers", "optimizer", "position", "seconds", "site", "step", "subject")
     kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of records that a class reads."""
 
-    position: int
-    """Index of the event in the run."""
-    step: int
-    kind: str
-    seconds: float
-    """Seconds since the start of the recording."""
-    site: int | None
-    optimizer: int | None
-    """Index among the `TrainedOptimizer` records; None if it involves no optimizer."""
-    subject: str
-    numbers: Mapping[str, float] = field(repr=False)
-    """All recorded numbers by name, for writers that list them."""
+    def __init__(self, record: EventRecord, position: int) -> None:
+        self.position: Final = position
+        """Index of the event in the run."""
+        self.step: Final = record.step
+        self.kind: Final = record.kind
+        self.seconds: Final = record.seconds
+        """Seconds since the start of the recording."""
+        self.site: Final = record.site
+        self.optimizer: Final = record.optimizer
+        """Index among the `TrainedOptimizer` records; None if it involves no optimizer."""
+        self.subject: Final = record.subject
+        self.numbers: Final[Mapping[str, float]] = dict(record.numbers)
+        """All recorded numbers by name, for writers that list them."""
 
 
 class BackwardStart(Event):
     """A call of backward, whether it succeeded or failed."""
 
     __slots__ = ()
-    again = Flag("whether an earlier backward of the step began at the same node")
-    create = Flag("whether it builds a graph of itself (`create_graph`)")
-    divided = Number("number that the loss was divided by")
-    loss = Number("value of the loss, without the scale of a gradient scaler")
-    multiplied = Number("product of the constants above 1 that the loss was multiplied by")
-    nodes = Number("nodes of the graph, where they were counted")
-    older = Flag("whether the graph reaches back before the step before")
-    reduction = Number("whether the loss is a mean (1) or a sum (0)")
-    retain = Flag("whether it keeps its graph (`retain_graph`)")
-    root = Number("autograd's sequence number of the node that it began at")
-    rows = Number("rows of the model's first input")
-    scale = Number("scale of a gradient scaler, where it has scaled the loss")
-    scaled = Flag("whether a gradient scaler has scaled the loss")
-    tokens = Number("elements that the loss was averaged over")
+    again: Flag = Flag("whether an earlier backward of the step began at the same node")
+    create: Flag = Flag("whether it builds a graph of itself (`create_graph`)")
+    divided: Number = Number("number that the loss was divided by")
+    loss: Number = Number("value of the loss, without the scale of a gradient scaler")
+    multiplied: Number = Number("product of the constants above 1 that the loss was multiplied by")
+    nodes: Number = Number("nodes of the graph, where they were counted")
+    older: Flag = Flag("whether the graph reaches back before the step before")
+    reduction: Number = Number("whether the loss is a mean (1) or a sum (0)")
+    retain: Flag = Flag("whether it keeps its graph (`retain_graph`)")
+    root: Number = Number("autograd's sequence number of the node that it began at")
+    rows: Number = Number("rows of the model's first input")
+    scale: Number = Number("scale of a gradient scaler, where it has scaled the loss")
+    scaled: Flag = Flag("whether a gradient scaler has scaled the loss")
+    tokens: Number = Number("elements that the loss was averaged over")
 
 
 class BackwardEvent(BackwardStart):
@@ -102,10 +122,10 @@ class BackwardEvent(BackwardStart):
 
     __slots__ = ()
     kinds = ("backward",)
-    added = Count("parameters whose gradient was added to one that waited for a step")
-    forward = Flag("whether a repeated step made a forward, of an unknown batch, before it")
-    reached = Count("parameters that got a gradient")
-    stale = Count("parameters whose gradient was added to one that a step has used")
+    added: Count = Count("parameters whose gradient was added to one that waited for a step")
+    forward: Flag = Flag("whether a repeated step made a forward, of an unknown batch, before it")
+    reached: Count = Count("parameters that got a gradient")
+    stale: Count = Count("parameters whose gradient was added to one that a step has used")
 
     @property
     def has_forward(self) -> bool:
@@ -123,8 +143,8 @@ class BackwardErrorEvent(BackwardStart):
 
     __slots__ = ()
     kinds = ("backward-error",)
-    freed = Flag("whether the graph had been freed")
-    in_place = Flag("whether a saved tensor had been modified in place")
+    freed: Flag = Flag("whether the graph had been freed")
+    in_place: Flag = Flag("whether a saved tensor had been modified in place")
 
 
 class CarriedEvent(Event):
@@ -132,9 +152,9 @@ class CarriedEvent(Event):
 
     __slots__ = ()
     kinds = ("carried",)
-    collected = Flag("whether tensors are collected in a container")
-    repeated = Flag("whether it happens in every step")
-    sum = Flag("whether a sum is carried on")
+    collected: Flag = Flag("whether tensors are collected in a container")
+    repeated: Flag = Flag("whether it happens in every step")
+    sum: Flag = Flag("whether a sum is carried on")
 
 
 class KeptEvent(Event):
@@ -142,26 +162,26 @@ class KeptEvent(Event):
 
     __slots__ = ()
     kinds = ("kept",)
-    collected = Flag("whether tensors are collected in a container")
-    nodes = Count("operations of earlier steps that are kept")
-    nodes_before = Count("the same when they were counted for the first time")
-    repeated = Flag("whether it happens in every step")
-    steps = Count("steps since that first count")
-    sum = Flag("whether a sum is carried on")
+    collected: Flag = Flag("whether tensors are collected in a container")
+    nodes: Count = Count("operations of earlier steps that are kept")
+    nodes_before: Count = Count("the same when they were counted for the first time")
+    repeated: Flag = Flag("whether it happens in every step")
+    steps: Count = Count("steps since that first count")
+    sum: Flag = Flag("whether a sum is carried on")
 
 
 class ClipEvent(Event):
     """A call of a function that clips gradients."""
 
     __slots__ = ()
-    empty = Count("parameters without a gradient")
-    exhausted = Flag("whether it was given an iterator that was used up")
-    fresh = Count("parameters with a gradient that no step has used")
-    norm = Number("norm of all gradients before the clip")
-    parameters = Count("parameters that it was given")
-    scaled = Flag("whether the gradients still carry a scaler's scale")
-    scope = Number("index of the set of parameters that it was given")
-    spent = Count("parameters whose gradient a step has used")
+    empty: Count = Count("parameters without a gradient")
+    exhausted: Flag = Flag("whether it was given an iterator that was used up")
+    fresh: Count = Count("parameters with a gradient that no step has used")
+    norm: Number = Number("norm of all gradients before the clip")
+    parameters: Count = Count("parameters that it was given")
+    scaled: Flag = Flag("whether the gradients still carry a scaler's scale")
+    scope: Number = Number("index of the set of parameters that it was given")
+    spent: Count = Count("parameters whose gradient a step has used")
 
     @property
     def limit(self) -> float | None:
@@ -174,8 +194,8 @@ class ClipNormEvent(ClipEvent):
 
     __slots__ = ()
     kinds = ("clip-norm",)
-    max_norm = Number("largest norm allowed")
-    norm_type = Number("order of the norm, 2 where it is not recorded")
+    max_norm: Number = Number("largest norm allowed")
+    norm_type: Number = Number("order of the norm, 2 where it is not recorded")
 
     @property
     def limit(self) -> float | None:
@@ -188,9 +208,9 @@ class ClipValueEvent(ClipEvent):
 
     __slots__ = ()
     kinds = ("clip-value",)
-    clip_value = Number("largest magnitude of an element allowed")
-    cosine = Number("cosine between all gradients before and after the clip")
-    norm_after = Number("norm of all gradients after the clip")
+    clip_value: Number = Number("largest magnitude of an element allowed")
+    cosine: Number = Number("cosine between all gradients before and after the clip")
+    norm_after: Number = Number("norm of all gradients after the clip")
 
     @property
     def limit(self) -> float | None:
@@ -203,7 +223,7 @@ class EpochEvent(Event):
 
     __slots__ = ()
     kinds = ("epoch",)
-    batches = Number("batches of the loader")
+    batches: Number = Number("batches of the loader")
 
 
 class GradEvent(Event):
@@ -211,8 +231,8 @@ class GradEvent(Event):
 
     __slots__ = ()
     kinds = ("grad",)
-    create = Flag("whether it builds a graph of itself (`create_graph`)")
-    inputs = Count("tensors that gradients were asked for")
+    create: Flag = Flag("whether it builds a graph of itself (`create_graph`)")
+    inputs: Count = Count("tensors that gradients were asked for")
 
 
 class GradErrorEvent(Event):
@@ -220,8 +240,8 @@ class GradErrorEvent(Event):
 
     __slots__ = ()
     kinds = ("grad-error",)
-    freed = Flag("whether the graph had been freed")
-    in_place = Flag("whether a saved tensor had been modified in place")
+    freed: Flag = Flag("whether the graph had been freed")
+    in_place: Flag = Flag("whether a saved tensor had been modified in place")
 
 
 class ModeEvent(Event):
@@ -229,9 +249,9 @@ class ModeEvent(Event):
 
     __slots__ = ()
     kinds = ("mode",)
-    batchnorm = Count("batch-norm layers in eval mode")
-    dropout = Count("dropout layers in eval mode")
-    eval = Flag("whether the model is in eval mode")
+    batchnorm: Count = Count("batch-norm layers in eval mode")
+    dropout: Count = Count("dropout layers in eval mode")
+    eval: Flag = Flag("whether the model is in eval mode")
 
 
 class ScalerStepEvent(Event):
@@ -239,8 +259,8 @@ class ScalerStepEvent(Event):
 
     __slots__ = ()
     kinds = ("scaler-step",)
-    found_inf = Flag("whether a gradient was not finite")
-    skipped = Flag("whether the step was skipped")
+    found_inf: Flag = Flag("whether a gradient was not finite")
+    skipped: Flag = Flag("whether the step was skipped")
 
 
 class ScalerUpdateEvent(Event):
@@ -248,8 +268,8 @@ class ScalerUpdateEvent(Event):
 
     __slots__ = ()
     kinds = ("scaler-update",)
-    scale_after = Number("scale after the update")
-    scale_before = Number("scale before the update")
+    scale_after: Number = Number("scale after the update")
+    scale_before: Number = Number("scale before the update")
 
 
 class SchedulerEvent(Event):
@@ -257,8 +277,8 @@ class SchedulerEvent(Event):
 
     __slots__ = ()
     kinds = ("scheduler",)
-    lr_after = Number("learning rate after the call")
-    lr_before = Number("learning rate before the call")
+    lr_after: Number = Number("learning rate after the call")
+    lr_before: Number = Number("learning rate before the call")
 
 
 class StepEvent(Event):
@@ -266,19 +286,19 @@ class StepEvent(Event):
 
     __slots__ = ()
     kinds = ("step",)
-    backwards = Number("backward passes whose gradients the step uses")
-    clipped = Count("parameters whose gradient was clipped")
-    evaluations = Number("evaluations of the closure since the optimizer was made")
-    fresh = Count("parameters with a gradient that no step had used")
-    lr = Number("learning rate of the first group")
-    manual = Flag("whether the script changed the weights itself")
-    none = Count("parameters without a gradient")
-    nonfinite = Count("parameters whose gradient is not finite")
-    norm = Number("norm of all gradients")
-    parameters = Count("parameters of the optimizer")
-    stale = Count("parameters whose gradient an earlier step had used")
-    with_gradient = Count("parameters with a gradient")
-    written = Count("parameters whose gradient the script itself has written to")
+    backwards: Number = Number("backward passes whose gradients the step uses")
+    clipped: Count = Count("parameters whose gradient was clipped")
+    evaluations: Number = Number("evaluations of the closure since the optimizer was made")
+    fresh: Count = Count("parameters with a gradient that no step had used")
+    lr: Number = Number("learning rate of the first group")
+    manual: Flag = Flag("whether the script changed the weights itself")
+    none: Count = Count("parameters without a gradient")
+    nonfinite: Count = Count("parameters whose gradient is not finite")
+    norm: Number = Number("norm of all gradients")
+    parameters: Count = Count("parameters of the optimizer")
+    stale: Count = Count("parameters whose gradient an earlier step had used")
+    with_gradient: Count = Count("parameters with a gradient")
+    written: Count = Count("parameters whose gradient the script itself has written to")
 
     @property
     def knows_nonfinite(self) -> bool:
@@ -291,7 +311,7 @@ class UnscaleEvent(Event):
 
     __slots__ = ()
     kinds = ("unscale",)
-    scale = Number("scale that gradients were divided by")
+    scale: Number = Number("scale that gradients were divided by")
 
 
 class ZeroEvent(Event):
@@ -299,9 +319,9 @@ class ZeroEvent(Event):
 
     __slots__ = ()
     kinds = ("zero",)
-    parameters = Count("parameters whose gradients were zeroed")
-    set_to_none = Flag("whether gradients were set to None")
-    unspent = Count("parameters whose gradient no step had used")
+    parameters: Count = Count("parameters whose gradients were zeroed")
+    set_to_none: Flag = Flag("whether gradients were set to None")
+    unspent: Count = Count("parameters whose gradient no step had used")
 
 
 EVENT_CLASSES: tuple[type[Event], ...] = (
@@ -339,16 +359,12 @@ def meanings(kind: str) -> Mapping[str, str]:
 
 def event_of(record: EventRecord, position: int = 0) -> Event:
     """Return the event of a record, as one of its kind."""
-    return _BY_KIND.get(record.kind, Event)(
-        position=position,
-        step=record.step,
-        kind=record.kind,
-        seconds=record.seconds,
-        site=record.site,
-        optimizer=record.optimizer,
-        subject=record.subject,
-        numbers=dict(record.numbers),
-    )
+    return _BY_KIND.get(record.kind, Event)(record, position)
+
+
+def named(kind: Callable[Names, Event], *_: Names.args, **numbers: Names.kwargs) -> dict[str, Any]:
+    """Return numbers by name, for an event of a kind that declares them."""
+    return numbers
 
 
 def only(kind: type[AnyEvent], events: Iterable[Event]) -> Iterator[AnyEvent]:

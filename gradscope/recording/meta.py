@@ -23,6 +23,7 @@ HEADER_NAMES = (
     "target.mode",
     "target.seed",
     "target.synthetic_loss",
+    "target.guessed",
     "target.root",
     "target.repository",
     "finished",
@@ -74,6 +75,7 @@ def write_header(header: Header) -> Texts:
         # As text: a seed may need 64 bits, one more than SQLite's integers have.
         "target.seed": None if target.seed is None else str(target.seed),
         "target.synthetic_loss": "true" if target.synthetic_loss else "false",
+        "target.guessed": " ".join(target.guessed) or None,
         "target.root": target.root,
         "target.repository": target.repository,
         "finished": "true" if header.finished else "false",
@@ -115,6 +117,7 @@ def read_header(texts: Texts) -> Header:
             mode=text("target.mode"),
             seed=None if seed is None else int(seed),
             synthetic_loss=text("target.synthetic_loss") == "true",
+            guessed=tuple((texts.get("target.guessed") or "").split()),
             root=text("target.root"),
             # Recordings of earlier versions lack it.
             repository=text("target.root") if repository is None else repository,

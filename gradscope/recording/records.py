@@ -179,6 +179,8 @@ class CutRecord:
     """Whether values behind it were moved out of torch, where they cannot be followed."""
     straight_through: bool = False
     """Whether another term passes the gradient on instead, as in `x + (q - x).detach()`."""
+    disabled: int | None = None
+    """Line (a site) that disabled gradients: a `with` or a decorator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,11 +339,18 @@ class TargetRecord:
     """`train` or `eval`."""
     seed: int | None
     synthetic_loss: bool
-    """Whether it is gradscope's placeholder loss, because the target has none."""
+    """Whether gradscope guessed the loss, because the target has none."""
+    guessed: tuple[str, ...] = ()
+    """What else gradscope guessed: `arguments` of the model's class, `batch`."""
     root: str
     """Working directory; paths are shown relative to it."""
     repository: str
     """Absolute path of the repository that contains the working directory."""
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        """What gradscope guessed, the loss included."""
+        return (*self.guessed, *(("loss",) if self.synthetic_loss else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

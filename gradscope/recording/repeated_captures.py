@@ -9,6 +9,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.evidence.optimizers import OptimizerRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
+    CallerRecord,
     DroppedRecord,
     FreezeRecord,
     InitialisationRecord,
@@ -23,6 +24,7 @@ NOT_IN_EVERY_STEP = "not in every captured step"
 _OF_STRUCTURE = frozenset(
     {
         AttributeRecord,
+        CallerRecord,
         ComparisonRecord,
         DroppedRecord,
         FreezeRecord,

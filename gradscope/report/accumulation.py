@@ -16,7 +16,6 @@ from gradscope.recording.evidence.batches import (
 )
 from gradscope.recording.records import Recording
 from gradscope.report.document import Points, Section, Word, section
-from gradscope.report.json_objects import Object, location_object
 from gradscope.report.number_format import number
 from gradscope.report.signs import UNICODE
 
@@ -247,53 +246,6 @@ def _named(names: Iterable[str]) -> str:
 def _listed(words: Sequence[str]) -> str:
     more = len(words) - _SHOWN
     return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def accumulation_object(report: Report) -> Object | None:
-    """Return the comparison as an object of JSON, None where none was made."""
-    found = Accumulation.of(report.recording)
-    if found is None:
-        return None
-    record, recording = found.record, report.recording
-    site = None if record.site is None else recording.sites[record.site]
-    return {
-        "micro_batches": record.micro_batches,
-        "rows": record.rows,
-        "repeated": record.repeated,
-        "loss": record.loss,
-        "law": record.law,
-        "unit": record.unit,
-        "obstruction": record.obstruction,
-        "modules": [recording.modules[position].path for position in record.modules],
-        "location": location_object(site, report),
-        "law_in_eval_mode": record.apart,
-        "draws": record.draws,
-        "unmatched_draws": record.unmatched,
-        "scale": record.scale,
-        "cosine": record.cosine,
-        "deviation": record.deviation,
-        "deviation_divided": record.divided,
-        "remaining": record.remaining,
-        "parts": [
-            {
-                "rows": part.rows,
-                "loss": part.loss,
-                "finite": part.is_finite,
-                "count": part.count,
-                "weight": part.weight,
-            }
-            for part in found.parts
-        ],
-        "parameters": {
-            found.name(one): {
-                "norm": one.norm,
-                "scale": one.scale,
-                "deviation": one.deviation,
-                "remaining": one.remaining,
-            }
-            for one in found.parameters
-        },
-    }
 
 
 def accumulation_sections(report: Report) -> tuple[Section, ...]:

@@ -13,7 +13,7 @@ from gradscope.report.document import (
     more,
 )
 from gradscope.report.finding_phrasing import (
-    SYNTHETIC_LOSS,
+    guess_warning,
     parameter_counts,
     tensor_counts,
     verdict_text,
@@ -68,8 +68,8 @@ def _headlines(report: Report) -> Iterator[str]:
     else:  # which keeps no tensors
         yield ", ".join(run_words(run))
         yield of_parameters
-    if report.target.synthetic_loss:
-        yield f"warning: {SYNTHETIC_LOSS}"
+    if (warning := guess_warning(report.target)) is not None:
+        yield f"warning: {warning}"
     accumulation = Accumulation.of(report.recording)
     if accumulation is not None:
         yield headline(accumulation, UNICODE.times)

@@ -12,7 +12,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_phrasing import (
-    SYNTHETIC_LOSS,
+    guess_warning,
     parameter_counts,
     parameter_text,
     tensor_counts,
@@ -41,8 +41,8 @@ def render_concise(report: Report, view: ViewOptions) -> str:
         # What is non-finite began in a tensor.
         is_broken = bool(report.summary.nonfinite_tensors)
         lines = [*tensors, *parameters] if is_broken else [*parameters, *tensors]
-    if report.target.synthetic_loss:
-        lines.insert(0, _line(report, None, f"warning: {SYNTHETIC_LOSS}"))
+    if (warning := guess_warning(report.target)) is not None:
+        lines.insert(0, _line(report, None, f"warning: {warning}"))
     accumulation = Accumulation.of(report.recording)
     if accumulation is not None:
         lines.append(_line(report, None, headline(accumulation, "x")))

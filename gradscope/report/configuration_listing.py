@@ -1,6 +1,5 @@
 """The configuration as `gradscope config` shows it."""
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -16,12 +15,11 @@ from gradscope.config import Configuration, keys
 from gradscope.config.document import TABLE, dotted
 from gradscope.config.listing import Entry
 from gradscope.options.checks import Value
-from gradscope.recording.encoding import spell
+from gradscope.report.json.shape import SCHEMA_VERSION, Count, Object, Shape
+from gradscope.report.json.text import indented
 from gradscope.report.page import Page, Trimmed
 
 ConfigurationFormat = Literal["text", "json"]
-
-SCHEMA_VERSION = "1.0"
 
 _WIDEST = 100
 _MARGIN, _GAP = 2, 2
@@ -51,33 +49,34 @@ def render_configuration(
                     console.print(Trimmed(part), end="", width=min(page.width, _WIDEST))
             return capture.get().rstrip("\n")
         case "json":
-            return json.dumps(_object(configuration, entries), indent=2, allow_nan=False)
+            return indented(_object(configuration, entries))
     assert_never(output_format)
 
 
-def _object(configuration: Configuration, entries: Iterable[Entry]) -> dict[str, object]:
+class _Source(Shape):
+    """The line of a file that sets a key."""
+
+    file: str
+    line: Count
+
+
+class _Entry(Shape):
+    """A key and its value."""
+
+    key: str
+    value: object
+    default: object
+    source: _Source | None
+    is_inherited: bool
+
+
+def _object(configuration: Configuration, entries: Iterable[Entry]) -> Object:
     return {
         "schema_version": SCHEMA_VERSION,
         "file": None if configuration.file is None else str(configuration.file),
         "folder": str(configuration.folder),
-        "keys": [
-            {
-                "key": entry.key,
-                "value": _plain(entry.value),
-                "default": _plain(entry.default),
-                "source": None
-                if entry.source is None
-                else {"file": entry.source.file, "line": entry.source.line},
-                "is_inherited": entry.is_inherited,
-            }
-            for entry in entries
-        ],
+        "keys": [_Entry.write(entry) for entry in entries],
     }
-
-
-def _plain(value: Value | None) -> Value | None:
-    """Return a value as JSON can hold it."""
-    return spell(value) if isinstance(value, float) else value
 
 
 def _parts(

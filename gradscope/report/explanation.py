@@ -1,13 +1,12 @@
 """Why a rule did or did not find anything in a recording."""
 
-import json
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, assert_never
 
 from gradscope.analysis.view import shown_path, shown_site
 from gradscope.phrasing import counted
-from gradscope.recording.records import Site
+from gradscope.recording.finding import Severity
 from gradscope.report.document import (
     Block,
     Column,
@@ -20,7 +19,8 @@ from gradscope.report.document import (
     Word,
     more,
 )
-from gradscope.report.json_objects import SCHEMA_VERSION, Object, finite
+from gradscope.report.json.shape import SCHEMA_VERSION, Count, Object, Of, Shape
+from gradscope.report.json.text import indented
 from gradscope.report.number_format import figure
 from gradscope.rules.explanation import Explanation
 from gradscope.rules.measurement import Measurement
@@ -71,8 +71,7 @@ def render_explanation(
 
             return render_markdown(build)
         case "json":
-            document = finite(_object(explanation, recording, root))
-            return json.dumps(document, indent=2, allow_nan=False)
+            return indented(_object(explanation, recording, root))
     assert_never(output_format)
 
 
@@ -150,42 +149,55 @@ def _row(worst: Measurement, steps: int, root: str) -> tuple[Value, ...]:
     )
 
 
+class _Location(Shape):
+    """A line of code, relative to the script's folder."""
+
+    file: Annotated[str, Of(lambda site, root: shown_path(site.file, root))]
+    line: Count
+
+
+class _SkippedSteps(Shape):
+    """Captured steps that the rule could not judge."""
+
+    reason: Annotated[str, Of(lambda pair, _: pair[0])]
+    steps: Annotated[Count, Of(lambda pair, _: pair[1])]
+
+
+class _Finding(Shape):
+    """What the rule finds by itself."""
+
+    severity: Severity
+    message: str
+    location: _Location | None
+    step: Count | None
+    evidence: dict[str, float | str | bool | None]
+
+
+class _Measurement(Shape):
+    """A number that the rule compared with a limit."""
+
+    number: str
+    value: float
+    limit: float
+    fires: str
+    is_beyond: bool
+    subject: str
+    location: Annotated[_Location | None, Of("site")]
+    step: Count | None
+
+
+class _Explanation(Shape):
+    """What one rule measured."""
+
+    rule: Annotated[str, Of("code")]
+    name: str
+    skip_reason: str | None
+    judged_steps: Count | None
+    skipped_steps: tuple[_SkippedSteps, ...]
+    findings: tuple[_Finding, ...]
+    measurements: tuple[_Measurement, ...]
+
+
 def _object(explanation: Explanation, recording: str, root: str) -> Object:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "recording": recording,
-        "rule": explanation.code,
-        "name": explanation.name,
-        "skip_reason": explanation.skip_reason,
-        "judged_steps": explanation.judged_steps,
-        "skipped_steps": [
-            {"reason": reason, "steps": steps} for reason, steps in explanation.skipped_steps
-        ],
-        "findings": [
-            {
-                "severity": finding.severity,
-                "message": finding.message,
-                "location": _location(finding.location, root),
-                "step": finding.step,
-                "evidence": dict(finding.evidence),
-            }
-            for finding in explanation.findings
-        ],
-        "measurements": [
-            {
-                "number": one.number,
-                "value": one.value,
-                "limit": one.limit,
-                "fires": one.fires,
-                "is_beyond": one.is_beyond,
-                "subject": one.subject,
-                "location": _location(one.site, root),
-                "step": one.step,
-            }
-            for one in explanation.measurements
-        ],
-    }
-
-
-def _location(site: Site | None, root: str) -> Object | None:
-    return None if site is None else {"file": shown_path(site.file, root), "line": site.line}
+    head: Object = {"schema_version": SCHEMA_VERSION, "recording": recording}
+    return head | _Explanation.write(explanation, root)

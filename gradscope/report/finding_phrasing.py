@@ -11,6 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding, SkippedRule
+from gradscope.recording.records import TargetRecord
 from gradscope.report.number_format import figure, operation_text
 from gradscope.report.parameter_names import folded_names
 from gradscope.report.signs import UNICODE
@@ -180,7 +181,14 @@ def consequence_text(finding: Finding) -> str:
     )
 
 
-SYNTHETIC_LOSS = "no loss found: using a placeholder. These are not the gradients of training"
+def guess_warning(target: TargetRecord) -> str | None:
+    """Return the warning that gradscope guessed a part of the target; None if it did not."""
+    if not target.guesses:
+        return None
+    *others, last = target.guesses
+    names = f"{', '.join(others)} and {last}" if others else last
+    verb = "is" if not others and last != "arguments" else "are"
+    return f"the {names} {verb} guessed. These are not the gradients of your training"
 
 
 def parameter_counts(report: Report) -> str:

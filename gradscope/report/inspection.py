@@ -19,11 +19,12 @@ from gradscope.report.document import (
     Section,
     Word,
 )
-from gradscope.report.finding_phrasing import SYNTHETIC_LOSS, found_text, training_text
+from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
 from gradscope.report.findings import findings_of, unseen
 from gradscope.report.module_tree import module_sections
 from gradscope.report.notable import parameter_sections, tensor_sections
 from gradscope.report.number_format import figure
+from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import run_closing, run_header, run_sections
 from gradscope.report.run.ranks import rank_sections
 
@@ -38,22 +39,35 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
         blocks=(
             *findings_of(report),
             *rank_sections(report),
-            *(_measured(report, view) if run is None else run_sections(report, run, view, width)),
+            *(
+                _measured(report, view, width)
+                if run is None
+                else run_sections(report, run, view, width)
+            ),
             *unseen(report),
         ),
         closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
     )
 
 
+_ADVICE = {
+    "arguments": "'net.py:Net(hidden=64)'",
+    "batch": "--input or build_batch()",
+    "loss": "--loss or compute_loss(model, batch)",
+}
+"""How to replace each guess."""
+
+
 def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
-    """Return what was run with further facts, and a warning where the loss is a placeholder."""
+    """Return what was run with further facts, and a warning where a part is guessed."""
     if report.training_run is not None:
         return tuple(run_header(report, report.training_run, *further))
     facts = Facts((*_target_facts(report), *further))
-    if not report.target.synthetic_loss:
+    warning = guess_warning(report.target)
+    if warning is None:
         return (facts,)
-    advice = "Use --loss, or define compute_loss(model, batch) in the file."
-    return facts, Note((Word("warning: ", "error"), f"{SYNTHETIC_LOSS}."), hint=advice)
+    advice = f"Give yours: {'; '.join(_ADVICE[part] for part in report.target.guesses)}."
+    return facts, Note((Word("warning: ", "error"), f"{warning}."), hint=advice)
 
 
 def _target_facts(report: Report) -> Iterator[Fact]:
@@ -69,11 +83,12 @@ def _target_facts(report: Report) -> Iterator[Fact]:
     yield Fact("run", " · ".join([*seed, environment.device, f"torch {environment.torch}"]))
 
 
-def _measured(report: Report, view: ViewOptions) -> Iterator[Block]:
+def _measured(report: Report, view: ViewOptions, width: int) -> Iterator[Block]:
     if not _is_measured(report):
         return
     scope = (Note(Word("of the whole model:", "soft")),) if view.module else ()
     yield Section(blocks=(*scope, Facts(tuple(summary_facts(report)))))
+    yield from overfit_sections(report, width)
     yield from accumulation_sections(report)
     yield from module_sections(report, view)
     lists = (parameter_sections(report, view), tensor_sections(report, view))

@@ -1,6 +1,6 @@
 """Reports of every kind in every format."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gradscope.report.document import Build
-    from gradscope.report.json_objects import Object
+    from gradscope.report.json.shape import Object
 
 # Renderers and pages are imported when they are asked for: `json` needs no rich, `full` no jinja2.
 
@@ -34,8 +34,8 @@ class Subject:
     """A line a finding, for editors and grep."""
     whole: "Callable[[], Object]"
     """Everything as one object of JSON."""
-    lines: "Callable[[], Iterable[tuple[str, Object]]]"
-    """Its parts, each after the kind it is of."""
+    line_kinds: Mapping[str, str]
+    """Kinds of the lines of `jsonl` by key of that object."""
     page: Callable[[], str]
     """The page of HTML."""
     checked: Callable[[], CheckResult]
@@ -60,13 +60,13 @@ def rendered(subject: Subject, output_format: OutputFormat, console: "Console") 
         case "concise":
             return subject.concise()
         case "json":
-            from gradscope.report.json_objects import object_text
+            from gradscope.report.json.text import object_text
 
             return object_text(subject.whole())
         case "jsonl":
-            from gradscope.report.json_objects import lines_text
+            from gradscope.report.json.text import lines_of, lines_text
 
-            return lines_text(subject.lines())
+            return lines_text(lines_of(subject.whole(), subject.line_kinds))
         case "markdown":
             from gradscope.report.formats.markdown import render_markdown
 
@@ -123,13 +123,13 @@ def render_clip_report(
 def _of_report(
     report: Report, *, document: "Build", concise: Callable[[], str], page: Callable[[], str]
 ) -> Subject:
-    from gradscope.report.json_format import report_lines, report_object
+    from gradscope.report.json.report import LINES, report_object
 
     return Subject(
         document=document,
         concise=concise,
         whole=partial(report_object, report),
-        lines=partial(report_lines, report),
+        line_kinds=LINES,
         page=page,
         checked=partial(together, [report]),
     )
@@ -162,7 +162,7 @@ def render_comparison(
     """
     from gradscope.report.comparison.concise import render_concise
     from gradscope.report.comparison.document import comparison_document
-    from gradscope.report.comparison.json_format import comparison_lines, comparison_object
+    from gradscope.report.json.comparison import LINES, comparison_object
 
     if is_of_ci(output_format):
         raise GradscopeError(
@@ -175,7 +175,7 @@ def render_comparison(
             document=partial(comparison_document, comparison, top=top, is_brief=is_brief),
             concise=partial(render_concise, comparison, top=top),
             whole=partial(comparison_object, comparison),
-            lines=partial(comparison_lines, comparison),
+            line_kinds=LINES,
             page=page,
             checked=partial(together, [side.report for side in comparison.sides]),
         ),
@@ -197,14 +197,14 @@ def render_check(
     """
     from gradscope.report.check.concise import render_concise
     from gradscope.report.check.document import check_document
-    from gradscope.report.check.json_format import check_lines, check_object
+    from gradscope.report.json.check import LINES, check_object
 
     return rendered(
         Subject(
             document=partial(check_document, result, is_brief=is_brief),
             concise=partial(render_concise, result),
             whole=partial(check_object, result),
-            lines=partial(check_lines, result),
+            line_kinds=LINES,
             page=_later("gradscope.report.html.check_page", "render_check_html", result),
             checked=lambda: result,
             # The summary of a step of CI has a size to keep to.

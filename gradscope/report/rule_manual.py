@@ -1,9 +1,8 @@
 """The manuals of the rules, in text and in Markdown."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -11,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gradscope.recording.finding import Severity
+from gradscope.report.json.shape import SCHEMA_VERSION, Of, Shape
+from gradscope.report.json.text import indented
 from gradscope.report.page import Page, Trimmed
 from gradscope.rules.families import family_of
 from gradscope.rules.manual import Manual, manual_of, summary_of
@@ -18,7 +19,6 @@ from gradscope.rules.rule import Rule
 
 ManualFormat = Literal["text", "json", "markdown"]
 
-SCHEMA_VERSION = "1.0"
 _WIDEST = 100
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold magenta", "note": "bold cyan"}
 
@@ -54,9 +54,33 @@ def _printed(parts: Iterable[RenderableType], console: Console) -> str:
     return capture.get().rstrip("\n")
 
 
+class _Threshold(Shape):
+    """A number of a rule that the configuration may change."""
+
+    name: str
+    default: float
+    text: str
+
+
+class _Rule(Shape):
+    """All that a rule says of itself."""
+
+    code: str
+    name: str
+    family: str
+    level: Severity
+    summary: str
+    sections: Annotated[
+        dict[str, str], Of(lambda manual, _: ((one.heading, one.text) for one in manual.sections))
+    ]
+    thresholds: tuple[_Threshold, ...]
+    explains: tuple[str, ...]
+    sample: str
+
+
 def _json(manuals: Iterable[Manual]) -> str:
-    rules = [_object(manual) for manual in manuals]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "rules": rules}, indent=2)
+    rules = [_Rule.write(manual) for manual in manuals]
+    return indented({"schema_version": SCHEMA_VERSION, "rules": rules})
 
 
 def _table(rules: Sequence[type[Rule]], page: Page) -> Iterator[RenderableType]:
@@ -103,23 +127,6 @@ def _section(heading: str, text: str, page: Page) -> Iterator[RenderableType]:
     yield Text(heading, style="bold cyan")
     for line in text.split("\n"):
         yield Padding(page.text(line), (0, 0, 0, 2))
-
-
-def _object(manual: Manual) -> dict[str, object]:
-    return {
-        "code": manual.code,
-        "name": manual.name,
-        "family": manual.family,
-        "level": manual.level,
-        "summary": manual.summary,
-        "sections": {section.heading: section.text for section in manual.sections},
-        "thresholds": [
-            {"name": item.name, "default": item.default, "text": item.text}
-            for item in manual.thresholds
-        ],
-        "explains": manual.explains,
-        "sample": manual.sample,
-    }
 
 
 def markdown_table(rules: Iterable[type[Rule]]) -> str:

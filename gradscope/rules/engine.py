@@ -23,6 +23,9 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
+_DEPENDENT = ("GS1", "GS203", "GS204", "GS211", "GS4", "GS6", "GS7")
+"""Beginnings of the codes of rules whose findings depend on the values of batch and loss."""
+
 _NO_RUN = "the recording is no training run"
 
 
@@ -65,6 +68,14 @@ class Judge:
             return self.captured_steps.check(rule)
         return iter(rule.check(self.context))
 
+    def _with_guesses(self, finding: Finding) -> Finding:
+        """Return a finding that says which guessed parts of the target its numbers depend on."""
+        guesses = self.context.recording.target.guesses
+        if not guesses or not finding.rule.startswith(_DEPENDENT):
+            return finding
+        evidence = (*finding.evidence, ("depends_on_guessed", " and ".join(guesses)))
+        return dataclasses.replace(finding, evidence=evidence)
+
     def judges_captured_steps(self, rule: Rule) -> bool:
         """Return whether a rule judges single backward passes of a run.
 
@@ -81,7 +92,7 @@ class Judge:
             reason = self.skip_reason(rule)
             if reason is None:
                 ran.append(rule.code)
-                findings += self.findings(rule)
+                findings += map(self._with_guesses, self.findings(rule))
             else:
                 skipped.append(SkippedRule(rule=rule.code, reason=reason))
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]

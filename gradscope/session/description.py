@@ -32,7 +32,7 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
     Args:
         target: The target that ran.
         loss: Origin of its loss.
-        synthetic_loss: Whether gradscope supplied a placeholder loss.
+        synthetic_loss: Whether gradscope guessed the loss.
     """
     folder = Path.cwd()
     return TargetRecord(
@@ -44,6 +44,7 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
         mode="train" if target.model.training else "eval",
         seed=target.seed,
         synthetic_loss=synthetic_loss,
+        guessed=target.guessed,
         root=str(folder),
         repository=str(repository_of(folder)),
     )

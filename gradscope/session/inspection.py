@@ -177,6 +177,7 @@ class _Watch:
             reruns=trial.probe_steps > 0,
             random_states=step.random_states,
             micro_batches=trial.micro_batches,
+            overfit=trial.overfit,
         )
 
     def _end(self, failed: StepFailedError) -> Ending:

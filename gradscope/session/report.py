@@ -27,7 +27,7 @@ class Report(report.Report):
 
     def to_json(self) -> str:
         """Return the report as JSON, with the schema `gradscope/schemas/report-1.json`."""
-        from gradscope.report.json_format import render_json
+        from gradscope.report.json.report import render_json
 
         return render_json(self)
 

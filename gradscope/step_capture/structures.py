@@ -78,7 +78,7 @@ def structure_of(
             for one in capture.cuts.cuts
         ],
         comparisons=[
-            (one.operation, one.line, one.left, one.right)
+            (one.operation, one.line, one.left, one.right, one.left_from, one.right_from)
             for one in capture.comparisons.comparisons
         ],
         optimizers=[

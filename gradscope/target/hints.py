@@ -1,92 +1,21 @@
-"""Suggestions from a model's first layer: suitable inputs, and causes of a failed forward."""
+"""Explains why a model's forward failed on its inputs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from traceback import walk_tb
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from gradscope.target.calling import forward_signature
+from gradscope.target.layer_inputs import (
+    Convolution,
+    InputLayer,
+    first_layer,
+    guess_input,
+    layer_title,
+)
 from gradscope.target.structures import describe_tensor, named_tensors
 from gradscope.target.user_code import Advice
-
-_Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
-_Layer = _Convolution | nn.Linear | nn.Embedding | nn.RNNBase
-"""Layers that fix the shape or dtype of their input."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstLayer:
-    """The first registered layer that fixes the shape or dtype of its input."""
-
-    name: str
-    module: _Layer
-
-
-def first_layer(model: nn.Module) -> FirstLayer | None:
-    """Return the first convolution, linear, embedding or recurrent layer by registration."""
-    for name, module in model.named_modules():
-        if isinstance(module, _Layer):
-            return FirstLayer(name=name, module=module)
-    return None
-
-
-def layer_title(module: nn.Module) -> str:
-    """Return a layer's class with its two sizes, as `Conv2d(1, 32)`."""
-    match module:
-        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
-            sizes = (module.in_channels, module.out_channels)
-        case nn.Linear():
-            sizes = (module.in_features, module.out_features)
-        case nn.Embedding():
-            sizes = (module.num_embeddings, module.embedding_dim)
-        case nn.RNNBase():
-            sizes = (module.input_size, module.hidden_size)
-        case _:
-            return type(module).__name__
-    return f"{type(module).__name__}({sizes[0]}, {sizes[1]})"
-
-
-def vocabulary(model: nn.Module) -> int | None:
-    """Return the number of tokens of the first layer, if it is an embedding."""
-    layer = first_layer(model)
-    return (
-        layer.module.num_embeddings
-        if layer is not None and isinstance(layer.module, nn.Embedding)
-        else None
-    )
-
-
-def guess_input(model: nn.Module) -> str | None:
-    """Return an `--input` specification for the first layer; None if it is unknown."""
-    layer = first_layer(model)
-    if layer is None:
-        return None
-    # Batch normalization cannot train on a single row.
-    rows = 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
-    match layer.module:
-        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
-            return f"{rows},{layer.module.in_channels},{_spatial_guess(layer.module)}"
-        case nn.Linear():
-            return f"8,{layer.module.in_features}"
-        case nn.Embedding():
-            return f"int64[0,{layer.module.num_embeddings}]:2,16"
-        case nn.RNNBase():
-            return f"2,16,{layer.module.input_size}"
-        case _:
-            return None
-
-
-def _spatial_guess(module: _Convolution) -> str:
-    match module:
-        case nn.Conv1d():
-            return "128"
-        case nn.Conv2d():
-            return "28,28" if module.in_channels == 1 else "224,224"
-        case _:
-            return "16,64,64"
 
 
 def signature_text(model: nn.Module) -> str:
@@ -181,7 +110,7 @@ def _explain_layer(model: nn.Module, error: BaseException) -> Advice | None:
     layer, tensor = None, None
     for frame, _ in walk_tb(error.__traceback__):
         owner, given = frame.f_locals.get("self"), frame.f_locals.get("input")
-        if isinstance(owner, _Layer) and isinstance(given, torch.Tensor):
+        if isinstance(owner, InputLayer) and isinstance(given, torch.Tensor):
             layer, tensor = owner, given
     wish = None if layer is None or tensor is None else _unmet_wish(layer, tensor)
     if layer is None or tensor is None or wish is None:
@@ -197,9 +126,9 @@ def _explain_layer(model: nn.Module, error: BaseException) -> Advice | None:
     )
 
 
-def _unmet_wish(module: _Layer, tensor: torch.Tensor) -> str | None:
+def _unmet_wish(module: InputLayer, tensor: torch.Tensor) -> str | None:
     match module:
-        case nn.Embedding():
+        case nn.Embedding() | nn.EmbeddingBag():
             return _unmet_tokens(module, tensor)
         case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
             return _unmet_channels(module, tensor)
@@ -213,7 +142,7 @@ def _unmet_wish(module: _Layer, tensor: torch.Tensor) -> str | None:
             return None
 
 
-def _unmet_tokens(module: nn.Embedding, tensor: torch.Tensor) -> str | None:
+def _unmet_tokens(module: nn.Embedding | nn.EmbeddingBag, tensor: torch.Tensor) -> str | None:
     if tensor.dtype not in (torch.int64, torch.int32):
         return "token numbers (int64)"
     if tensor.numel() and not 0 <= int(tensor.min()) <= int(tensor.max()) < module.num_embeddings:
@@ -221,7 +150,7 @@ def _unmet_tokens(module: nn.Embedding, tensor: torch.Tensor) -> str | None:
     return None
 
 
-def _unmet_channels(module: _Convolution, tensor: torch.Tensor) -> str | None:
+def _unmet_channels(module: Convolution, tensor: torch.Tensor) -> str | None:
     spatial = len(module.kernel_size)
     if tensor.dim() not in (spatial + 1, spatial + 2):
         return f"{spatial + 2} dimensions (batch, channels, ...)"

@@ -1,7 +1,7 @@
 """Loads the target named on the command line."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import torch
@@ -9,12 +9,12 @@ from torch import nn
 
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import move_batch
-from gradscope.target.discovery.batch import find_batch
+from gradscope.target.discovery.batch import FoundBatches, find_batch
 from gradscope.target.discovery.importing import Source, command_line, import_source
-from gradscope.target.discovery.model import find_model, to_model
+from gradscope.target.discovery.model import FoundModel, find_model, to_model
 from gradscope.target.discovery.setup import checked_setup, clip_norm_of, find_setup
 from gradscope.target.discovery.training import find_objective
-from gradscope.target.discovery.values import build, evaluate
+from gradscope.target.discovery.values import build, evaluate, required_parameters
 from gradscope.target.forward import Forward, notes_on_batch, seed_everything
 from gradscope.target.notation import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.objectives import LossFunction
@@ -26,7 +26,7 @@ from gradscope.target.placement import (
     parse_device,
     parse_dtype,
 )
-from gradscope.target.target import Target
+from gradscope.target.target import Guessed, Target
 from gradscope.target.user_code import UserCode
 
 _GRADIENTS_OFF = "the file leaves gradients disabled; your own training would raise"
@@ -64,7 +64,8 @@ def _chosen_model(parsed: TargetSpec, options: TargetOptions) -> Expression | No
 def _assemble(
     source: Source, parsed: TargetSpec, chosen: Expression | None, options: TargetOptions
 ) -> Target:
-    model, setup, notes = _model_and_setup(source, chosen)
+    found_model, setup = _model_and_setup(source, chosen, options)
+    model, notes = found_model.model, found_model.notes
     device = parse_device(options.device)
     dtype = None if options.dtype is None else parse_dtype(options.dtype)
     check_materialized(model)
@@ -72,9 +73,8 @@ def _assemble(
         load_checkpoint(model, options.checkpoint)
     with UserCode(f"moving {type(model).__name__} to {device} failed"):
         model.to(device, dtype).train(options.mode == "train")
-    batches = find_batch(source, setup, model, options).mapped(
-        partial(move_batch, device=device, dtype=dtype)
-    )
+    offered = find_batch(source, setup, model, options)
+    batches = offered.batches.mapped(partial(move_batch, device=device, dtype=dtype))
     batch = batches.first
     objective = find_objective(source, setup, model, options)
     if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
@@ -95,28 +95,40 @@ def _assemble(
         stale_optimizer=found.stale,
         seed=options.seed,
         clip_grad_norm=clip_norm_of(setup),
-        notes=(*notes, *notes_on_batch(model, batch, objective), *found.notes),
+        notes=(
+            *notes,
+            *((offered.guess,) if offered.guess else ()),
+            *notes_on_batch(model, batch, objective),
+            *found.notes,
+        ),
+        guessed=tuple(_guessed(found_model, offered)),
     )
 
 
+def _guessed(model: FoundModel, batches: FoundBatches) -> Iterator[Guessed]:
+    if model.is_guessed:
+        yield "arguments"
+    if batches.guess is not None:
+        yield "batch"
+
+
 def _model_and_setup(
-    source: Source, chosen: Expression | None
-) -> tuple[nn.Module, Mapping[str, object], tuple[str, ...]]:
-    """Return the model, further parts of the setup, and notes on the choice.
+    source: Source, chosen: Expression | None, options: TargetOptions
+) -> tuple[FoundModel, Mapping[str, object]]:
+    """Return the model, and further parts of the setup.
 
     An EXPR may be a whole setup instead of a model: a file can contain several.
     """
+    convert = partial(to_model, location=source.location, allow_guesses=options.allow_guesses)
     if chosen is not None:
         value = evaluate(source, chosen)
-        if inspect.isfunction(value) and chosen.call is None:
+        if inspect.isfunction(value) and chosen.call is None and not required_parameters(value):
             value = build(value, chosen.text, source.location)
         if not (isinstance(value, Mapping) and "model" in value):
-            model = to_model(value, chosen.text, source.location)
-            return model, find_setup(source), ()
+            return convert(value, chosen.text), find_setup(source)
         setup = checked_setup(value, chosen.text)
     else:
         setup = find_setup(source)
     if "model" in setup:
-        return to_model(setup["model"], "model", source.location), setup, ()
-    found = find_model(source)
-    return found.model, setup, () if found.note is None else (found.note,)
+        return convert(setup["model"], "model"), setup
+    return find_model(source, allow_guesses=options.allow_guesses), setup

@@ -20,12 +20,14 @@ from gradscope.target.calling import (
     signature_of,
 )
 from gradscope.target.comparisons import cross_entropy, mean_squared_error, target_help
+from gradscope.target.guessed_loss import guess_loss
 from gradscope.target.hints import explain_forward
 from gradscope.target.notation import LossName
 from gradscope.target.outputs import (
     NamedTensor,
     checked_loss,
     first_trainable,
+    further_trainable,
     named_terms,
     own_loss,
 )
@@ -185,30 +187,39 @@ class GivenGradient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLoss:
-    """The loss in the model's output, or a placeholder loss if that is allowed."""
+    """The loss in the model's output, or a guessed loss if that is allowed."""
 
-    allow_synthetic: bool
+    allow_guess: bool
+    seed: int | None = 0
+    """Seed of guessed targets."""
     second: SecondArgument = NOTHING
 
     def __call__(self, model: nn.Module, batch: object) -> Outcome:
         """Run the model and find a loss in its output."""
-        call = divide_batch(batch, forward_signature(model), self.second)
+        signature = forward_signature(model)
+        call = divide_batch(batch, signature, self.second)
         output = run_model(model, call)
         found = own_loss(output)
         if found is not None:
             return _scalar(checked_loss(found.tensor, found.name), found.name, output)
         trainable = first_trainable(output)
-        if not self.allow_synthetic:
+        if not self.allow_guess:
             raise GradscopeError(
                 f"{trainable.name} is {describe_tensor(trainable.tensor)}, not a scalar, "
                 "and no loss was found",
                 help="--loss cross-entropy, or in the file: def loss_fn(output, batch): ...",
             )
+        with_target = divide_batch(batch, signature, _TARGET)
+        guess = guess_loss(
+            trainable,
+            further_trainable(output, trainable),
+            model=model,
+            inputs=(call.args, dict(call.kwargs)),
+            target=with_target.second if with_target.second_name == "target" else None,
+            seed=self.seed,
+        )
         return Outcome(
-            loss=_real(_widened(trainable.tensor)).square().mean(),
-            grad_output=None,
-            description=f"mean of squares of {trainable.name}",
-            synthetic=True,
+            loss=guess.loss, grad_output=None, description=guess.description, synthetic=True
         )
 
 
@@ -248,11 +259,6 @@ def _scalar(loss: torch.Tensor, description: str, given: object = None) -> Outco
         synthetic=False,
         terms=named_terms(given, loss),
     )
-
-
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    """Convert half precision to float32, in which the mean of squares stays in range."""
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:

@@ -70,7 +70,7 @@ def _objective(
 ) -> Objective:
     if grad_output is None:
         if loss_fn is None:
-            return training_step(model) or OwnLoss(allow_synthetic=True)
+            return training_step(model) or OwnLoss(allow_guess=True, seed=seed)
         if isinstance(loss_fn, str):
             return named_loss(loss_fn, "loss_fn")
         return to_objective(loss_fn, _loss_name(loss_fn), "loss_fn")

@@ -10,6 +10,9 @@ from gradscope.target import option_checks
 Mode = Literal["train", "eval"]
 
 _TARGET = "Target"
+OVERFIT_STEPS = 200
+"""Steps of `--overfit` without a number."""
+
 _TRIAL = "Steps"
 
 
@@ -102,8 +105,8 @@ class TargetOptions:
             panel=_TARGET,
         ),
     ] = False
-    allow_synthetic_loss: bool = True
-    """Whether to use a placeholder loss if the target has none; `gradscope check` does not."""
+    allow_guesses: bool = True
+    """Whether to guess a missing batch, loss or constructor argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +186,18 @@ class Trial:
             "of the whole batch.",
             python="Split the batch into this many parts, and compare their accumulated gradients "
             "with those of the whole batch. `print(report)` and its JSON show the result.",
+            panel=_TRIAL,
+        ),
+    ] = None
+    overfit: Annotated[
+        int | None,
+        Option(
+            min=2,
+            metavar="[N]",
+            help=f"Train on the one batch for up to N steps (default: {OVERFIT_STEPS}), report "
+            "whether the loss falls to a hundredth, and restore the model.",
+            python="Train on the one batch for up to this many steps, and report whether the loss "
+            "falls to a hundredth. The model is restored afterwards.",
             panel=_TRIAL,
         ),
     ] = None

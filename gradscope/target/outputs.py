@@ -111,6 +111,23 @@ def first_trainable(output: object) -> NamedTensor:
     )
 
 
+def further_trainable(output: object, first: NamedTensor) -> list[NamedTensor]:
+    """Return the other trainable tensors that a tuple holds, as `(mean, log_variance)` of a VAE.
+
+    Those of nested containers, such as a recurrent layer's state, are not meant for a loss.
+    """
+    if not isinstance(output, tuple | list):
+        return []
+    return [
+        NamedTensor(name=f"output[{position}]", tensor=tensor)
+        for position, tensor in enumerate(output)
+        if isinstance(tensor, torch.Tensor)
+        and tensor.requires_grad
+        and tensor is not first.tensor
+        and (tensor.is_floating_point() or tensor.is_complex())
+    ]
+
+
 def named_terms(value: object, loss: torch.Tensor) -> tuple[tuple[str, torch.Tensor], ...]:
     """Return the scalars named in a mapping besides the loss, as `recon` and `kl`."""
     if not isinstance(value, Mapping):

@@ -1,12 +1,14 @@
 """The target of an inspection: a model, a batch, and the way from them to a loss."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 import torch
 from torch import nn
 
 from gradscope.target.loader import Batches
+
+Guessed = Literal["arguments", "batch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,7 @@ class Outcome:
     description: str
     """Origin of the loss, as `loss_fn(output, target)`."""
     synthetic: bool
-    """Whether it is gradscope's placeholder loss, because the target has none."""
+    """Whether gradscope guessed the loss, because the target has none."""
     terms: tuple[tuple[str, torch.Tensor], ...] = ()
     """Scalars named besides the loss, such as the terms of its sum."""
 
@@ -56,6 +58,8 @@ class Target:
     """Maximum gradient norm to which its training clips, if it says so."""
     notes: tuple[str, ...] = ()
     """Decisions made for the user that should be reported, such as dropped batch keys."""
+    guessed: tuple[Guessed, ...] = ()
+    """Parts that the user did not give. A guessed loss is known only after a forward."""
 
     def at(self, step: int, batch: object) -> Self:
         """Return the target in a later training step: with its batch and random numbers."""

@@ -95,7 +95,7 @@ def test_every_key_reaches_the_plan(project):
             dtype="torch.bfloat16",
             mode="eval",
             eager=True,
-            allow_synthetic_loss=False,
+            allow_guesses=False,
         ),
         trial=Trial(steps=4, optimizer="AdamW", lr=1e-2, probe_steps=0),
         seeds=2,
@@ -111,7 +111,7 @@ def test_targets_without_a_configuration_are_as_written(project):
         name="model.py:Net",
         spec="model.py:Net",
         folder=Path.cwd(),
-        options=TargetOptions(args=("--epochs", "1"), allow_synthetic_loss=False),
+        options=TargetOptions(args=("--epochs", "1"), allow_guesses=False),
         trial=Trial(steps=5),
     )
 

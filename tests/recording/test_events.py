@@ -12,6 +12,7 @@ from gradscope.recording.events import (
     StepEvent,
     event_of,
     meanings,
+    named,
     only,
 )
 from gradscope.recording.records import EventRecord
@@ -95,3 +96,11 @@ def test_a_run_records_documented_numbers_alone(tmp_path):
     for event in events:
         names = {name for name, _ in event.numbers}
         assert names <= meanings(event.kind).keys(), event.kind
+
+
+def test_numbers_are_named_by_the_keywords_of_their_kind():
+    numbers = named(StepEvent, norm=1.5, fresh=2.0, manual=0.0)
+    assert numbers == {"norm": 1.5, "fresh": 2.0, "manual": 0.0}
+    event = event_of(record("step", **numbers))
+    assert isinstance(event, StepEvent)
+    assert (event.norm, event.fresh, event.manual) == (1.5, 2, False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.report.json_format import render_json
+from gradscope.report.json.report import render_json
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from tests.rules.inspecting import report_of_file
@@ -31,7 +31,7 @@ REPORTS = """
 import gc, json, sys
 from pathlib import Path
 import torch
-from gradscope.report.json_format import render_json
+from gradscope.report.json.report import render_json
 from tests.rules.inspecting import report_of_file
 
 torch.set_num_threads(1)

@@ -49,18 +49,17 @@ def test_loader_that_raises_keeps_the_users_exception(workplace):
 @pytest.mark.parametrize(
     ("layer", "guess"),
     [
-        ("nn.Conv2d(3, 8, 3)", "1,3,224,224"),
-        ("nn.Conv2d(1, 8, 3)", "1,1,28,28"),
-        ("nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)", "2,3,224,224"),
-        ("nn.Conv1d(4, 8, 3)", "1,4,128"),
+        ("nn.Conv2d(3, 8, 3)", "4,3,32,32"),
+        ("nn.Conv2d(1, 8, 3)", "4,1,28,28"),
+        ("nn.Conv1d(4, 8, 3)", "4,4,128"),
         ("nn.Linear(10, 2)", "8,10"),
-        ("nn.Embedding(50, 2)", "int64[0,50]:2,16"),
-        ("nn.GRU(6, 2)", "2,16,6"),
+        ("nn.Embedding(50, 2)", "int64[0,50]:4,16"),
+        ("nn.GRU(6, 2)", "16,4,6"),
     ],
 )
-def test_no_batch_gives_a_guess_that_runs(workplace, layer, guess):
+def test_no_batch_gives_an_example_that_runs(workplace, layer, guess):
     text = f"model = nn.Sequential({layer})\n"
-    error = workplace.error(text)
+    error = workplace.error(text, allow_guesses=False)
     assert error.what == "no batch for Sequential.forward(self, input)"
     assert error.help == f"--input {guess}"
     assert workplace.load(text, inputs=(guess,)).forward().loss.isfinite()
@@ -74,10 +73,11 @@ def test_no_batch_names_every_input(workplace):
                 super().__init__()
                 self.e = nn.Embedding(7, 2)
             def forward(self, ids, mask, scale=1.0): ...
-        """
+        """,
+        allow_guesses=False,
     )
     assert error.what == "no batch for Net.forward(self, ids, mask, scale=1.0)"
-    assert error.help == "--input ids=int64[0,7]:2,16 --input mask=SHAPE"
+    assert error.help == "--input ids=int64[0,7]:4,16 --input mask=SHAPE"
 
 
 def test_language_models_learn_from_their_own_example(workplace):
@@ -100,7 +100,8 @@ def test_model_without_an_example_of_its_own_kind_needs_a_batch(workplace):
         from transformers import ViTConfig, ViTModel
         model = ViTModel(ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
                                    intermediate_size=8))
-        """
+        """,
+        allow_guesses=False,
     )
     assert error.what.startswith("no batch for ViTModel.forward(self, pixel_values")
 

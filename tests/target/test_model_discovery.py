@@ -86,7 +86,9 @@ def test_no_model_lists_what_was_looked_for(workplace):
 
 
 def test_classes_that_need_arguments_are_listed_with_a_command(workplace):
-    error = workplace.error("class Net(nn.Module):\n    def __init__(self, hidden: int): pass\n")
+    error = workplace.error(
+        "class Net(nn.Module):\n    def __init__(self, hidden: int): pass\n", allow_guesses=False
+    )
     assert error.cause == "its nn.Module classes need arguments: Net(hidden)"
     assert error.help == 'gradscope inspect "model.py:Net(hidden=64)"'
 
@@ -97,7 +99,9 @@ def test_class_that_needs_a_config_object_is_given_a_factory(workplace):
 
 
 def test_factory_that_needs_arguments_says_which(workplace):
-    error = workplace.error("def build_model(hidden): return nn.Linear(hidden, 1)\n")
+    error = workplace.error(
+        "def build_model(hidden): return nn.Linear(hidden, 1)\n", allow_guesses=False
+    )
     assert error.what == "build_model() needs 1 argument: hidden"
     assert error.help == 'gradscope inspect "model.py:build_model(hidden=64)"'
 

@@ -13,8 +13,8 @@ from gradscope.analysis.step_view import first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.finding_phrasing import training_text
-from gradscope.report.json_format import render_json, report_lines
-from gradscope.report.json_objects import lines_text
+from gradscope.report.json.report import render_json, report_lines
+from gradscope.report.json.text import lines_text
 from gradscope.report.render import render
 from gradscope.rules.engine import judge
 from gradscope.session.inspection import record

@@ -20,7 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gradscope.capture.compiler import is_traced, unfollowed, untraced
 from gradscope.capture.frames import uncounted
 from gradscope.capture.source.initialisations import Initialisations, watch_initialisations
-from gradscope.capture.source.lines import Caller, Line
+from gradscope.capture.source.lines import INSTALLED, Caller, Line
 
 _CALL = nn.Module._call_impl.__code__
 
@@ -64,6 +64,8 @@ class Definitions:
 
     modules: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
     """`self.head = nn.Linear(…)`; for a module registered again, its first line."""
+    callers: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
+    """By module: the line that called the function in which it was registered first."""
     replacements: WeakKeyDictionary[nn.Module, Line] = field(default_factory=WeakKeyDictionary)
     """By module that replaced another one under the same name: the line."""
     parameters: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary)
@@ -203,6 +205,9 @@ class _Watch:
             return
         if module not in self.found.modules:
             self.found.modules[module] = self._maker(module, line)
+            caller = self._caller_of(line, sys._getframe(2))
+            if caller is not None:
+                self.found.callers[module] = caller
         replaced = parent._modules.get(name)
         if replaced is not None and replaced is not module:
             self.found.replacements[module] = line
@@ -218,6 +223,20 @@ class _Watch:
         line = self._caller.line(frame)
         if line is not None and len(self._made) < _MOST_MADE:
             self._made[id(module)] = ref(module), line
+
+    def _caller_of(self, line: Line, frame: FrameType | None) -> Line | None:
+        """Return the user's line that called the function of a line, which is on the stack.
+
+        Of an installed package's, it is the first one outside such packages.
+        """
+        while frame is not None and frame.f_code is not line.code:
+            frame = frame.f_back
+        while frame is not None:
+            frame = frame.f_back
+            caller = self._caller.line(frame)
+            if caller is None or not any(part in caller.code.co_filename for part in INSTALLED):
+                return caller
+        return None
 
     def _maker(self, module: nn.Module, line: Line) -> Line:
         """Return the line that made a module without weights, if another function registers it.

@@ -1,5 +1,6 @@
 """Observes comparisons in the forward: losses, and differences that broadcast both operands."""
 
+import weakref
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ LOSS_FUNCTIONS = frozenset(
 """Functions of a prediction and a target."""
 
 _ELEMENTWISE = frozenset({"mul", "sub"})
+_FLATTENING = frozenset({"flatten", "reshape", "view"})
 MOST_COMPARISONS = 1_000
 """Maximum number of comparisons recorded per forward."""
 
@@ -48,20 +50,29 @@ class Comparison(NamedTuple):
     """None for data."""
     right_edge: Edge | None
     result: Edge
+    left_from: Shape | None
+    """Shape before its dimensions were joined; None if they were not."""
+    right_from: Shape | None
 
 
 class ComparisonObserver:
     """Records losses, and differences and products that broadcast both operands."""
 
-    names = LOSS_FUNCTIONS | _ELEMENTWISE
+    names = LOSS_FUNCTIONS | _ELEMENTWISE | _FLATTENING
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
+        self._flattened: dict[int, tuple[weakref.ref[Tensor], Shape]] = {}
+        """By `id` of a tensor: its shape before its dimensions were joined."""
 
     def wants(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
     ) -> bool:
-        """Return whether a loss is computed, or both operands grow."""
+        """Return whether a loss is computed, both operands grow, or dimensions may be joined."""
+        if name in _FLATTENING:
+            given = args[0] if args else None
+            is_full = len(self._flattened) == MOST_COMPARISONS
+            return isinstance(given, Tensor) and given.ndim > 1 and not is_full
         operands = _operands(args, kwargs)
         if operands is None or len(self.comparisons) == MOST_COMPARISONS:
             return False
@@ -78,7 +89,10 @@ class ComparisonObserver:
         result: object,
         line: Line | None,
     ) -> None:
-        """Record the operands of a call that added to the graph."""
+        """Record the operands of a call that added to the graph, or a shape before a call."""
+        if name in _FLATTENING:
+            self._note_flattened(args[0], result)
+            return
         operands = _operands(args, kwargs)
         if operands is None or not isinstance(result, Tensor):
             return
@@ -94,12 +108,25 @@ class ComparisonObserver:
                     left_edge=_edge(left),
                     right_edge=_edge(right),
                     result=outcome,
+                    left_from=self._flattened_from(left),
+                    right_from=self._flattened_from(right),
                 )
             )
+
+    def _note_flattened(self, given: object, result: object) -> None:
+        if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
+            return
+        if result.ndim < given.ndim:
+            self._flattened[id(result)] = weakref.ref(result), _shape(given)
+
+    def _flattened_from(self, tensor: Tensor) -> Shape | None:
+        known = self._flattened.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else None
 
     def close(self) -> None:
         """Release the graph."""
         self.comparisons.clear()
+        self._flattened.clear()
 
 
 def grow_both(left: torch.Size, right: torch.Size) -> bool:

@@ -1,8 +1,10 @@
 """Finds the cuts that explain parameters without a gradient."""
 
+import linecache
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from types import CodeType
 
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.cuts import Cut, leaves_behind
@@ -11,6 +13,7 @@ from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.recording.records import CutRecord
 
 _SUMS = frozenset({"AddBackward0", "RsubBackward0", "RsubBackward1", "SubBackward0"})
+_SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 class CutFinder:
@@ -68,7 +71,7 @@ class CutFinder:
             position: Position of the graph's records.
             site_of: Returns the index of a line's record.
         """
-        for cut, parameters in self._explained:
+        for number, (cut, parameters) in enumerate(self._explained):
             if parameters:
                 last = next((line for line in parameters.values() if line is not None), None)
                 yield CutRecord(
@@ -84,7 +87,17 @@ class CutFinder:
                     whole_call=cut.whole_call,
                     taken_out=cut.taken_out or cut.kind == "read",
                     straight_through=self._is_straight_through(cut),
+                    disabled=site_of(self._disabling(number, cut)),
                 )
+
+    def _disabling(self, number: int, cut: Cut) -> Line | None:
+        """Return the line that disabled gradients around a cut: a decorator, or a statement."""
+        if cut.kind != "no-grad" or cut.operation == "checkpoint":
+            return None
+        code = None if cut.line is None else cut.line.code
+        if code is not None and _is_decorated(code):
+            return Line(code, code.co_firstlineno)
+        return self._capture.switches.before(number)
 
     def _is_straight_through(self, cut: Cut) -> bool:
         """Return whether the detached part is replaced, as in `x + (q - x).detach()`.
@@ -114,6 +127,12 @@ def within(spans: list[tuple[int, int]], nodes: dict[int, int]) -> list[int]:
     """Return the nodes of the graph among spans of sequence numbers."""
     numbers = (number for start, end in spans for number in range(start, end))
     return sorted({nodes[number] for number in numbers if number in nodes})
+
+
+def _is_decorated(code: CodeType) -> bool:
+    """Return whether a function's first line is a decorator that disables gradients."""
+    first = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    return first.startswith("@") and any(name in first for name in _SWITCHES)
 
 
 def _call(cut: Cut) -> str:

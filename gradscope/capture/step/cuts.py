@@ -46,7 +46,10 @@ _SHAPES = frozenset(
 )
 """Calls that use only shape, type and device of a tensor: no gradient could flow."""
 
-_DETACHES = frozenset({"autograd.grad", "data", "detach", "detach_", "new_tensor", "tensor"})
+_COPIES = frozenset({"new_tensor", "tensor"})
+"""Calls whose result has no history, also where it requires grad itself."""
+
+_DETACHES = frozenset({"autograd.grad", "data", "detach", "detach_", *_COPIES})
 
 _WITH_INDICES = frozenset(
     {"cummax", "cummin", "kthvalue", "max", "median", "min", "mode", "nanmedian", "sort", "topk"}
@@ -140,7 +143,8 @@ class CutTracker:
         origins = self._origins(given)
         # Reading `requires_grad` is a torch function as well, which would be observed again.
         with DisableTorchFunction():
-            without = [tensor for tensor in returned if not tensor.requires_grad]
+            is_copy = name in _COPIES
+            without = [tensor for tensor in returned if is_copy or not tensor.requires_grad]
         # Written in place, or returned unchanged as by broadcast_tensors: nothing was cut off.
         sources = edges(given) if len(without) == len(returned) else []
         returned = without

@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 from gradscope.capture.compiler import is_in_cuda_graph, is_traced
 from gradscope.capture.source.lines import Line, created, sequence_number
 from gradscope.capture.step.teardown import free_the_dead
-from gradscope.capture.training.event_log import Number, known
+from gradscope.capture.training.event_log import Number, known, number, unread
 from gradscope.capture.training.graph_facts import contains, extent, scaling
 from gradscope.capture.training.history.history import History
 from gradscope.capture.training.locations import Location, subject_of
@@ -25,6 +25,13 @@ from gradscope.capture.training.pacing.budget import REPEATED_EVENT
 from gradscope.capture.training.patches import Function
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
+from gradscope.recording.events import (
+    BackwardErrorEvent,
+    BackwardEvent,
+    GradErrorEvent,
+    GradEvent,
+    named,
+)
 
 _WALKED_FIRST, _WALKED_EVERY = 5, 20
 """Graphs are walked completely in this many windows at first, and later in every Nth."""
@@ -193,9 +200,9 @@ class Backwards:
     def catch_up(self) -> None:
         """Record the backward passes of steps that were only compared."""
         patterns = self._training.pace.patterns
-        for event, number in patterns.numbers():
+        for event, sequence in patterns.numbers():
             line = event.location.user or event.location.inner
-            self._passes[line] = max(number, self._passes.get(line, 0))
+            self._passes[line] = max(sequence, self._passes.get(line, 0))
         self._last_step = patterns.last_number
         self._roots.clear()
 
@@ -230,10 +237,7 @@ class Backwards:
         training = self._training
         location = training.locations.of(frame)
         if not options.accumulates:
-            numbers: dict[str, Number] = {
-                "inputs": float(options.inputs),
-                "create": float(options.create),
-            }
+            numbers = named(GradEvent, inputs=float(options.inputs), create=float(options.create))
             return _Note("grad", location, numbers, "")
         training.sync_before_backward(frame)
         training.steps.backward_begins(frame)
@@ -241,8 +245,8 @@ class Backwards:
         with DisableTorchFunction(), torch.no_grad():
             facts = self._facts(outputs, keeps=options.retain or options.create)
             facts |= self._extent(outputs, location, frame)
-        facts |= known(rows=training.take_forwards().rows)
-        facts |= {"retain": float(options.retain), "create": float(options.create)}
+        facts |= known(BackwardEvent, rows=training.take_forwards().rows)
+        facts |= named(BackwardEvent, retain=float(options.retain), create=float(options.create))
         note = _Note("backward", location, facts, subject_of(location.call()))
         if training.captures is not None and not options.create:
             self._prepare_capture(training.captures, outputs, note)
@@ -259,7 +263,7 @@ class Backwards:
                 roots = [one for one in outputs if isinstance(one, Tensor) and one.grad_fn]
                 captures.before_several(roots, note.location)
                 return
-            root, numbers = broken, known(loss=broken)
+            root, numbers = broken, known(BackwardEvent, loss=unread(broken))
         if isinstance(root, Tensor) and root.grad_fn is not None:
             self._is_own = True
             try:
@@ -276,9 +280,12 @@ class Backwards:
             for entry in arrival.reached:
                 entry.is_scaled = bool(note.numbers.get("scaled"))
             self._compare(note.location.inner, len(arrival.reached))
-            note.numbers["reached"] = float(len(arrival.reached))
-            note.numbers["stale"] = float(arrival.stale)
-            note.numbers["added"] = float(arrival.added)
+            note.numbers |= named(
+                BackwardEvent,
+                reached=float(len(arrival.reached)),
+                stale=float(arrival.stale),
+                added=float(arrival.added),
+            )
             training.came_while_stepping(arrival.reached)
             if training.by_hand is not None:
                 training.by_hand.measure()
@@ -307,8 +314,12 @@ class Backwards:
         if not isinstance(error, Exception):
             return
         message = str(error)
-        note.numbers["freed"] = float("second time" in message)
-        note.numbers["in_place"] = float("modified by an inplace operation" in message)
+        kind = BackwardErrorEvent if note.kind == "backward" else GradErrorEvent
+        note.numbers |= named(
+            kind,
+            freed=float("second time" in message),
+            in_place=float("modified by an inplace operation" in message),
+        )
         self._training.event_log.note(
             f"{note.kind}-error", note.location, note.numbers, subject=note.subject
         )
@@ -320,33 +331,32 @@ class Backwards:
             return facts
         node = first.grad_fn
         if node is None:
-            return known(loss=first)
+            return known(BackwardEvent, loss=unread(first))
         facts |= self._root(node, keeps=keeps)
         found = scaling(node, self.scaled, readable=self.are_saved_readable)
         self._was_readable, self.are_saved_readable = self.are_saved_readable, True
-        facts |= {"divided": found.divided, "scaled": float(found.is_scaled)}
+        facts |= named(BackwardEvent, divided=found.divided, scaled=float(found.is_scaled))
         if found.is_scaled:
-            facts["scale"] = self._scale()
+            facts |= named(BackwardEvent, scale=unread(self._scale()))
         if found.multiplied != 1:
-            facts["multiplied"] = found.multiplied
-        if found.is_mean is not None:
-            facts["reduction"] = float(found.is_mean)
-        facts |= known(tokens=found.tokens)
-        loss = known(loss=first)
-        if loss and found.is_scaled:
-            loss["loss"] = loss["loss"] / self._scale()
-        facts |= loss
+            facts |= named(BackwardEvent, multiplied=found.multiplied)
+        reduction = None if found.is_mean is None else float(found.is_mean)
+        facts |= known(BackwardEvent, reduction=reduction, tokens=unread(found.tokens))
+        loss = number(first)
+        if loss is not None:
+            value = loss / self._scale() if found.is_scaled else loss
+            facts |= named(BackwardEvent, loss=unread(value))
         return facts
 
     def _root(self, node: Node, *, keeps: bool) -> dict[str, Number]:
-        number = created(node)
-        if number is None:
+        sequence = created(node)
+        if sequence is None:
             return {}
         roots = self._roots
         again = bool(roots) and contains(node, roots, min(roots))
         if keeps:
-            roots.add(number)
-        return {"root": float(number), "again": float(again)}
+            roots.add(sequence)
+        return named(BackwardEvent, root=float(sequence), again=float(again))
 
     def _scale(self) -> Number:
         return next(reversed(self.scaled.values()), 1.0)
@@ -370,11 +380,11 @@ class Backwards:
         # backward.
         moments = [one for one in (before, self._last_step) if one is not None]
         found = extent(node, min(moments) if len(moments) > 1 else None)
-        facts: dict[str, Number] = {"nodes": float(found.nodes)}
+        facts = named(BackwardEvent, nodes=float(found.nodes))
         # Each thread has a sequence counter of its own, so numbers of different threads do not
         # compare.
         if not models.in_threads:
-            facts["older"] = float(bool(found.crossed))
+            facts |= named(BackwardEvent, older=float(bool(found.crossed)))
             self._history.search(line, frame, found.crossed, models.modules, step)
             if is_kept_due:
                 self._history.kept.remember(self._training.gradient_state.entries)
@@ -415,7 +425,7 @@ def _options(
 def _is_broken(output: Tensor | GradientEdge) -> bool:
     """Return whether one of several losses is a non-finite number in main memory."""
     is_number = isinstance(output, Tensor) and output.numel() == 1 and output.is_cpu
-    loss = known(loss=output).get("loss") if is_number else None
+    loss = number(output) if is_number else None
     return isinstance(loss, float) and not math.isfinite(loss)
 
 

@@ -12,15 +12,16 @@ from torch.nn.utils import clip_grad
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.reading import is_plain_float
-from gradscope.capture.training.event_log import known
+from gradscope.capture.training.event_log import known, unread
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.pacing.sentinels import is_broken
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
+from gradscope.recording.events import ClipEvent, ClipNormEvent, ClipValueEvent, named
 
 
-def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, object]:
+def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, Any]:
     """Return the norm of all gradients before and after, and the cosine between the two.
 
     The results stay on the gradients' device. Empty if some gradient cannot be measured.
@@ -31,11 +32,12 @@ def value_numbers(parameters: Sequence[Tensor], limit: float) -> dict[str, objec
     sums = [_sums(gradient.detach(), limit) for gradient in gradients]
     device = sums[0].device
     before, after, product = torch.stack([one.to(device) for one in sums]).sum(dim=0).unbind()
-    return {
-        "norm": before.sqrt(),
-        "norm_after": after.sqrt(),
-        "cosine": product / (before * after).sqrt(),
-    }
+    return named(
+        ClipValueEvent,
+        norm=unread(before.sqrt()),
+        norm_after=unread(after.sqrt()),
+        cosine=unread(product / (before * after).sqrt()),
+    )
 
 
 def _sums(gradient: Tensor, limit: float) -> Tensor:
@@ -62,7 +64,7 @@ class _Clip:
     location: Location
     entries: list[Entry]
     parameters: int
-    numbers: dict[str, object]
+    numbers: dict[str, Any]
 
 
 Parameters = Tensor | Iterable[Tensor]
@@ -164,19 +166,18 @@ class Clips:
         total_norm: Tensor,
         frame: FrameType,
     ) -> _Clip:
-        numbers: dict[str, object] = {
-            "max_norm": max_norm,
-            "norm_type": self._norm_type,
-            "norm": total_norm,
-        }
+        numbers = named(
+            ClipNormEvent,
+            max_norm=max_norm,
+            norm_type=self._norm_type,
+            norm=unread(total_norm),
+        )
         return self._clip("clip-norm", _name(frame), parameters, numbers, frame)
 
     def _before_value(self, parameters: Parameters, clip_value: float, frame: FrameType) -> _Clip:
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-        numbers: dict[str, object] = {
-            "clip_value": clip_value,
-            **value_numbers(given, float(clip_value)),
-        }
+        numbers = named(ClipValueEvent, clip_value=clip_value)
+        numbers |= value_numbers(given, float(clip_value))
         return self._clip("clip-value", "clip_grad_value_", given, numbers, frame)
 
     def _clip(
@@ -184,7 +185,7 @@ class Clips:
         kind: str,
         function: str,
         parameters: Parameters,
-        numbers: dict[str, object],
+        numbers: dict[str, Any],
         frame: FrameType,
     ) -> _Clip:
         training = self._training
@@ -204,6 +205,7 @@ class Clips:
         if training.by_hand is not None:
             training.by_hand.measure()
         numbers = known(
+            ClipEvent,
             **clip.numbers,
             parameters=clip.parameters,
             fresh=states.count(UNSPENT),

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from gradscope.capture.arithmetic import widest
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.locations import NOWHERE, Location
+from gradscope.recording.events import Event as RunEvent
+from gradscope.recording.events import Names
 from gradscope.recording.records import EventRecord, Site
 
 Number = float | Tensor
@@ -112,6 +115,8 @@ class EventLog:
 
 def number(value: object) -> Number | None:
     """Return a value as a number of an event, None if it is not a number."""
+    if value is None or type(value) is float:  # the usual cases
+        return value
     if isinstance(value, Tensor):
         one = whole(value)
         if one is None or one.numel() != 1 or one.is_complex():
@@ -120,10 +125,16 @@ def number(value: object) -> Number | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def known(**numbers: object) -> dict[str, Number]:
-    """Return the values that are numbers, by name."""
-    read = {name: number(value) for name, value in numbers.items()}
-    return {name: value for name, value in read.items() if value is not None}
+def unread(value: object) -> Any:  # noqa: ANN401
+    """Return a value for a number of an event: it may be a tensor, which is read later."""
+    return value
+
+
+def known(
+    kind: Callable[Names, RunEvent], *_: Names.args, **numbers: Names.kwargs
+) -> dict[str, Number]:
+    """Return the values that are numbers, by name, for an event of a kind that declares them."""
+    return {name: read for name, value in numbers.items() if (read := number(value)) is not None}
 
 
 def _read_back(events: list[Event]) -> None:

@@ -11,11 +11,12 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.training.event_log import known, number
+from gradscope.capture.training.event_log import known, number, unread
 from gradscope.capture.training.locations import stem
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
+from gradscope.recording.events import EpochEvent, SchedulerEvent
 
 
 class Loaders:
@@ -49,7 +50,7 @@ class Loaders:
             expression = expression.args[0]  # for example `enumerate(loader)`
         name = None if expression is None else stem(expression)
         self._training.event_log.note(
-            "epoch", location, known(batches=_length(loader)), subject=name or ""
+            "epoch", location, known(EpochEvent, batches=_length(loader)), subject=name or ""
         )
 
 
@@ -108,7 +109,7 @@ class Schedulers:
         training.event_log.note(
             "scheduler",
             training.locations.of(frame),
-            known(lr_before=before, lr_after=_rate(scheduler)),
+            known(SchedulerEvent, lr_before=unread(before), lr_after=unread(_rate(scheduler))),
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )

@@ -12,10 +12,11 @@ from gradscope.capture.compiler import is_traced
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.backwards import Backwards
-from gradscope.capture.training.event_log import Number, known, number
+from gradscope.capture.training.event_log import Number, known, number, unread
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.steps import Steps
+from gradscope.recording.events import ScalerStepEvent, ScalerUpdateEvent, UnscaleEvent
 
 
 class Scalers:
@@ -85,7 +86,7 @@ class Scalers:
         # `step` unscales by itself if the script did not. That is no call of the script.
         if not self._stepping:
             location = training.locations.of(frame)
-            numbers = known(scale=scaler._scale)
+            numbers = known(UnscaleEvent, scale=unread(scaler._scale))
             training.event_log.note(
                 "unscale", location, numbers, optimizer=one.index, subject=one.name
             )
@@ -121,7 +122,7 @@ class Scalers:
             skipped = infinite  # a fused optimizer decides itself whether to skip
         training.gradient_state.accept()
         training.gradient_state.spend(one.entries)
-        numbers = known(skipped=skipped, found_inf=infinite)
+        numbers = known(ScalerStepEvent, skipped=unread(skipped), found_inf=unread(infinite))
         location = training.locations.of(frame)
         training.event_log.note(
             "scaler-step", location, numbers, optimizer=one.index, subject=one.name
@@ -143,7 +144,9 @@ class Scalers:
         return update
 
     def _note_update(self, scaler: GradScaler, before: object, frame: FrameType) -> None:
-        numbers = known(scale_before=before, scale_after=scaler._scale)
+        numbers = known(
+            ScalerUpdateEvent, scale_before=unread(before), scale_after=unread(scaler._scale)
+        )
         self._training.event_log.note("scaler-update", self._training.locations.of(frame), numbers)
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from torch.optim import Optimizer
 
-from gradscope.capture.training.event_log import EventLog, Number
+from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
 from gradscope.capture.training.scopes import Scopes
+from gradscope.recording.events import ModeEvent, ZeroEvent, named
 
 if TYPE_CHECKING:
     from gradscope.capture.ranks.watch import RankWatch
@@ -146,11 +147,12 @@ class TrainingState:
                 self._note_zeroed(Outside(zeroed=zeroed))
 
     def _note_zeroed(self, outside: Outside) -> None:
-        numbers: dict[str, Number] = {
-            "parameters": float(outside.removed + outside.zeroed),
-            "unspent": float(outside.unspent),
-            "set_to_none": float(outside.removed > 0),
-        }
+        numbers = named(
+            ZeroEvent,
+            parameters=float(outside.removed + outside.zeroed),
+            unspent=float(outside.unspent),
+            set_to_none=float(outside.removed > 0),
+        )
         self.event_log.note("zero", NOWHERE, numbers, subject=OUTSIDE)
 
     def take_forwards(self) -> Forwards:
@@ -159,11 +161,12 @@ class TrainingState:
         self.batch = self.batch or forwards.batch
         for mode in forwards.modes.values():
             if mode is not None:
-                numbers: dict[str, Number] = {
-                    "eval": 1.0,
-                    "dropout": float(mode.dropout),
-                    "batchnorm": float(mode.batchnorm),
-                }
+                numbers = named(
+                    ModeEvent,
+                    eval=1.0,
+                    dropout=float(mode.dropout),
+                    batchnorm=float(mode.batchnorm),
+                )
                 self.event_log.note("mode", mode.location, numbers, subject=mode.name)
         return forwards
 

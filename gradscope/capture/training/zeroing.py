@@ -16,6 +16,7 @@ from gradscope.capture.training.gradient_state import EMPTY, UNSPENT, Entry
 from gradscope.capture.training.locations import Location, receiver
 from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
+from gradscope.recording.events import ZeroEvent, named
 
 Owner = TypeVar("Owner", Optimizer, nn.Module)
 
@@ -101,11 +102,12 @@ class Zeroing:
         self._training.event_log.note(
             "zero",
             held.location,
-            {
-                "parameters": float(held.parameters),
-                "unspent": float(held.unspent),
-                "set_to_none": float(set_to_none),
-            },
+            named(
+                ZeroEvent,
+                parameters=float(held.parameters),
+                unspent=float(held.unspent),
+                set_to_none=float(set_to_none),
+            ),
             optimizer=held.optimizer,
             subject=held.subject,
         )

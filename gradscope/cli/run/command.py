@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from gradscope.check.options import Policy
 from gradscope.cli import options
 from gradscope.cli.console import ColorChoice
+from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import Destination, check_destinations, set_verbosity
+from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.cli.run.options import (
     ModuleOption,
     NprocOption,
@@ -98,6 +100,11 @@ def run(
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)
     check_program(program)
+    for option in misplaced_options(program, run):
+        show_note(
+            f"{option} went to {script}: options of gradscope stand before the script, "
+            f"as in gradscope run {option} {script}"
+        )
     if is_off():
         raise RunPlanned(PlainRun(program=program, is_checked=checking.check))
     watch.check()

@@ -1,6 +1,7 @@
 """Checks custom `autograd.Function`s of the forward by finite differences."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gradscope.capture.naming import dtype_name
+from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.source.written_definitions import backward_code, function_of
 from gradscope.capture.step.graph import Graph
@@ -38,6 +40,9 @@ _MOST_APPLICATIONS = 3
 _WRONG = 1e-2
 """Deviation above which a gradient is wrong. Measured: right gradients stay below 1e-4; mistakes of
 sign, factor and term start at 0.3."""
+
+_REVERSAL = re.compile(r"revers|revgrad|gradrev|grl|negat", re.IGNORECASE)
+"""Names of functions that turn gradients round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +167,14 @@ def _checked(context: ProbeContext, applications: _Applications) -> CustomFuncti
                 found = _checks(function, application)
             except ChosenGradientError as error:
                 outcome, reason = "chosen", error.what
+                if _is_unreversed(function, application):
+                    outcome = "unreversed"
                 break
             except GradscopeError as error:
                 reason = error.what
                 continue
             checks = max((checks, found), key=_worst)
-    if checks and outcome != "chosen":
+    if checks and outcome not in ("chosen", "unreversed"):
         outcome = "wrong" if _worst(checks) > _WRONG else "right"
     site_of = context.assembler.site_of
     return CustomFunctionRecord(
@@ -179,6 +186,24 @@ def _checked(context: ProbeContext, applications: _Applications) -> CustomFuncti
         backward=site_of(backward_code(function)),
         inputs=checks,
     )
+
+
+def _is_unreversed(function: type[Function], application: _Application) -> bool:
+    """Return whether a function that is named after it does not turn gradients round."""
+    if not _REVERSAL.search(function.__name__) or len(application.differentiable) != 1:
+        return False
+    (position,) = application.differentiable
+    given = application.args[position]
+    if not isinstance(given, Tensor) or not is_plain_float(given):
+        return False
+    leaf = given.clone().requires_grad_()
+    args = [leaf if at == position else arg for at, arg in enumerate(application.args)]
+    with UserCode("it raised"), torch.inference_mode(False), torch.enable_grad():
+        output = function.apply(*args)
+        if not isinstance(output, Tensor) or not torch.equal(output, given):
+            return False
+        (gradient,) = torch.autograd.grad(output, leaf, torch.ones_like(output), allow_unused=True)
+    return gradient is not None and bool(gradient.gt(0).all())
 
 
 def _worst(checks: tuple[InputCheck, ...]) -> float:

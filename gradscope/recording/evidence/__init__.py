@@ -37,18 +37,21 @@ from gradscope.recording.evidence.forward import (
 )
 from gradscope.recording.evidence.optimizers import (
     OptimizerRecord,
+    OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
     WatchCost,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
+    CallerRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
     InitialisationRecord,
     LeafRecord,
     LoadedRecord,
+    OverwrittenRecord,
     RedrawRecord,
     ReplacementRecord,
     SymmetryRecord,
@@ -70,6 +73,7 @@ EVIDENCE: tuple[type, ...] = (
     AttributeRecord,
     AutogradErrorRecord,
     BatchRecord,
+    CallerRecord,
     ClipPass,
     ClipScope,
     ClipTrial,
@@ -91,6 +95,8 @@ EVIDENCE: tuple[type, ...] = (
     MixedExamplesRecord,
     NonfiniteRecord,
     OptimizerRecord,
+    OverfitRecord,
+    OverwrittenRecord,
     ParameterPlacement,
     PathCutRecord,
     ProbeRecord,

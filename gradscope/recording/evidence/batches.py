@@ -195,6 +195,7 @@ ProbeName = Literal[
     "mixed examples",
     "non-finite",
     "optimizers",
+    "overfit",
     "path cuts",
     "redraws",
     "symmetry",

@@ -204,8 +204,9 @@ class FlushRecord:
         return sum(one.flushed for one in self.gradients)
 
 
-CheckOutcome = Literal["right", "wrong", "chosen", "unchecked"]
-"""`chosen`: the function defines its own gradient, such as a straight-through estimator."""
+CheckOutcome = Literal["right", "wrong", "chosen", "unreversed", "unchecked"]
+"""`chosen`: the function defines its own gradient, such as a straight-through estimator;
+`unreversed`: by its name it reverses gradients, and it hands them on with their sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,7 @@ class ComparisonRecord:
     """
 
     table: ClassVar[str] = "comparison"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"left_from", "right_from"})
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None
@@ -95,6 +96,9 @@ class ComparisonRecord:
     """Position in the graph; None for data."""
     right_tensor: TensorRef | None
     result: TensorRef
+    left_from: Shape | None = None
+    """Shape that the first operand had before a call joined its dimensions; None without one."""
+    right_from: Shape | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

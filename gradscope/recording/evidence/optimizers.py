@@ -64,6 +64,24 @@ class OptimizerRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverfitRecord:
+    """A training on one batch, undone afterwards."""
+
+    table: ClassVar[str] = "overfit"
+    wanted: int
+    """Largest number of steps."""
+    optimizer: str
+    """The optimizer and its learning rate, as `AdamW(lr=0.001)`."""
+    learned: float
+    """Share of the first loss at which the batch counts as learned."""
+    losses: tuple[float, ...]
+    """Loss before each step, and after the last."""
+    moved: tuple[float | None, ...]
+    """Distance that each parameter moved over the norm it had. None if it requires no grad or
+    cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedOptimizer:
     """An optimizer that a script made, or whose step it called.
 

@@ -47,6 +47,15 @@ class FreezeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallerRecord:
+    """The caller of the function that made a module after some optimizer was made."""
+
+    table: ClassVar[str] = "caller"
+    module: int
+    site: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InfluenceRecord:
     """Parameters that were changed, and whether the loss changed."""
 
@@ -106,14 +115,31 @@ class DroppedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverwrittenRecord:
+    """An assignment whose value no path reads: the next one to the same name replaces it."""
+
+    table: ClassVar[str] = "overwritten"
+    name: str
+    """Name of the variable."""
+    file: str
+    """Path, as in the recording's sites."""
+    first: int
+    """Number of the assignment's first line, counted from 1."""
+    last: int
+    site: int
+    """Line that replaces the value; the assignment's own in a loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TwinRecord:
-    """Two parameters that require grad and are different objects."""
+    """Two parameters that are different objects."""
 
     table: ClassVar[str] = "twin"
     first: int
     second: int
-    alike: Literal["storage", "values"]
-    """Whether they share memory, or an embedding and an output layer have equal values."""
+    alike: Literal["storage", "values", "target"]
+    """Whether they share memory, or an embedding and an output layer have equal values; both have a
+    gradient. `target`: they share memory, and only the first one has a gradient."""
     site: int | None
     """Line that made them so, if one was found."""
 

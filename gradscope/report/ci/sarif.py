@@ -18,7 +18,8 @@ from gradscope.report.ci.reported import (
     stale_text,
     unmatched_text,
 )
-from gradscope.report.json_objects import Json, Object, finite
+from gradscope.report.json.shape import Json, Object
+from gradscope.report.json.text import finite
 from gradscope.report.rule_manual import markdown_manual
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import manual_of

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.document import Fact, Facts, FindingBlock
 from gradscope.report.finding_phrasing import (
-    SYNTHETIC_LOSS,
+    guess_warning,
     unjudged,
     verdict_text,
 )
@@ -102,8 +102,8 @@ def _facts(report: Report) -> Iterator[Fact]:
 
 
 def _warnings(report: Report) -> Iterator[str]:
-    if report.target.synthetic_loss:
-        yield SYNTHETIC_LOSS
+    if (warning := guess_warning(report.target)) is not None:
+        yield warning
     run = report.training_run
     if run is not None and run.ending is not None:
         yield run.ending.line

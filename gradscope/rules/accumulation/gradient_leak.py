@@ -9,6 +9,7 @@ from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord, Recording, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
@@ -81,6 +82,10 @@ class GradientLeak(Rule):
             remedy=f"call {series.name}.zero_grad() right before the backward of its own loss",
             site=leak.foreign.site,
             related=(
+                *(
+                    context.related(line, "the loss takes what they made here, not detached")
+                    for line in _entries(context, leak)
+                ),
                 context.related(leak.own.site, "the backward of its own loss adds to them"),
                 context.related(leak.step.site, "this step uses the sum"),
             ),
@@ -170,3 +175,41 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
                 is_whole=of_own <= reached,
             )
     return None
+
+
+def _entries(context: RuleContext, leak: _Leak) -> tuple[Site, ...]:
+    """Return the lines where another network takes what the leaked-to parameters made."""
+    lines = {(one.step, one.order): one.site for one in context.recording.events}
+    records = context.recording.parameters
+    names = {records[index].name for index in leak.parameters}
+    for captured in context.recording.captured_steps:
+        if lines.get((captured.step, captured.order)) == leak.foreign.site:
+            return tuple(dict.fromkeys(_lines_of_entries(captured.recording, names)))
+    return ()
+
+
+def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
+    """Yield the lines of operations that join what named parameters made with other parameters."""
+    index = RecordingIndex(recording)
+    own: dict[int, bool] = {}
+    other: dict[int, bool] = {}
+    for node in sorted(recording.nodes, key=lambda one: -one.depth):  # leaves come first
+        inputs = [ref.node for ref in index.successors.get(node.index, ())]
+        name = None if node.parameter is None else recording.parameters[node.parameter].name
+        own[node.index] = name in names or any(own[one] for one in inputs)
+        other[node.index] = name not in {*names, None} or any(other[one] for one in inputs)
+        made = [one for one in inputs if own[one] and not other[one]]
+        if other[node.index] and any(recording.nodes[one].kind == "operation" for one in made):
+            site = _outermost_line(recording, node)
+            if site is not None:
+                yield recording.sites[site]
+
+
+def _outermost_line(recording: Recording, node: NodeRecord) -> int | None:
+    """Return the line that calls the model in which a node was made, else that of the node."""
+    site, call = node.site, node.module_call
+    while call is not None:
+        record = recording.calls[call]
+        site = site if record.site is None else record.site
+        call = record.parent
+    return site

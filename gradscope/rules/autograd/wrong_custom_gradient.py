@@ -1,15 +1,18 @@
 """GS505: a backward that does not fit its forward, of a custom function or a checkpoint."""
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
     UnrepeatedRegion,
 )
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
@@ -23,7 +26,9 @@ class WrongCustomGradient(Rule):
         Subclasses of `torch.autograd.Function`, applied in the forward, whose backward returns
         another gradient than the forward's finite differences show: a forgotten term or factor, a
         wrong sign, the derivative of another function, gradients in the wrong order. Also
-        `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise.
+        `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise; a
+        function that is named after gradient reversal and hands the gradient on with its sign; and
+        a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`.
 
     Why it matters:
         autograd does not check a custom backward. All layers below the function are trained with
@@ -38,7 +43,8 @@ class WrongCustomGradient(Rule):
         the norm of the differences over the larger of the two norms. Elements at a kink, or without
         influence on the output, are left out. A checkpoint counts if it does not keep the state of
         the random generator, and if this state differs after its forward from before. Checkpoints
-        are judged in training runs, too.
+        are judged in training runs, too. Reversal is tried with a gradient of ones. The terms of a
+        straight-through estimator are read from the line that detaches one of them.
 
     How to fix it:
         Write down the derivative of what forward computes, multiply it by the gradient that
@@ -89,6 +95,36 @@ class WrongCustomGradient(Rule):
             wrong = [one for one in record.inputs if one.deviation > self._limit(one)]
             if record.outcome == "wrong" and wrong:
                 yield self._finding(context, record, wrong)
+            if record.outcome == "unreversed":
+                yield self._unreversed(context, record)
+        for cut in context.recording.evidence_of(PathCutRecord):
+            name = turned_by(context.site(cut.site))
+            if name is not None and cut.joins:
+                yield self._turned(context, cut, name)
+
+    def _unreversed(self, context: RuleContext, record: CustomFunctionRecord) -> Finding:
+        return self.finding(
+            context,
+            message=f"{record.name} does not reverse the gradient: its backward returns it with "
+            "the sign that it gets, and what lies before learns to help",
+            remedy="return the negative of the gradient in backward",
+            site=record.applied if record.backward is None else record.backward,
+            related=(context.related(record.applied, f"{record.name} is applied here"),),
+            parameters=_parameters_behind(context, record),
+            evidence={"sign": 1, "sign_expected": -1},
+        )
+
+    def _turned(self, context: RuleContext, cut: PathCutRecord, name: str) -> Finding:
+        return self.finding(
+            context,
+            message=f"`{name}` gets the gradient of the sum with the wrong sign: it is subtracted, "
+            "and added again without its gradient",
+            remedy=f"add `{name}` and subtract its detached value",
+            site=cut.site,
+            parameters=cut.parameters,
+            evidence={"sign": -1, "sign_expected": 1},
+            count=len(cut.parameters),
+        )
 
     def _unrepeated(self, context: RuleContext, region: UnrepeatedRegion) -> Finding:
         where = "once" if region.calls == 1 else f"in {region.calls} calls"
@@ -137,6 +173,42 @@ class WrongCustomGradient(Rule):
                 "compared_in": worst.dtype,
             },
         )
+
+
+def turned_by(site: Site | None) -> str | None:
+    """Return the term that a line subtracts, and adds again detached, beside another term.
+
+    The value is that of the other term alone, as of a straight-through estimator, whose gradient
+    goes to the soft term: with the opposite sign here.
+    """
+    try:
+        tree = ast.parse("" if site is None else site.source)
+    except SyntaxError:
+        return None
+    for node in ast.walk(tree):
+        terms = list(_terms(node, 1)) if isinstance(node, ast.BinOp) else []
+        added = {ast.dump(one) for term, sign in terms if sign > 0 and (one := _detached(term))}
+        names = [ast.unparse(term) for term, sign in terms if sign < 0 and ast.dump(term) in added]
+        if names and len(terms) > 2:
+            return names[0]
+    return None
+
+
+def _terms(node: ast.expr, sign: int) -> Iterator[tuple[ast.expr, int]]:
+    """Yield the terms of a sum with their signs."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        yield from _terms(node.left, sign)
+        yield from _terms(node.right, sign if isinstance(node.op, ast.Add) else -sign)
+    else:
+        yield node, sign
+
+
+def _detached(term: ast.expr) -> ast.expr | None:
+    """Return what a term detaches, None if it does not."""
+    if isinstance(term, ast.Call) and not term.args and isinstance(term.func, ast.Attribute):
+        return term.func.value if term.func.attr == "detach" else None
+    is_data = isinstance(term, ast.Attribute) and term.attr == "data"
+    return term.value if is_data and isinstance(term, ast.Attribute) else None
 
 
 def _is_a_factor(check: InputCheck) -> bool:

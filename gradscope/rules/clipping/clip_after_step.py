@@ -8,6 +8,7 @@ from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.clips import step_of_another
 from gradscope.rules.rule import Rule
 
 
@@ -25,7 +26,8 @@ class ClipAfterStep(Rule):
     How it is measured:
         The rule tracks for each parameter whether a step has used its gradient. A call is late if
         all of its gradients are used. The finding is an error if one of the late calls exceeds its
-        limit, otherwise a warning.
+        limit, otherwise a warning. A call between another optimizer's backward and its step is left
+        to GS411.
 
     How to fix it:
         The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
@@ -53,7 +55,9 @@ class ClipAfterStep(Rule):
         """Yield a finding for every line that clips late."""
         clips = context.shared(Clips)
         for calls in clips.by_line:
-            late = [clip for clip in calls if _is_late(clip)]
+            late = [
+                clip for clip in calls if _is_late(clip) and step_of_another(context, clip) is None
+            ]
             if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
                 continue
             cut = [clip for clip in late if clip.cuts is not False]

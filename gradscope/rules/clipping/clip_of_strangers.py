@@ -1,4 +1,4 @@
-"""GS411: clips of parameters that no optimizer steps."""
+"""GS411: clips of parameters that the step after them does not use."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,18 @@ from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.clips import step_of_another
+from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipOfStrangers(Rule):
-    """A clip is given parameters that no optimizer steps.
+    """A clip is given other parameters than those that are stepped.
 
     What it finds:
         `clip_grad_norm_` or `clip_grad_value_` of a model that is not the trained one: the old
-        policy, the averaged copy, the target network.
+        policy, the averaged copy, the target network; or the actor where the critic steps next.
 
     Why it matters:
         These parameters have no gradients. The clip returns a norm of 0 and cuts nothing, and the
@@ -28,7 +30,10 @@ class ClipOfStrangers(Rule):
         given, none of them has a gradient in any call, and an optimizer steps after the calls. The
         finding is an error if the parameters have the names and shapes of stepped ones, so that
         they are a copy, and a warning otherwise. A line is left out if another line clips what is
-        stepped, or if all its parameters are frozen and no copy.
+        stepped, or if all its parameters are frozen and no copy. A line counts, too, if a backward
+        and a step of one optimizer are around its calls, no call clips a gradient of that step, and
+        the clipped gradients are those that another optimizer has used before: a warning, and an
+        error if the norm of one of these steps is above the limit.
 
     How to fix it:
         Pass the parameters that the optimizer holds.
@@ -49,9 +54,18 @@ class ClipOfStrangers(Rule):
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS406",)
 
+    share: float = 0.9
+    """Share of the calls on a line that must come before the step of another optimizer, 0 to 1.
+    Chosen, as for GS401."""
+
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips what nobody steps."""
         clips = context.shared(Clips)
+        for calls in clips.by_line:
+            steps = [step_of_another(context, clip) for clip in calls]
+            found = [step for step in steps if step is not None]
+            if found and len(found) >= self.share * len(calls):
+                yield self._of_another(context, calls[steps.index(found[0])], found)
         held = frozenset(index for one in clips.windows.optimizers for index in one.parameters)
         lines = [calls for calls in clips.by_line if _has_strangers(calls, held)]
         if not lines or any(_clips_stepped(calls, held) for calls in clips.by_line):
@@ -92,6 +106,38 @@ class ClipOfStrangers(Rule):
             count=len(calls),
             step=first.event.step,
         )
+
+    def _of_another(self, context: RuleContext, clip: Clip, steps: Sequence[StepEvent]) -> Finding:
+        optimizers = context.shared(Clips).windows.optimizers
+        name = optimizers[steps[0].optimizer or 0].name
+        norms = [step.norm for step in steps if step.norm is not None]
+        largest = max(norms, default=None)
+        is_above = largest is not None and clip.limit is not None and not largest <= clip.limit
+        given = sorted(clip.parameters or ())
+        return self.finding(
+            context,
+            message=(
+                f"{clip.words} comes before {name}.step(), and is given {_owner(context, given)}, "
+                "which another optimizer holds: the gradients of this step are not clipped"
+            ),
+            remedy=f"pass the parameters that {name} holds",
+            site=clip.event.site,
+            related=(context.related(steps[0].site, "the step whose gradients are not clipped"),),
+            severity="error" if is_above else "warning",
+            parameters=given,
+            evidence={
+                "parameters": len(given),
+                "limit": clip.limit,
+                "largest_norm_of_step": largest,
+                "calls": len(steps),
+            },
+            count=len(steps),
+            step=clip.event.step,
+        )
+
+
+def _owner(context: RuleContext, given: Sequence[int]) -> str:
+    return ", ".join(positions(context, given)[:3])
 
 
 def _has_strangers(calls: Sequence[Clip], held: frozenset[int]) -> bool:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.recording.evidence.forward import SaturationRecord
-from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.evidence.parameters import InitialisationRecord, LoadedRecord
+from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.upstream import line_of, parameters_before, weight_follows
 from gradscope.rules.measure import Measure
@@ -42,7 +43,8 @@ class SaturatedActivation(Rule):
         The forward runs again. An element of a sigmoid or tanh is saturated if the derivative is
         below 5 % of its maximum. A row of a softmax is saturated if one entry is above .99; rows
         with a single entry that is not masked are left out. An activation before the loss without a
-        weight after it may saturate, and so may the soft side of a straight-through estimator.
+        weight after it may saturate, and so may the soft side of a straight-through estimator. It
+        is an error where every element is saturated and less than 1e-4 of the gradient passes.
 
     How to fix it:
         Normalise the inputs. Use Xavier initialisation. In attention, divide the scores by the
@@ -68,6 +70,12 @@ class SaturatedActivation(Rule):
 
     share: float = 0.5
     """Share of elements, for softmax of rows. Measured: at most .01 in healthy models."""
+    fresh_share: float = 0.25
+    """Share of the rows of a softmax in a model that loaded no weights, before training. Measured:
+    none in healthy models; attention of width 256 without its scaling has 0.44."""
+    passed: float = 1e-4
+    """Ratio of the gradient norms before and after an activation, below which it is an error: with
+    all of its elements saturated, a hundredth of the derivative that counts as saturated."""
     elements: int = 16
     """Elements or rows below which an activation is not judged, as a single learnt gate."""
 
@@ -81,17 +89,27 @@ class SaturatedActivation(Rule):
         for one in _activations(context):
             site = line_of(context, context.recording.nodes[one.nodes[0]])
             subject = f"{one.operation} {one.module}".strip()
+            limit = self._limit(context, one)
             if one.elements >= self.elements:
-                context.measured(
-                    self.code, "share", one.share, self.share, subject=subject, site=site
-                )
-            enough = one.elements >= self.elements and one.share >= self.share
+                context.measured(self.code, "share", one.share, limit, subject=subject, site=site)
+            enough = one.elements >= self.elements and one.share >= limit
             if enough and weight_follows(context, one.nodes[0]) and not _is_surrogate(context, one):
                 by_line.setdefault(site, []).append(one)
         for site, found in by_line.items():
             yield self._finding(context, site, found)
 
+    def _limit(self, context: RuleContext, one: _Activation) -> float:
+        is_trained = context.run is not None or bool(context.recording.evidence_of(LoadedRecord))
+        return self.share if is_trained or one.operation != "softmax" else self.fresh_share
+
+    def _is_shut(self, context: RuleContext, one: _Activation) -> bool:
+        """Return whether all of an activation is saturated and hardly any gradient passes it."""
+        ratios = [_passed(context, node) for node in one.nodes]
+        is_known = all(ratio is not None and ratio < self.passed for ratio in ratios)
+        return one.saturated == one.elements and is_known
+
     def _finding(self, context: RuleContext, site: int | None, found: list[_Activation]) -> Finding:
+        shut = all(self._is_shut(context, one) for one in found)
         worst = max(found, key=lambda one: one.share)
         nodes = [node for one in found for node in one.nodes]
         return self.finding(
@@ -99,6 +117,8 @@ class SaturatedActivation(Rule):
             message=_message(worst, len(found)),
             remedy=_remedy(worst.operation),
             site=site,
+            related=_filled(context, nodes),
+            severity="error" if shut else None,
             parameters=parameters_before(context, nodes),
             modules=tuple(dict.fromkeys(one.module for one in found if one.module)),
             evidence={
@@ -106,7 +126,7 @@ class SaturatedActivation(Rule):
                 "saturated": worst.saturated,
                 "elements": worst.elements,
                 "share": worst.share,
-                "limit": self.share,
+                "limit": self._limit(context, worst),
             },
             count=len(found),
         )
@@ -129,6 +149,28 @@ def _activations(context: RuleContext) -> list[_Activation]:
         )
         for (_, operation, module), records in groups.items()
     ]
+
+
+def _passed(context: RuleContext, node: int) -> float | None:
+    """Return the gradient norm before an activation over that after it; None if unknown."""
+    stats = [context.tensor_stat(node, 0)]
+    stats += [context.tensor_stat(r.node, r.slot) for r in context.successors.get(node, ())]
+    norms = [
+        None if stat is None or stat.gradient is None else stat.gradient.norm for stat in stats
+    ]
+    if len(norms) != 2 or None in norms or not norms[0]:
+        return None
+    return (norms[1] or 0.0) / norms[0]
+
+
+def _filled(context: RuleContext, nodes: list[int]) -> Iterator[RelatedLocation | None]:
+    """Yield the lines that initialise the layers right before some activations."""
+    before = {ref.node for node in nodes for ref in context.successors.get(node, ())}
+    taken = {ref.node for node in before for ref in context.successors.get(node, ())}
+    parameters = {context.recording.nodes[node].parameter for node in taken} - {None}
+    records = context.recording.evidence_of(InitialisationRecord)
+    for site in dict.fromkeys(one.site for one in records if one.parameter in parameters):
+        yield context.related(site, "their inputs' layers are initialised here")
 
 
 def _is_surrogate(context: RuleContext, one: _Activation) -> bool:

@@ -57,7 +57,7 @@ class SymmetricUnits(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.recording.target.synthetic_loss:
-            return "the loss is a placeholder and may treat all outputs alike"
+            return "the loss is guessed and may treat all outputs alike"
         return context.probe_skip_reason("symmetry")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

@@ -15,6 +15,7 @@ from gradscope.recording.events import (
     ClipValueEvent,
     Event,
     ScalerUpdateEvent,
+    StepEvent,
     ZeroEvent,
 )
 from gradscope.recording.evidence.clipping import ClipTrial
@@ -42,6 +43,25 @@ class LossScale:
         if position < len(self._updates):
             return self._updates[position].scale_before
         return self._updates[-1].scale_after if self._updates else None
+
+
+def step_of_another(context: RuleContext, clip: Clip) -> StepEvent | None:
+    """Return the step of another optimizer that a call comes just before; None elsewhere.
+
+    A backward has fed that step since the clipped gradients were used.
+    """
+    if clip.event.fresh or clip.step_before is None or not clip.parameters:
+        return None
+    events = context.shared(Windows).events
+    passes = events[clip.step_before.position : clip.event.position]
+    if not any(isinstance(event, BackwardEvent) for event in passes):
+        return None
+    feeding = (BackwardEvent, StepEvent)
+    after = (event for event in events[clip.event.position :] if isinstance(event, feeding))
+    step = next(after, None)
+    if not isinstance(step, StepEvent) or step.optimizer in (None, clip.step_before.optimizer):
+        return None
+    return step if step.fresh and not step.clipped else None
 
 
 def is_of_trial(context: RuleContext) -> bool:

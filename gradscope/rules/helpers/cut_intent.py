@@ -16,6 +16,8 @@ class Intent(NamedTuple):
 
     severity: Severity
     looks_like: str | None
+    although: str | None = None
+    """What else tells that the parameters were to learn."""
 
 
 def intent(reach: Reach, stop: Stop) -> Intent:
@@ -27,7 +29,7 @@ def intent(reach: Reach, stop: Stop) -> Intent:
     if evidence.is_followed(stop.parameters):
         return Intent("note", "like a copy that follows what learns")
     if reach.is_target(stop):
-        return _of_target(stop, held=held is True)
+        return _of_target(reach, stop, held=held)
     if reach.has_ceased(stop):
         return Intent("note" if _is_named(reach, stop) else "warning", "like a stage of training")
     if not stop.is_whole:
@@ -41,15 +43,27 @@ def intent(reach: Reach, stop: Stop) -> Intent:
     return _of_whole_modules(reach, stop, held=held is True, without_grad=without_grad)
 
 
-def _of_target(stop: Stop, *, held: bool) -> Intent:
+def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
     if stop.bypassed:
+        evidence = reach.indexed.shared(Evidence)
+        is_given = any(p.module is not None and evidence.is_loaded(p.module) for p in stop.parts)
+        is_kept = is_given or held is False or is_named_fixed(part.name for part in stop.parts)
+        # In a run, no other loss and no running mean moves a codebook that an optimizer holds.
+        is_still = held is True and reach.indexed.run is not None
+        if (is_still or evidence.stays(stop.parameters)) and not is_kept:
+            return Intent("error", None, "no other term of the loss and no forward moves it")
         return Intent("note", "like the straight-through estimator of a codebook")
     return Intent("warning" if held else "note", "like a target of the loss")
 
 
 def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
+    frozen = _frozen_beside(reach, stop, without_grad=without_grad)
+    if frozen is not None:
+        return Intent("error", None, f"only {frozen} is frozen by requires_grad")
     if without_grad and reach.is_twin(stop):
         return Intent("note", _COPY)
+    if without_grad and _are_own_layers(reach, stop):
+        return Intent("error", None)
     # To leave a backbone as it is, one detaches it; for that nobody chooses by it or copies it.
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
     is_accident = chooses or stop.is_copy or stop.is_checkpoint
@@ -67,6 +81,52 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
         return Intent("warning", "like parts that are trained by their own losses")
     return Intent("error", None)
+
+
+def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | None:
+    """Return the network whose freezing tells that what was cut off was to learn.
+
+    Under no_grad, that is one that runs before in the same function and is larger: what follows it
+    got into its block.
+    """
+    frozen = reach.indexed.shared(Evidence).frozen_beside(stop.parameters)
+    if frozen is None or not frozen.path or _is_named(reach, stop):
+        return None
+    if without_grad and not _follows(reach, stop, frozen.index):
+        return None
+    return frozen.path
+
+
+def _follows(reach: Reach, stop: Stop, frozen: int) -> bool:
+    """Return whether what was cut off runs after a larger module, in the same function."""
+    records, site = reach.recording, reach.indexed.site(stop.cut.site)
+    callers = [reach.indexed.site(one.site) for one in records.calls if one.module == frozen]
+    before = [
+        one.line
+        for one in callers
+        if one and site and (one.file, one.function) == (site.file, site.function)
+    ]
+    size = sum(records.parameters[index].numel for index in stop.parameters)
+    below = (p for p in records.parameters if frozen in reach.subtrees.lineage(p.module))
+    is_near = site is not None and bool(before) and min(before) <= site.line
+    return is_near and size < sum(p.numel for p in below)
+
+
+def _are_own_layers(reach: Reach, stop: Stop) -> bool:
+    """Return whether it is several layers of one module's own function, not a network it was given.
+
+    A backbone that is to stay as it is comes as one module, and is mostly loaded.
+    """
+    modules = [
+        reach.recording.modules[part.module] for part in stop.parts if part.module is not None
+    ]
+    parents = {module.parent for module in modules}
+    inner = {module.parent for module in reach.recording.modules}
+    if len(modules) < 2 or len(parents) > 1 or any(module.index in inner for module in modules):
+        return False
+    evidence = reach.indexed.shared(Evidence)
+    is_loaded = any(evidence.is_loaded(module.index) for module in modules)
+    return not is_loaded and not _is_named(reach, stop)
 
 
 def _is_named(reach: Reach, stop: Stop) -> bool:

@@ -124,6 +124,22 @@ def related_lines(context: RuleContext, position: Position) -> Iterator[RelatedL
     for site, message in others:
         if site is not None and site != position.site:
             yield context.related(site, message)
+    chain = chain_site(context, position)
+    if chain is not None and chain not in (position.site, position.call_site):
+        yield context.related(chain, "their blocks are called here, each on what the last returned")
+
+
+def chain_site(context: RuleContext, position: Position) -> int | None:
+    """Return the one line that calls the blocks, made alike, of which the layers are parts."""
+    modules, calls = context.recording.modules, context.recording.calls
+    layers = {module.index for module in modules if module.path in position.modules}
+    blocks = {modules[layer].parent for layer in layers} - {None}
+    while blocks and not any(call.module in blocks and call.site is not None for call in calls):
+        blocks = {modules[one].parent for one in blocks if one is not None} - {None}
+    sites = Counter(call.site for call in calls if call.module in blocks and call.site is not None)
+    kinds = {modules[one].class_name for one in blocks if one is not None}
+    is_chain = len(blocks) > 2 and len(sites) == 1 == len(kinds)
+    return next(iter(sites)) if is_chain else None
 
 
 def _layer(context: RuleContext, node: NodeRecord) -> int | None:

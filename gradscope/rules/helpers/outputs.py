@@ -1,11 +1,15 @@
 """What makes a prediction: operations whose result nothing but the loss makes use of."""
 
+import math
+from collections.abc import Iterator
+
 from gradscope.recording.evidence.forward import SoftmaxRecord
-from gradscope.recording.records import NodeRecord
+from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 _REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
 """Beginnings of operations that make a loss of terms, and scale it."""
+_TOTALS = ("Linalg", "Norm", "Sum")
 _LAYERS = ("Addmm", "Linear", "Mm")
 _SAME_FEATURES = frozenset(
     {"ReshapeAliasBackward0", "ToCopyBackward0", "UnsafeViewBackward0", "ViewBackward0"}
@@ -98,3 +102,33 @@ def _above(context: RuleContext, node: NodeRecord) -> frozenset[int]:
 
 def _is_number(node: NodeRecord) -> bool:
     return all(shape is not None and not shape.dims for shape in node.outputs)
+
+
+def constant_ratios(context: RuleContext) -> Iterator[NodeRecord]:
+    """Yield the divisions of a tensor by its own sum or norm over a dimension of one element.
+
+    The result is 1, or -1, whatever the tensor: its gradient is zero up to rounding.
+    """
+    for node in context.first.nodes:
+        operands = context.successors.get(node.index, ())
+        if node.operation != "DivBackward0" or len(operands) != 2:
+            continue
+        whole, total = operands
+        while _size(context, total) and _is_passed(context.recording.nodes[total.node]):
+            below = context.successors.get(total.node, ())
+            if len(below) != 1:
+                break
+            total = below[0]
+        made_of = context.successors.get(total.node, ())
+        is_sum = context.recording.nodes[total.node].operation.startswith(_TOTALS)
+        if is_sum and list(made_of) == [whole] and _size(context, whole) == _size(context, total):
+            yield node
+
+
+def _is_passed(node: NodeRecord) -> bool:
+    return node.kind == "view" or node.operation.startswith(("Add", "Clamp", "Expand"))
+
+
+def _size(context: RuleContext, tensor: TensorRef) -> int:
+    shape = context.recording.nodes[tensor.node].outputs[tensor.slot]
+    return 0 if shape is None else math.prod(shape.dims)

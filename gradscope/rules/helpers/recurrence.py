@@ -20,6 +20,9 @@ FADED = 2.0
 FEWEST_CALLS = 8
 """Fewer calls make no trend."""
 
+_FEWEST_MEASURED = 4
+"""Fewer norms above zero tell nothing of how they fall."""
+
 _LEAST = 1e-45
 """In place of a norm of zero: the smallest number of float32."""
 
@@ -105,6 +108,8 @@ class Fading:
     """Calls of the operation, in forward order."""
     decades: float
     """Powers of ten by which the gradient falls from the last quarter of the calls to the first."""
+    slope: float
+    """Powers of ten per call, as far as the norms are above zero."""
 
 
 def fadings(context: RuleContext) -> Iterator[Fading]:
@@ -122,7 +127,11 @@ def fadings(context: RuleContext) -> Iterator[Fading]:
             continue
         decades = fall(norms)
         if decades is not None and decades > 0 and _is_chain(context, calls):
-            yield Fading(calls, decades)
+            measured = max(sum(norm > 0 for norm in norms), 2)
+            slope = decades / (len(calls) - 1)
+            if measured < len(norms):
+                slope = (math.log10(norms[-1]) - math.log10(norms[-measured])) / (measured - 1)
+            yield Fading(calls, decades, slope)
 
 
 def fall(norms: Sequence[float]) -> float | None:
@@ -131,8 +140,12 @@ def fall(norms: Sequence[float]) -> float | None:
     levels = [math.log10(max(norm, _LEAST)) for norm in norms if norm < math.inf]
     if len(levels) < len(norms) or not norms[-1] > 0:
         return None
+    # Before the first norm above zero, all are rounded to zero, and fall no more.
+    measured = levels[next(i for i, norm in enumerate(norms) if norm > 0) :]
+    if len(measured) < _FEWEST_MEASURED:
+        return None
     # One gate that is shut makes one jump; what fades falls in most of the steps.
-    each = median(after - before for before, after in pairwise(levels)) * (len(levels) - 1)
+    each = median(after - before for before, after in pairwise(measured)) * (len(levels) - 1)
     return min(median(levels[-quarter:]) - median(levels[:quarter]), each)
 
 

@@ -2,16 +2,24 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from gradscope.recording.evidence.batches import MixedExamplesRecord
+from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _RESHAPING = frozenset({"reshape", "reshape_as", "unflatten", "view", "view_as"})
 
 _NORMALISING = frozenset({"log_softmax", "normalize", "softmax", "softmin"})
+
+_ELEMENTWISE = frozenset({"mul", "sub"})
+"""Comparisons that are no losses."""
+
+_VIEWS = frozenset({"ReshapeAliasBackward0", "UnsafeViewBackward0", "ViewBackward0"})
 
 _SEQUENTIAL = frozenset(
     {"gru", "lstm", "multi_head_attention_forward", "rnn_relu", "rnn_tanh"}
@@ -26,7 +34,8 @@ class ExamplesMixed(Rule):
     What it finds:
         A `view` or `reshape` where a `transpose` or `permute` was meant; a softmax or a
         normalisation over the dimension of the examples; a recurrent layer or an attention that
-        takes the examples for time steps, because `batch_first=True` is missing.
+        takes the examples for time steps, because `batch_first=True` is missing; a loss of
+        flattened predictions and targets whose dimensions are not in the same order.
 
     Why it matters:
         Shapes fit, and the loss falls somewhat. The model learns from an example what belongs to
@@ -40,6 +49,12 @@ class ExamplesMixed(Rule):
         first only within a model that returns something for each example. What is mixed by
         anything else, as a similarity matrix, statistics of the batch, a permutation or a graph's
         edges, is taken to be meant. A change is a relative difference above 1e-4.
+        The forward of a training script is not repeated. There, the loss tells the number of
+        examples: the length of its targets. A softmax over a first dimension of this size is
+        reported, unless another dimension has the same size or all others have size 1, and a view
+        that exchanges this dimension with another one. Of every loss it is known which shapes its
+        operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets `[batch, time]`
+        are compared in the wrong order, and so are classes that were not the last dimension.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -61,13 +76,68 @@ class ExamplesMixed(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return context.probe_skip_reason("mixed examples")
+        if context.run is None:
+            return context.probe_skip_reason("mixed examples")
+        reason = context.probe_skip_reason("comparisons")
+        if reason is not None or _rows(context) is not None or any(_joined(context)):
+            return reason
+        return "no loss tells which dimension is that of the examples"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the operation that mixes examples."""
         for record in context.recording.evidence_of(MixedExamplesRecord):
             if _is_mistake(record):
                 yield self._finding(context, record)
+        for comparison in _joined(context):
+            yield from self._misjoined(context, comparison)
+        rows = None if context.run is None else _rows(context)
+        if rows is not None:
+            yield from self._in_graph(context, rows)
+
+    def _misjoined(self, context: RuleContext, comparison: ComparisonRecord) -> Iterator[Finding]:
+        words = _order(comparison)
+        if words is None or comparison.left_from is None:
+            return
+        yield self.finding(
+            context,
+            message=f"{comparison.operation}() compares predictions with the targets of others: "
+            f"{words}",
+            remedy="use transpose() or permute() before reshape()",
+            site=comparison.site,
+            evidence={
+                "operation": comparison.operation,
+                "examples": comparison.left_from.dims[0],
+            },
+        )
+
+    def _in_graph(self, context: RuleContext, rows: int) -> Iterator[Finding]:
+        """Yield a finding for every line of a graph that mixes its examples."""
+        nodes = context.recording.nodes
+        softmaxes = context.recording.evidence_of(SoftmaxRecord)
+        found = [
+            ("softmax", nodes[one.node])
+            for one in softmaxes
+            if one.dimension == 0 and _is_over_rows(nodes[one.node], rows)
+        ]
+        found += [
+            ("view", node)
+            for node in nodes
+            if node.operation in _VIEWS and _swaps(context, node, rows)
+        ]
+        for operation, node in {node.site: (operation, node) for operation, node in found}.values():
+            shape = node.outputs[0]
+            yield self._finding(
+                context,
+                MixedExamplesRecord(
+                    operation=operation,
+                    site=node.site,
+                    rows=rows,
+                    dims=() if shape is None else shape.dims,
+                    in_model=True,
+                    is_per_example=True,
+                    is_ambiguous=False,
+                ),
+            )
 
     def _finding(self, context: RuleContext, record: MixedExamplesRecord) -> Finding:
         what, remedy = _words(record)
@@ -79,6 +149,67 @@ class ExamplesMixed(Rule):
             evidence={"operation": record.operation, "examples": record.rows},
             count=record.rows,
         )
+
+
+def _rows(context: RuleContext) -> int | None:
+    """Return the number of examples, if the losses have one target for each and agree."""
+    found = {
+        one.right.dims[0]
+        for one in context.recording.evidence_of(ComparisonRecord)
+        if one.operation not in _ELEMENTWISE and one.right_tensor is None and _is_for_each(one)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_for_each(one: ComparisonRecord) -> bool:
+    left, right = one.left.dims, one.right.dims
+    is_column = len(right) == 1 or (len(right) == 2 and right[1] == 1)
+    is_joined = one.left_from is not None or one.right_from is not None
+    return is_column and not is_joined and left[:1] == right[:1] and right[0] > 1
+
+
+def _joined(context: RuleContext) -> Iterator[ComparisonRecord]:
+    """Yield the losses of a prediction whose dimensions were joined."""
+    for one in context.recording.evidence_of(ComparisonRecord):
+        if one.operation not in _ELEMENTWISE and one.left_from is not None:
+            yield one
+
+
+def _order(comparison: ComparisonRecord) -> str | None:
+    """Return how the order of the joined dimensions differs; None if it does not."""
+    left, right = comparison.left_from, comparison.right_from
+    if left is None:
+        return None
+    classes = comparison.left.dims[1:]
+    first, second, *rest = left.dims
+    is_moved = classes == (second,) and prod(rest) > 1 and rest[-1] != second
+    if is_moved:
+        return f"its classes are dimension 1 of {list(left.dims)}, not the last one"
+    if right is None or len(right.dims) < 2 or first == second:
+        return None
+    if right.dims[:2] == (second, first) and tuple(rest[len(classes) :]) == right.dims[2:]:
+        return f"they were {list(left.dims)} and {list(right.dims)} before they were flattened"
+    return None
+
+
+def _is_over_rows(node: NodeRecord, rows: int) -> bool:
+    """Return whether the first dimension alone has the size of the examples."""
+    dims = () if node.outputs[0] is None else node.outputs[0].dims
+    return dims[:1] == (rows,) and rows not in dims[1:] and prod(dims[1:]) > 1
+
+
+def _swaps(context: RuleContext, node: NodeRecord, rows: int) -> bool:
+    """Return whether a view exchanges the first two dimensions, of which one is the examples'."""
+    after = node.outputs[0]
+    befores = [
+        context.recording.nodes[ref.node].outputs[ref.slot]
+        for ref in context.successors.get(node.index, ())
+    ]
+    if after is None or len(befores) != 1 or befores[0] is None or len(after.dims) < 3:
+        return False
+    first, second, *rest = after.dims
+    is_swapped = befores[0].dims == (second, first, *rest)
+    return is_swapped and first != second and rows in (first, second)
 
 
 def _is_mistake(record: MixedExamplesRecord) -> bool:

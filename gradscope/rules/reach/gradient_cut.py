@@ -8,6 +8,7 @@ from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.cut_intent import Intent as Judged
 from gradscope.rules.helpers.cut_intent import intent
 from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.rule import Rule
@@ -84,7 +85,7 @@ class GradientCut(Rule):
         judged = intent(reach, stop)
         return self.finding(
             context,
-            message=_message(reach, stop, judged.looks_like),
+            message=_message(reach, stop, judged),
             remedy=_remedy(context, stop, judged.severity),
             site=stop.cut.site,
             related=stop_related(context, stop),
@@ -107,11 +108,13 @@ def stop_related(context: RuleContext, stop: Stop) -> Iterator[RelatedLocation |
     """Yield the lines that take part: where the gradient still was, and what was cut off."""
     if stop.cut.last != stop.cut.site:
         yield context.related(stop.cut.last, "the last operation that still carried their gradient")
+    if stop.cut.disabled not in (None, stop.cut.site):
+        yield context.related(stop.cut.disabled, "gradients are disabled here")
     for part in stop.parts:
         yield context.related(part.site, f"{part.name or 'the model'} is made here")
 
 
-def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
+def _message(reach: Reach, stop: Stop, judged: Judged) -> str:
     what = f"{named(stop.parts)} ({counted(len(stop.parameters), 'parameter')})"
     several = len(stop.parts) > 1
     gets = "get" if several else "gets"
@@ -129,10 +132,12 @@ def _message(reach: Reach, stop: Stop, looks_like: str | None) -> str:
             f" from about step {reach.indexed.judged:,} on" if reach.indexed.judged else " any more"
         )
     text = f"{what} {gets} no gradient{since}: {why}"
+    if judged.looks_like is not None:
+        return f"{text} (it looks {judged.looks_like})"
     holding = reach.indexed.shared(Intent).holding(stop.parameters)
-    if looks_like is None and holding is not None and holding.is_own:
+    if holding is not None and holding.is_own:
         return f"{text}, although {holding.words(len(stop.parameters), several=several)}"
-    return text if looks_like is None else f"{text} (it looks {looks_like})"
+    return text if judged.although is None else f"{text} ({judged.although})"
 
 
 def _call(stop: Stop) -> str:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.intent import Intent, is_named_fixed
 from gradscope.analysis.reach import Part, Subtrees, counted, named
+from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
@@ -131,7 +132,13 @@ class ParameterNotInOptimizer(Rule):
         if any(part.module is not None for part in parts):
             what += f" ({counted(len(parameters), 'parameter')})"
         made = next((part.site for part in parts if part.site is not None), None)
-        lines = ((made, "made here"), (optimizer.site, "the optimizer"))
+        called = _caller(context, parts) if late else None
+        is_foreign = made is not None and context.recording.sites[made].is_installed
+        lines = (
+            (None if called is not None and is_foreign else made, "made here"),
+            (called, "made in a call from here"),
+            (optimizer.site, "the optimizer"),
+        )
         site = made if optimizer.site is None or (late and left_out.is_replaced) else optimizer.site
         return self.finding(
             context,
@@ -159,6 +166,14 @@ class ParameterNotInOptimizer(Rule):
             # A model that took the place of a trained one is told with the steps it leaves empty.
             caused_by=() if late and not left_out.is_replaced else ("GS306",),
         )
+
+
+def _caller(context: RuleContext, parts: list[Part]) -> int | None:
+    """Return the line that called the function that made something, None if it is not known."""
+    records = context.recording.parameters
+    made = {records[index].module for part in parts for index in part.parameters}
+    callers = context.recording.evidence_of(CallerRecord)
+    return next((one.site for one in callers if one.module in made), None)
 
 
 def _grounds(left_out: "_LeftOut", parameters: list[int]) -> str:

@@ -37,7 +37,8 @@ class PathCut(Rule):
         module uses what it made itself in an earlier call, in `calls` calls or more of one forward,
         and no other path leads from one of these calls to the next. It is a note where the value is
         added to, or multiplies, a tensor with a gradient within the model's forward, and the tensor
-        that was cut also comes to the loss by itself.
+        that was cut also comes to the loss by itself; and where a weight is divided by a detached
+        number that was made of it, as by its norm.
 
     How to fix it:
         Use the tensor itself. Where the path is meant to be cut, nothing is to do.
@@ -75,7 +76,7 @@ class PathCut(Rule):
             module = self._recurrent_module(context, cut)
             if module is not None:
                 yield self._of_states(context, cut, module)
-            elif (join := _join(context, cut)) is not None:
+            elif (join := _join(context, cut) or _divided(context, cut)) is not None:
                 yield self._of_a_factor(context, cut, parameters, join)
 
     def _recurrent_module(self, context: RuleContext, cut: PathCutRecord) -> int | None:
@@ -162,3 +163,20 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
         if is_made_of(context, operands[0], cut.origins):
             return None
     return cut.joins[0] if cut.joins else None
+
+
+def _divided(context: RuleContext, cut: PathCutRecord) -> int | None:
+    """Return a division of a weight by what was made of it, as of a norm that is detached.
+
+    Quantisers multiply by their detached scale again, and are left out.
+    """
+    nodes = context.recording.nodes
+    origins = {ref.node for ref in cut.origins}
+    if not cut.joins or any(nodes[origin].kind != "parameter" for origin in origins):
+        return None
+    for join in cut.joins:
+        operands = {ref.node for ref in context.successors.get(join, ())}
+        is_own = len(operands) == 1 and operands <= origins
+        if nodes[join].operation != "DivBackward0" or not is_own or nodes[join].module_call is None:
+            return None
+    return cut.joins[0]

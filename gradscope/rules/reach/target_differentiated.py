@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.intent import is_named_fixed
 from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
@@ -61,9 +63,10 @@ class TargetDifferentiated(Rule):
 
     What it finds:
         A regression whose target is data plus a factor times another prediction of the same
-        network, such as `reward + gamma * q(next_state).max(1).values`, without `detach()`. And
-        losses that only draw two outputs of one network to each other, as SimSiam does without its
-        stop-gradient.
+        network, such as `reward + gamma * q(next_state).max(1).values`, without `detach()`. A
+        target network whose parameters share the memory of the trained ones, as after
+        `target.data = online.data`. And losses that only draw two outputs of one network to each
+        other, as SimSiam does without its stop-gradient.
 
     Why it matters:
         Backward moves the target towards the prediction as well as the prediction towards the
@@ -133,8 +136,38 @@ class TargetDifferentiated(Rule):
                 evidence={"parameters_shared": len(shared)},
                 count=len(targets),
             )
+        yield from self._of_shared_memory(context)
         if not by_line and (context.run is None or context.run.is_only_loss):
             yield from self._drawn_together(context)
+
+    def _of_shared_memory(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for a network without a gradient whose weights are the trained ones."""
+        recording = context.recording
+        twins = [one for one in recording.evidence_of(TwinRecord) if one.alike == "target"]
+        roots: dict[int, list[TwinRecord]] = {}
+        for twin in twins:
+            roots.setdefault(_root(context, twin.second), []).append(twin)
+        for root, pairs in roots.items():
+            owned = [p for p in recording.parameters if _root(context, p.index) == root]
+            second = {pair.second for pair in pairs}
+            if len(pairs) < len(owned) or not _is_target(context, root, second):
+                continue
+            module, first = recording.modules[root], pairs[0].first
+            yield self.finding(
+                context,
+                message=(
+                    f"{module.path or module.class_name} shares the memory of "
+                    f"{_path_of_root(context, first)}: its {len(pairs)} parameters change with "
+                    "every step, and the target moves with the prediction"
+                ),
+                remedy="copy the values: `target.load_state_dict(online.state_dict())`",
+                site=recording.parameters[pairs[0].second].site
+                if pairs[0].site is None
+                else pairs[0].site,
+                parameters=sorted(second),
+                evidence={"parameters_shared": len(pairs)},
+                count=len(pairs),
+            )
 
     def _drawn_together(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of a loss that a constant output minimises."""
@@ -155,6 +188,27 @@ class TargetDifferentiated(Rule):
                 evidence={"parameters_shared": len(shared)},
                 count=len(terms),
             )
+
+
+def _root(context: RuleContext, parameter: int) -> int:
+    """Return the outermost module of a parameter's model that has a name."""
+    modules = context.recording.modules
+    position = context.recording.parameters[parameter].module
+    while (parent := modules[position].parent) is not None and modules[parent].path:
+        position = parent
+    return position
+
+
+def _path_of_root(context: RuleContext, parameter: int) -> str:
+    module = context.recording.modules[_root(context, parameter)]
+    return module.path or module.class_name
+
+
+def _is_target(context: RuleContext, root: int, parameters: set[int]) -> bool:
+    """Return whether what a network computes without a gradient leads to the loss."""
+    cuts = context.recording.cuts
+    is_used = any(cut.joins and not parameters.isdisjoint(cut.parameters) for cut in cuts)
+    return is_used or is_named_fixed([context.recording.modules[root].path])
 
 
 def _targets(context: RuleContext) -> Iterator[_Target]:

@@ -53,6 +53,8 @@ class TiedWeightsApart(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every pair."""
         for twin in context.recording.evidence_of(TwinRecord):
+            if twin.alike == "target":
+                continue  # only one of them is trained
             first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
             shares = twin.alike == "storage"
             position = second.site if twin.site is None else twin.site

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import MOST_NAMED, Reach, counted
-from gradscope.recording.evidence.parameters import LeafRecord
+from gradscope.recording.evidence.parameters import LeafRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measure import Measure
 from gradscope.rules.rule import Rule
+
+_CONTAINERS = frozenset({"deque", "dict", "list", "set", "tuple"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,16 @@ class UnregisteredParameter(Rule):
         trainable = sum(p.numel for p in context.recording.parameters if p.requires_grad)
         owner = None if first.owner is None else context.recording.modules[first.owner].path
         use, site = _first_use(context, first.node), _site(context, first)
+        renamed = _replacement(context, first)
         return self.finding(
             context,
             message=_message(leaves),
             remedy=_remedy(first),
             site=site,
-            related=(context.related(use, "used here") if use != site else None,),
+            related=(
+                context.related(use, "used here") if use != site else None,
+                context.related(renamed, "each module registered here replaces the one before it"),
+            ),
             severity=_severity(context, first),
             names=[leaf.name for leaf in leaves if leaf.name],
             modules=() if owner is None else (owner,),
@@ -103,6 +109,15 @@ def _is_cut_off(context: RuleContext, leaf: LeafRecord) -> bool:
     users = {user.index for user in context.consumers(leaf.node)}
     stops = context.shared(Reach).stops
     return leaf.origin == "forward" and any(users <= stop.joins for stop in stops)
+
+
+def _replacement(context: RuleContext, leaf: LeafRecord) -> Site | None:
+    """Return the line that registers the modules of a container under one name, one by one."""
+    modules = context.recording.modules
+    for record in context.recording.evidence_of(ReplacementRecord):
+        if modules[record.module].parent == leaf.owner and leaf.container in _CONTAINERS:
+            return context.site(record.site)
+    return None
 
 
 def _site(context: RuleContext, leaf: LeafRecord) -> Site | None:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.reach import Part, Reach, counted, named
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.parameters import DroppedRecord
+from gradscope.recording.evidence.parameters import DroppedRecord, OverwrittenRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site
 from gradscope.rules.context import RuleContext
@@ -37,10 +37,11 @@ class UnusedParameter(Rule):
         and the loss leaves it out, and for a parameter by itself. It is a note where the module was
         never called, where the optimizer does not hold it, and where an installed library made it,
         which may compute more than this loss uses; so too for the last bias, of which the loss's
-        derivatives know nothing. It is an error only where nothing else learns either.
+        derivatives know nothing. It is an error where nothing else learns either, and where the
+        forward assigns the module's output to a variable that the next assignment overwrites.
 
         The finding points to the loss; where nothing that the model returned depends on the module
-        either, to its call, whose output the forward drops.
+        either, to its call, whose output the forward drops, or to the line that overwrites it.
 
     How to fix it:
         Use the output in the loss, or remove the module. If it is for later use, such as a head for
@@ -88,7 +89,10 @@ class UnusedParameter(Rule):
         made = next((part.site for part in parts if part.site is not None), None)
         loss = context.first.nodes[0].site if context.first.nodes else None
         dropped = runs and _is_dropped(context, parameters)
+        replaced = _overwritten(reach, parts) if dropped else None
         order = (_dropping(reach, parts), loss, made) if dropped else (loss, made)
+        if replaced is not None:
+            order = (replaced.site, *order)
         positions = [
             position for position in (order if runs else (made, loss)) if position is not None
         ]
@@ -98,15 +102,15 @@ class UnusedParameter(Rule):
         site = next(iter(users or positions), None)
         return self.finding(
             context,
-            message=_message(parts, runs=runs),
-            remedy=_remedy(runs=runs, dropped=dropped),
+            message=_message(parts, runs=runs) + _how(context, replaced),
+            remedy=_remedy(runs=runs, dropped=dropped, replaced=replaced),
             site=site,
             related=(
                 position
                 for position in _related(reach, parts, runs=runs)
                 if position is not None and not _is_at(position, context.site(site))
             ),
-            severity=_severity(reach, parts, runs=runs),
+            severity=_severity(reach, parts, runs=runs, is_replaced=replaced is not None),
             parameters=parameters,
             evidence={
                 "parameters_unused": len(parameters),
@@ -124,7 +128,9 @@ def _without_model(context: RuleContext) -> frozenset[int]:
     return frozenset(p.index for p in context.recording.parameters if not context.owner(p.index))
 
 
-def _remedy(*, runs: bool, dropped: bool) -> str:
+def _remedy(*, runs: bool, dropped: bool, replaced: OverwrittenRecord | None) -> str:
+    if replaced is not None:
+        return f"compute the new value of `{replaced.name}` from the one before it"
     if dropped:
         return "use the output in the forward, or remove the module"
     if runs:
@@ -146,6 +152,26 @@ def _dropping(reach: Reach, parts: list[Part]) -> int | None:
     """Return the line of the last call, whose output is dropped."""
     last = max((_outermost(_calls(reach, part))[-1] for part in parts), key=lambda c: c.index)
     return last.site
+
+
+def _overwritten(reach: Reach, parts: list[Part]) -> OverwrittenRecord | None:
+    """Return the assignment that drops what some parts made."""
+    calls = [call for part in parts for call in _outermost(_calls(reach, part))]
+    sites = [site for call in calls if (site := reach.indexed.site(call.site)) is not None]
+    for record in reach.recording.evidence_of(OverwrittenRecord):
+        at = {site.line for site in sites if site.file == record.file}
+        if any(record.first <= line <= record.last for line in at):
+            return record
+    return None
+
+
+def _how(context: RecordingIndex, replaced: OverwrittenRecord | None) -> str:
+    site = None if replaced is None else context.site(replaced.site)
+    if replaced is None or site is None:
+        return ""
+    if replaced.first <= site.line <= replaced.last:
+        return f": each pass of the loop overwrites `{replaced.name}`"
+    return f": line {site.line} overwrites `{replaced.name}`"
 
 
 def _outermost(calls: list[ModuleCallRecord]) -> list[ModuleCallRecord]:
@@ -191,8 +217,8 @@ def _related(reach: Reach, parts: list[Part], *, runs: bool) -> Iterator[Related
         yield reach.indexed.related(part.site, f"{part.name} is made here")
 
 
-def _severity(reach: Reach, parts: list[Part], *, runs: bool) -> Severity:
-    if not reach.learning:
+def _severity(reach: Reach, parts: list[Part], *, runs: bool, is_replaced: bool) -> Severity:
+    if is_replaced or not reach.learning:
         return "error"
     if not runs and all(part.module is not None or _is_constant(reach, part) for part in parts):
         return "note"

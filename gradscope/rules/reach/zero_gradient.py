@@ -1,5 +1,6 @@
 """GS204: gradients that are exactly zero, step after step."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,9 +8,15 @@ from typing import ClassVar
 from gradscope.analysis.reach import Reach, Subtrees, counted, named
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.dead_ends import DeadEnd, DeadEnds
-from gradscope.rules.helpers.outputs import feeds_loss, is_margin, normalises_one_feature
+from gradscope.rules.helpers.outputs import (
+    constant_ratios,
+    feeds_loss,
+    is_margin,
+    normalises_one_feature,
+)
 from gradscope.rules.helpers.zero_phrasing import (
     CUTTING,
     FLOORS,
@@ -50,11 +57,12 @@ class ZeroGradient(Rule):
         the share of the trainable elements that are stuck: a note below `note_below`, an error
         above `error_above`, a warning in between. Whatever the share, it is an error for a softmax
         over a layer's only output, for a prediction behind `round`, `sign` and the like, and where
-        second derivatives are zero and nothing else learns. What learned at first, and gets zeros
-        over the last part of a run, counts as stuck without further captures. A prediction of which
-        a clamp, a ReLU
-        or saturation leaves nothing is a warning at least. Without probing steps, and for the state
-        of a recurrent layer, it is a warning at most, but for such a softmax.
+        second derivatives are zero and nothing else learns. Where a tensor is divided by its own
+        sum over a single element, a gradient of rounding errors counts as zero. What learned at
+        first, and gets zeros over the last part of a run, counts as stuck without further captures.
+        A prediction of which a clamp, a ReLU or saturation leaves nothing is a warning at least.
+        Without probing steps, and for the state of a recurrent layer, it is a warning at most,
+        but for such a softmax.
 
     How to fix it:
         Start one of the two factors at random; lower the learning rate or the bias, or use
@@ -96,6 +104,9 @@ class ZeroGradient(Rule):
     Measured: true but harmless cases, as a query that only one position uses, stay below it."""
     error_above: float = 0.25
     """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
+    rounding: float = 1e-5
+    """Share of the largest gradient norm below which a gradient counts as rounding errors. Chosen:
+    100 times the spacing of float32. Only behind a ratio that is always 1."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -107,6 +118,40 @@ class ZeroGradient(Rule):
         for end in DeadEnds(context).found:
             elements = sum(context.recording.parameters[p].numel for p in end.parameters)
             yield self._finding(context, end, elements / total if total else 0.0)
+        for node in constant_ratios(context):
+            parameters = self._rounded(context, node)
+            if parameters:
+                yield self._of_ratio(context, node, parameters)
+
+    def _rounded(self, context: RuleContext, node: NodeRecord) -> tuple[int, ...]:
+        """Return the weights that get nothing but rounding errors, by a ratio that is always 1."""
+        stats = context.first.parameter_stats.values()
+        norms = {s.parameter: s.gradient.norm for s in stats if s.gradient is not None}
+        largest = max(norms.values(), default=0.0)
+        behind = context.parameters_behind([node.index])
+        small = [p for p in behind if norms.get(p, math.inf) < self.rounding * largest]
+        return tuple(sorted(small)) if 0 < largest < math.inf else ()
+
+    def _of_ratio(
+        self, context: RuleContext, node: NodeRecord, parameters: tuple[int, ...]
+    ) -> Finding:
+        what = named(Subtrees(context.recording).parts(parameters))
+        _, total = context.successors[node.index]
+        made = context.recording.nodes[total.node].site
+        return self.finding(
+            context,
+            message=(
+                f"the gradient of {what} ({counted(len(parameters), 'parameter')}) is zero up to "
+                "rounding: a tensor is divided by its own sum over one element, which is always 1"
+            ),
+            remedy="divide by a sum over more than one element, or leave the division out",
+            site=node.site,
+            related=(context.related(made, "the sum is made here") if made != node.site else None,),
+            severity="error",
+            parameters=parameters,
+            evidence={"operation": node.operation, "rounding": self.rounding},
+            count=len(parameters),
+        )
 
     def _finding(self, context: RuleContext, end: DeadEnd, share: float) -> Finding:
         probes = len(context.probes)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeGuard
 
 import torch
@@ -10,10 +11,12 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.batches import is_batch_file, read_batch
 from gradscope.target.calling import TARGET_NAMES, forward_signature
+from gradscope.target.discovery.guessed_inputs import guess_inputs
 from gradscope.target.discovery.importing import Source
 from gradscope.target.discovery.values import build, evaluate, required_parameters
-from gradscope.target.hints import class_name, guess_input, signature_text, vocabulary
+from gradscope.target.hints import class_name, signature_text
 from gradscope.target.inputs import make_inputs
+from gradscope.target.layer_inputs import guess_input, vocabulary
 from gradscope.target.loader import Batches, LoadedBatches
 from gradscope.target.notation import parse_expression
 from gradscope.target.options import TargetOptions
@@ -24,10 +27,21 @@ _BATCH_NAMES = ("build_batch", "batch", "example_inputs")
 _LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBatches:
+    """The batches, and a note on how they were guessed."""
+
+    batches: Batches
+    guess: str | None = None
+    """None if they are the user's."""
+
+
 def find_batch(
     source: Source, setup: Mapping[str, object], model: nn.Module, options: TargetOptions
-) -> Batches:
+) -> FoundBatches:
     """Return the batches; `--batch` and `--input` override what the file offers.
+
+    Without any, inputs are guessed if the options allow it.
 
     Raises:
         GradscopeError: There is no batch, or it is unreadable.
@@ -38,13 +52,22 @@ def find_batch(
     if options.inputs:
         made = make_inputs(options.inputs, seed=options.seed, vocabulary=vocabulary(model))
         _check_names(made, model)
-        return Batches(made)
+        return FoundBatches(batches=Batches(made))
     if options.batch is None:
-        return _offered_batch(source, setup, model)
+        offered = _offered_batch(source, setup, model)
+        return _guessed(model, options) if offered is None else FoundBatches(batches=offered)
     if is_batch_file(options.batch):
-        return Batches(read_batch(options.batch))
+        return FoundBatches(batches=Batches(read_batch(options.batch)))
     value = evaluate(source, parse_expression(options.batch))
-    return to_batches(value, options.batch, source.location)
+    return FoundBatches(batches=to_batches(value, options.batch, source.location))
+
+
+def _guessed(model: nn.Module, options: TargetOptions) -> FoundBatches:
+    found = guess_inputs(model, options.seed) if options.allow_guesses else None
+    if found is None:
+        raise _no_batch(model)
+    note = f"guessed the batch: {found.options}, from {found.reason}"
+    return FoundBatches(batches=Batches(found.batch), guess=note)
 
 
 def _check_names(batch: object, model: nn.Module) -> None:
@@ -71,7 +94,7 @@ def _check_names(batch: object, model: nn.Module) -> None:
             )
 
 
-def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module) -> Batches:
+def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module) -> Batches | None:
     if "batch" in setup:
         return to_batches(setup["batch"], "batch", source.location)
     for name in (*_BATCH_NAMES, *_LOADER_NAMES):
@@ -79,9 +102,7 @@ def _offered_batch(source: Source, setup: Mapping[str, object], model: nn.Module
         if value is not None and not inspect.ismodule(value):
             return to_batches(value, name, source.location)
     dummy = _dummy_inputs(model)
-    if dummy is not None:
-        return Batches(dummy)
-    raise _no_batch(model)
+    return None if dummy is None else Batches(dummy)
 
 
 def to_batches(value: object, name: str, location: str) -> Batches:

@@ -46,7 +46,7 @@ def import_source(location: str) -> Source:
         GradscopeError: There is no such file or module.
         UserCodeError: It raised during the import.
     """
-    path = _find_file(location)
+    path = find_file(location)
     with UserCode(f"while importing {location!r}", partial(_explain, path)):
         try:
             module = _import_module(location) if path is None else _import_file(path)
@@ -55,8 +55,12 @@ def import_source(location: str) -> Source:
     return Source(module=module, location=location)
 
 
-def _find_file(location: str) -> Path | None:
-    """Return the file that a location means, None if it is the name of a module."""
+def find_file(location: str) -> Path | None:
+    """Return the file that a location means; None if it is the name of a module.
+
+    Raises:
+        GradscopeError: There is no such file, or it is no Python file.
+    """
     path = Path(location)
     if exists(path) and path.is_dir():
         return _entry_file(path)
@@ -143,18 +147,40 @@ def _import_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise GradscopeError(
-            f"no module named {error.name!r}",
-            cause=None if name == error.name else f"needed for the target {name!r}",
-            help=_file_instead(name),
-        ) from None
+        raise _no_module(error.name, name) from None
+
+
+def check_module(name: str) -> None:
+    """Make sure that the package of a dotted name exists, without importing it.
+
+    Raises:
+        GradscopeError: There is none.
+    """
+    top = name.partition(".")[0]
+    _search(Path.cwd())
+    if top in sys.modules:
+        return
+    spec = importlib.util.find_spec(top)
+    if spec is None:
+        raise _no_module(top, name)
+    if top != name and spec.submodule_search_locations is None:  # a file contains no modules
+        raise _no_module(name, name)
+
+
+def _no_module(missing: str, name: str) -> GradscopeError:
+    return GradscopeError(
+        f"no module named {missing!r}",
+        cause=None if name == missing else f"needed for the target {name!r}",
+        help=_file_instead(name),
+    )
 
 
 def _file_instead(name: str) -> str | None:
     """Return the Python file in the working directory that a module's name may have meant."""
     wanted = Path(*name.split(".")).with_suffix(".py")
     files = [str(path) for path in Path().glob(f"{'*/' * name.count('.')}*.py")]
-    return did_you_mean(str(wanted), files)
+    beside = [str(path) for path in Path().glob("*.py")]
+    return did_you_mean(name, beside) or did_you_mean(str(wanted), files)
 
 
 def _search(folder: Path) -> None:

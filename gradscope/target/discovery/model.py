@@ -1,7 +1,8 @@
 """Finds the model in a file."""
 
 import inspect
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from torch import nn
@@ -10,7 +11,14 @@ from torch.nn.modules.loss import _Loss
 from gradscope.errors import GradscopeError
 from gradscope.target.discovery.importing import Source
 from gradscope.target.discovery.outline import Outline, outline_of
-from gradscope.target.discovery.values import build, call_help, required_parameters
+from gradscope.target.discovery.values import (
+    build,
+    call_help,
+    guessed_arguments,
+    required_parameters,
+)
+from gradscope.target.notation import parse_expression
+from gradscope.target.user_code import Advice, UserCode
 
 _NAMES = ("build_model", "model", "net")
 _LOOKED_FOR = "gradscope_setup, build_model, model, net, a single nn.Module"
@@ -22,7 +30,9 @@ class FoundModel:
     """A model and notes on the choice."""
 
     model: nn.Module
-    note: str | None = None
+    notes: tuple[str, ...] = ()
+    is_guessed: bool = False
+    """Whether its constructor got guessed arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +41,12 @@ class _Candidate:
     value: nn.Module | type[nn.Module]
 
 
-def find_model(source: Source) -> FoundModel:
+def find_model(source: Source, *, allow_guesses: bool) -> FoundModel:
     """Return the model in a file: by name, else the only instance, else the only class.
+
+    Args:
+        source: The file.
+        allow_guesses: Whether required arguments of its class may be guessed.
 
     Raises:
         GradscopeError: There is none, or there are several.
@@ -42,43 +56,65 @@ def find_model(source: Source) -> FoundModel:
         value = getattr(source.module, name, None)
         # `model = None` at the top and `import model` are no models.
         if value is not None and not isinstance(value, ModuleType):
-            return FoundModel(model=to_model(value, name, source.location))
+            return to_model(value, name, source.location, allow_guesses=allow_guesses)
     outline = outline_of(source.module)
     instances = _instances(source.module)
     classes = [] if instances else _classes(source.module, outline)
     usable = [c for c in classes if not required_parameters(c.value)]
     candidates = instances or usable
-    if len(candidates) == 1:
-        found = candidates[0]
-        return FoundModel(
-            model=to_model(found.value, found.name, source.location),
-            note=_note(found.name, source.location, is_class=not instances),
-        )
-    if candidates:
+    if len(candidates) > 1:
         raise _several(candidates, outline)
-    raise _none(source, classes)
+    if not candidates and not (allow_guesses and len(classes) == 1):
+        raise _none(source, classes)
+    (chosen,) = candidates or classes
+    found = to_model(chosen.value, chosen.name, source.location, allow_guesses=allow_guesses)
+    kind = "nn.Module class" if inspect.isclass(chosen.value) else "nn.Module"
+    without = " without arguments" if usable else ""
+    note = f"the model is {chosen.name}, the only {kind} of {source.location!r}{without}"
+    return replace(found, notes=(note, *found.notes))
 
 
-def _note(name: str, location: str, *, is_class: bool) -> str:
-    if is_class:
-        return f"the model is {name}, the only nn.Module class of {location!r} without arguments"
-    return f"the model is {name}, the only nn.Module of {location!r}"
-
-
-def to_model(value: object, name: str, location: str) -> nn.Module:
+def to_model(value: object, name: str, location: str, *, allow_guesses: bool) -> FoundModel:
     """Return an `nn.Module`, built if the value is a class or factory.
+
+    Args:
+        value: A model, or a function or class that makes one.
+        name: Name of the value.
+        location: File that contains it.
+        allow_guesses: Whether its required arguments may be guessed.
 
     Raises:
         GradscopeError: The value is no model and builds none.
     """
     if isinstance(value, nn.Module):
-        return value
+        return FoundModel(model=value)
     if not callable(value):
         raise GradscopeError(
             f"'{location}:{name}' is {type(value).__name__}, "
             "expected torch.nn.Module or a callable returning one"
         )
-    built = build(value, name, location)
+    missing = required_parameters(value)
+    literals = guessed_arguments(missing) if missing and allow_guesses else None
+    if literals is None:
+        return FoundModel(model=_checked(build(value, name, location), name, location))
+    call = f"{name}({literals})"
+    return FoundModel(
+        model=_checked(_guessed(value, call), name, location),
+        notes=(f"guessed the arguments: {call}",),
+        is_guessed=True,
+    )
+
+
+def _guessed(function: Callable[..., object], call: str) -> object:
+    """Call a function with guessed arguments."""
+    expression = parse_expression(call)
+    given = {} if expression.call is None else dict(expression.call.keywords)
+    help_ = f"give yours, as in {call}"
+    with UserCode(f"{call} failed with guessed arguments", lambda error: Advice(help=help_)):
+        return function(**given)
+
+
+def _checked(built: object, name: str, location: str) -> nn.Module:
     if not isinstance(built, nn.Module):
         help_ = "end it with: return model" if built is None else None
         raise GradscopeError(

@@ -42,7 +42,7 @@ def find_objective(
     if options.grad_output is not None:
         return GivenGradient(vector=_vector(options.grad_output), seed=options.seed)
     if options.loss is None:
-        own = OwnLoss(allow_synthetic=options.allow_synthetic_loss)
+        own = OwnLoss(allow_guess=options.allow_guesses, seed=options.seed)
         return _offered_objective(source, setup) or training_step(model) or own
     is_meant = did_you_mean(options.loss, LOSS_NAMES) and not hasattr(source.module, options.loss)
     if options.loss in LOSS_NAMES or is_meant:

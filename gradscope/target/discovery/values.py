@@ -19,7 +19,17 @@ _FACTORIES: Mapping[Option, tuple[str, str]] = {
 }
 """The factory that is found by its name, and another name."""
 
-_LITERALS: Mapping[object, str] = {int: "64", float: "0.1", bool: "True", str: "'name'"}
+_LITERALS: Mapping[object, str] = {float: "0.1", bool: "True", str: "'name'"}
+"""Example values by annotation; integers go by their name."""
+
+_INTEGERS = (
+    ("vocab", "1000"), ("embeddings", "1000"), ("classes", "10"), ("labels", "10"),
+    ("layers", "2"), ("depth", "2"), ("blocks", "2"), ("heads", "4"), ("groups", "1"),
+    ("kernel", "3"), ("stride", "1"), ("padding", "1"), ("dilation", "1"),
+    ("channel", "3"), ("experts", "4"), ("top_k", "2"), ("act", "4"), ("obs", "8"), ("state", "8"),
+    ("out", "10"), ("in", "32"),
+)  # fmt: skip
+_FRACTIONS = ("dropout", "rate", "prob", "alpha", "eps", "momentum")
 
 
 def evaluate(source: Source, expression: Expression) -> object:
@@ -78,10 +88,9 @@ def call_help(
     name: str, missing: list[inspect.Parameter], location: str, option: Option = "--model"
 ) -> str:
     """Return a help line that passes arguments to a factory, as literals if possible."""
-    literals = [_literal(parameter) for parameter in missing]
-    if None in literals:
+    given = guessed_arguments(missing)
+    if given is None:
         return _factory_help(name, ", ".join(parameter.name for parameter in missing), option)
-    given = ", ".join(f"{p.name}={text}" for p, text in zip(missing, literals, strict=True))
     if option == "--model":
         return f'gradscope inspect "{location}:{name}({given})"'
     return f'{option} "{name}({given})"'
@@ -97,14 +106,31 @@ def _factory_help(name: str, arguments: str, option: Option) -> str:
     )
 
 
+def guessed_arguments(missing: list[inspect.Parameter]) -> str | None:
+    """Return literals for required arguments, as `hidden=64, classes=10`; None if one has none."""
+    literals = [_literal(parameter) for parameter in missing]
+    if None in literals:
+        return None
+    return ", ".join(f"{p.name}={text}" for p, text in zip(missing, literals, strict=True))
+
+
 def _literal(parameter: inspect.Parameter) -> str | None:
     """Return an example value for a parameter; None if it is no literal."""
-    annotation = parameter.annotation
-    if annotation is parameter.empty:
-        return None if "config" in parameter.name or parameter.name in ("args", "cfg") else "64"
+    name, annotation = parameter.name.lower(), parameter.annotation
     if isinstance(annotation, str):
         annotation = {kind.__name__: kind for kind in (int, float, bool, str)}.get(annotation)
+    if annotation is parameter.empty:
+        if "config" in name or name in ("args", "cfg"):
+            return None
+        annotation = float if any(part in name for part in _FRACTIONS) else int
+    if annotation is int:
+        return next((text for part, text in _INTEGERS if _names(name, part)), "64")
     return _LITERALS.get(annotation)
+
+
+def _names(name: str, part: str) -> bool:
+    """Return whether a parameter's name has the part; short parts must be whole words."""
+    return part in name if len(part) > 5 else any(w.startswith(part) for w in name.split("_"))
 
 
 def _call(function: Callable[..., object], expression: Expression, given: Arguments) -> object:

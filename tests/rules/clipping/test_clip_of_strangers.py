@@ -77,3 +77,36 @@ def test_clip_that_no_step_follows_is_not_judged():
     run.backward(weights)
     run.clip(strangers, 1.0)
     assert not run.said_by("GS411")
+
+
+def actor_and_critic(clipped_before_critic, *, limit=1.0, size=5.0, steps=5):
+    """Train a critic and an actor in turn; before the critic's step, one of them is clipped."""
+    run = ClippedRun()
+    networks = {"actor": run.model("actor", 2), "critic": run.model("critic", 2)}
+    critic_step, actor_step = (run.optimizer(networks[name]) for name in ("critic", "actor"))
+    for _ in range(steps):
+        run.zero(critic_step)
+        run.backward(networks["critic"], size=size)
+        if clipped_before_critic is not None:
+            run.clip(networks[clipped_before_critic], limit)
+        run.step(critic_step)
+        run.zero(actor_step, line=30)
+        run.backward(networks["actor"], line=31)
+        run.clip(networks["actor"], limit, line=32)
+        run.step(actor_step, line=33)
+    return run
+
+
+@pytest.mark.parametrize(("size", "severity"), [(0.5, "warning"), (5.0, "error")])
+def test_clip_of_the_other_network_before_a_step(size, severity):
+    run = actor_and_critic("actor", size=size, steps=12)
+    (found,) = run.said_by("GS411")
+    assert (found.severity, found.location.line) == (severity, CLIP)
+    assert [position.line for position in found.related] == [STEP]
+    assert "actor" in found.message
+    assert not run.said_by("GS401")
+
+
+@pytest.mark.parametrize("clipped", ["critic", None])
+def test_clip_of_the_stepped_network_is_right(clipped):
+    assert not actor_and_critic(clipped, steps=12).said_by("GS411")

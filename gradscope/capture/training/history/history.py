@@ -12,6 +12,7 @@ from gradscope.capture.training.history.assignments import Store
 from gradscope.capture.training.history.kept import KeptHistory
 from gradscope.capture.training.history.references import HistoryReference, references, store_of
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
+from gradscope.recording.events import CarriedEvent, named
 
 _MOST_SEARCHES = 6
 """Maximum number of searches without a result at a line whose graph reaches back."""
@@ -117,10 +118,11 @@ class History:
         self._event_log.note(
             "carried",
             Location(store.line, store.line, None, 0),
-            {
-                "repeated": float(store.is_repeated),
-                "sum": float(store.is_sum),
-                "collected": float(store.collects),
-            },
+            named(
+                CarriedEvent,
+                repeated=float(store.is_repeated),
+                sum=float(store.is_sum),
+                collected=float(store.collects),
+            ),
             subject=store.target,
         )

@@ -8,11 +8,12 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import created, sequence_number
-from gradscope.capture.training.event_log import EventLog, Number
+from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.history.assignments import Store
 from gradscope.capture.training.history.references import HistoryReference, store_of
 from gradscope.capture.training.locations import Location
+from gradscope.recording.events import KeptEvent, named
 
 _FIRST, _GROWTH = 5, 1.4
 """Every one of this many first steps is followed by a search, then every one after this many times
@@ -113,14 +114,15 @@ class KeptHistory:
             self._note(store, hoard, step)
 
     def _note(self, store: Store, hoard: _Hoard, step: int) -> None:
-        numbers: dict[str, Number] = {
-            "nodes_before": float(hoard.first),
-            "nodes": float(hoard.most),
-            "steps": float(step - hoard.first_step),
-            "repeated": float(store.is_repeated),
-            "sum": float(store.is_sum),
-            "collected": float(store.collects),
-        }
+        numbers = named(
+            KeptEvent,
+            nodes_before=float(hoard.first),
+            nodes=float(hoard.most),
+            steps=float(step - hoard.first_step),
+            repeated=float(store.is_repeated),
+            sum=float(store.is_sum),
+            collected=float(store.collects),
+        )
         location = Location(store.line, store.line, None, 0)
         self._event_log.note("kept", location, numbers, subject=store.target)
 

@@ -19,6 +19,7 @@ from gradscope.capture.source.lines import sequence_number
 from gradscope.capture.training.event_log import Event, EventLog
 from gradscope.capture.training.gradient_state import GradientState, States
 from gradscope.capture.training.locations import Locations
+from gradscope.recording.events import BackwardEvent, named
 from gradscope.recording.repeated_steps import is_repeated, is_shared
 
 _MOST_NODES = 2_000
@@ -319,7 +320,7 @@ class StepPatterns:
         }
         loss = next(losses) if _is_read(position, event) else math.nan
         if not math.isnan(loss):
-            numbers["loss"] = loss
+            numbers |= named(BackwardEvent, loss=loss)
         location, optimizer = event.location, event.optimizer
         self._event_log.note(
             event.kind, location, numbers, optimizer=optimizer, subject=event.subject

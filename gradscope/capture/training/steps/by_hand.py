@@ -12,7 +12,7 @@ from torch.autograd.graph import Node
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.statistics import norms
-from gradscope.capture.training.event_log import Number, known
+from gradscope.capture.training.event_log import Number, known, unread
 from gradscope.capture.training.gradient_state import UNSPENT, Entry
 from gradscope.capture.training.graph_facts import leaves
 from gradscope.capture.training.history.references import name_of
@@ -21,6 +21,7 @@ from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
+from gradscope.recording.events import StepEvent, named
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
 """Names shown in place of an optimizer's."""
@@ -173,7 +174,7 @@ class ByHand:
 
     def note(self, entries: list[Entry], frame: FrameType | None) -> None:
         """Record that the script changed parameters whose gradients no step had used."""
-        numbers: dict[str, Number] = {"manual": 1.0, "parameters": float(len(entries))}
+        numbers = named(StepEvent, manual=1.0, parameters=float(len(entries)))
         moved = set(map(id, entries))
         measured = [one for one in self._measured if id(one.entry) in moved]
         self._measured = []
@@ -181,12 +182,13 @@ class ByHand:
             self._training.event_log.note("step", NOWHERE, numbers)
             return
         present = [one.gradient for one in measured if one.gradient is not None]
-        numbers |= {
-            "with_gradient": float(len(present)),
-            "fresh": float(len(present)),
-            "norm": math.hypot(*present),
-            "nonfinite": float(sum(not math.isfinite(norm) for norm in present)),
-        }
+        numbers |= named(
+            StepEvent,
+            with_gradient=float(len(present)),
+            fresh=float(len(present)),
+            norm=math.hypot(*present),
+            nonfinite=float(sum(not math.isfinite(norm) for norm in present)),
+        )
         one = self._compiled_optimizer(moved)
         name = self._note_by_hand(numbers, frame) if one is None else self._note_of(one, numbers)
         first = measured[0].entry.parameter()
@@ -213,9 +215,10 @@ class ByHand:
         Like a manual step it is found late, so events in between do not indicate a wrong order.
         """
         optimizer = one.optimizer()
-        none = len(one.entries) - numbers["with_gradient"]
-        numbers |= {"parameters": float(len(one.entries)), "stale": 0.0}
-        numbers |= {"none": none, **known(lr=optimizer and learning_rate(optimizer))}
+        total = float(len(one.entries))
+        without = total - numbers[StepEvent.with_gradient.name]
+        numbers |= named(StepEvent, parameters=total, stale=0.0, none=unread(without))
+        numbers |= known(StepEvent, lr=unread(optimizer and learning_rate(optimizer)))
         self._training.event_log.note(
             "step", NOWHERE, numbers, optimizer=one.index, subject=one.name
         )

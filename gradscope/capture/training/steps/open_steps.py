@@ -18,11 +18,20 @@ from gradscope.capture.training.optimizers import Known
 from gradscope.capture.training.steps.rounding import Rounded, Sample
 from gradscope.capture.training.steps.stored_gradients import StoredEntry
 from gradscope.capture.training.steps.writer import Measured
+from gradscope.recording.events import StepEvent, named
 
 Copy = tuple[Entry, Tensor]
 """A parameter and its elements before a step."""
 
-_COUNTS = ("parameters", "with_gradient", "fresh", "stale", "none", "clipped", "written")
+_COUNTS = (
+    StepEvent.parameters.name,
+    StepEvent.with_gradient.name,
+    StepEvent.fresh.name,
+    StepEvent.stale.name,
+    StepEvent.none.name,
+    StepEvent.clipped.name,
+    StepEvent.written.name,
+)
 
 
 @dataclass(slots=True)
@@ -99,10 +108,15 @@ def joined(parts: Sequence[OpenStep], leader: Known) -> OpenStep:
 
 def _joined_numbers(parts: Sequence[dict[str, Number]]) -> dict[str, Number]:
     found = {name: sum(float(one.get(name, 0.0)) for one in parts) for name in _COUNTS}
-    found["backwards"] = max(float(one.get("backwards", 0.0)) for one in parts)
-    found["manual"] = 0.0
-    if norms := [float(one["norm"]) for one in parts if "norm" in one]:
-        found["norm"] = math.hypot(*norms)
-    if nonfinite := [float(one["nonfinite"]) for one in parts if "nonfinite" in one]:
-        found["nonfinite"] = sum(nonfinite)
+    backwards = max(float(one.get(StepEvent.backwards.name, 0.0)) for one in parts)
+    found |= named(StepEvent, backwards=backwards, manual=0.0)
+    if norms := _of_parts(parts, StepEvent.norm.name):
+        found |= named(StepEvent, norm=math.hypot(*norms))
+    if nonfinite := _of_parts(parts, StepEvent.nonfinite.name):
+        found |= named(StepEvent, nonfinite=sum(nonfinite))
     return dict(parts[0]) | found
+
+
+def _of_parts(parts: Sequence[dict[str, Number]], name: str) -> list[float]:
+    """Return a number of the parts that have it."""
+    return [float(one[name]) for one in parts if name in one]

@@ -22,7 +22,7 @@ from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.reading import (
     why_unreadable,
 )
-from gradscope.capture.training.event_log import known
+from gradscope.capture.training.event_log import known, unread
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.pacing.step_patterns import Position
@@ -41,6 +41,7 @@ from gradscope.capture.training.steps.rounding import rounded, samples_of
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
 from gradscope.phrasing import counted
+from gradscope.recording.events import StepEvent, named
 
 _UPDATES_FIRST, _UPDATES_EVERY = 3, 10
 """Weights and updates are measured in this many measured steps of an optimizer at first, and later
@@ -221,17 +222,18 @@ class Steps:
         gradients = [(e, gradient_of(e)) for e in entries]
         present = [e for e, gradient in gradients if gradient is not None]
         of_fresh = [e for e in present if id(e) in fresh]
-        step.numbers = {
-            "parameters": float(len(entries)),
-            "with_gradient": float(len(present)),
-            "fresh": float(len(of_fresh)),
-            "stale": float(sum(e.state == SPENT and id(e) not in fresh for e in present)),
-            "none": float(len(entries) - len(present)),
-            "backwards": float(max((e.passes for e in of_fresh), default=0)),
-            "clipped": float(sum(e.clipped for e in present)),
-            "written": float(sum(e.is_written for e in of_fresh)),
-            "manual": 0.0,
-        }
+        step.numbers = named(
+            StepEvent,
+            parameters=float(len(entries)),
+            with_gradient=float(len(present)),
+            fresh=float(len(of_fresh)),
+            stale=float(sum(e.state == SPENT and id(e) not in fresh for e in present)),
+            none=float(len(entries) - len(present)),
+            backwards=float(max((e.passes for e in of_fresh), default=0)),
+            clipped=float(sum(e.clipped for e in present)),
+            written=float(sum(e.is_written for e in of_fresh)),
+            manual=0.0,
+        )
         if self._gradient_storage.is_due(self._made.get(step.known.index, 0)):
             step.kept = self._gradient_storage.kept(entries, own_scale(step.known))
         if self._training.pace.measures:
@@ -243,11 +245,12 @@ class Steps:
             self._skip_unread(present, step.measured)
             found = [one.gradient for one in step.measured if one.gradient is not None]
             if found or not present:  # otherwise none of them can be read
-                step.numbers["norm"] = math.hypot(*found)
-            step.numbers["nonfinite"] = float(sum(not math.isfinite(norm) for norm in found))
+                step.numbers |= named(StepEvent, norm=math.hypot(*found))
+            broken = sum(not math.isfinite(norm) for norm in found)
+            step.numbers |= named(StepEvent, nonfinite=float(broken))
             if self._training.pace.repeats_steps:
                 self._training.pace.sentinels.watch_gradient(step.known.index, step.measured)
-            if step.numbers["nonfinite"] and self._training.captures is not None:
+            if broken and self._training.captures is not None:
                 self._tell_broken(self._training.captures, step.measured)
 
     @staticmethod
@@ -335,7 +338,7 @@ class Steps:
             self._record_gradients(
                 step, came or {id(e) for e in step.known.entries if e.state == UNSPENT}
             )
-            step.numbers |= known(evaluations=_evaluations(optimizer))
+            step.numbers |= known(StepEvent, evaluations=unread(_evaluations(optimizer)))
         training.gradient_state.spend(step.known.entries)
         if self.is_within_backward:
             training.gradient_state.settle(step.known.entries)
@@ -345,7 +348,7 @@ class Steps:
             measure_updates(step.before, step.measured)
         step.rounded, step.before = list(rounded(step.samples)), []
         step.description = describe(optimizer)
-        step.numbers |= known(lr=learning_rate(optimizer))
+        step.numbers |= known(StepEvent, lr=unread(learning_rate(optimizer)))
         return step
 
     def _report_captures(self, step: OpenStep, concerned: set[int]) -> None:

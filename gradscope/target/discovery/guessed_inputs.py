@@ -1,0 +1,193 @@
+"""Guesses the inputs of a model without a batch: shapes from its layers, tried by a forward."""
+
+import copy
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, product
+
+import torch
+from torch import nn
+
+from gradscope.errors import GradscopeError
+from gradscope.target.calling import TARGET_NAMES, divide_batch, forward_signature
+from gradscope.target.inputs import make_inputs
+from gradscope.target.layer_inputs import InputLayer, input_layers, layer_title, specs_of
+from gradscope.target.notation import parse_input
+from gradscope.target.objectives import NOTHING
+from gradscope.target.structures import named_tensors
+from gradscope.target.user_code import UserCode
+
+_TRIES = 80
+_SECONDS = 20.0
+"""Limits of the search: a model that accepts none of so many inputs needs the user's batch."""
+
+_LAYERS = 6
+"""Layers whose inputs are tried for one argument."""
+
+_TIMES = frozenset(
+    {"t", "time", "times", "timestep", "timesteps", "sigma", "sigmas", "noise_level"}
+)
+_STATES = frozenset({"h", "hx", "h0", "hidden", "state", "states", "hidden_state"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuessedInputs:
+    """Inputs that the model accepts."""
+
+    batch: object
+    options: str
+    """The `--input` options that make the same batch."""
+    reason: str
+    """The layer that suggested the first input, as `fc1 Linear(784, 10)`."""
+
+
+def guess_inputs(model: nn.Module, seed: int | None) -> GuessedInputs | None:
+    """Return inputs that a forward accepts; None if no guess fits.
+
+    Forwards run without gradients on a copy of the model, and leave the random state unchanged.
+    """
+    names = _required(model)
+    if names is None:
+        return None
+    tried = _Trial(model)
+    end = time.monotonic() + _SECONDS
+    for specs in islice(_combinations(model, names), _TRIES):
+        texts = specs if len(specs) == 1 else _named(names, specs)
+        batch = make_inputs(texts, seed=seed, vocabulary=None)
+        if tried.accepts(batch):
+            options = " ".join(f"--input {text}" for text in texts)
+            return GuessedInputs(batch=batch, options=options, reason=_reason(model, specs[0]))
+        if time.monotonic() > end:
+            break
+    return None
+
+
+def _required(model: nn.Module) -> tuple[str, ...] | None:
+    """Return the tensors that forward needs; None if they are not known by name."""
+    parameters = forward_signature(model).parameters.values()
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = [p for p in positional if p.default is p.empty]
+    needed += [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if len(needed) > 1 and any(p.kind is p.POSITIONAL_ONLY for p in needed):
+        return None
+    if not needed:  # as `forward(*inputs)` and `forward(x=None)`
+        return ("input",) if positional or parameters else None
+    return tuple(p.name for p in needed)
+
+
+def _named(names: tuple[str, ...], specs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={spec}" for name, spec in zip(names, specs, strict=True))
+
+
+def _combinations(model: nn.Module, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield a specification for each argument, the likeliest first."""
+    layers = [layer.module for layer in input_layers(model)]
+    for first in _first_specs(model, layers, names):
+        yield from product([first], *(_later_specs(name, first, layers) for name in names[1:]))
+
+
+def _first_specs(
+    model: nn.Module, layers: list[InputLayer], names: tuple[str, ...]
+) -> Iterator[str]:
+    tokens = [layer for layer in layers if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
+    is_tokens = any(part in names[0] for part in ("ids", "idx", "token"))
+    ordered = [*tokens, *layers] if is_tokens else layers
+    seen = set()
+    for layer in dict.fromkeys(ordered[:_LAYERS]):
+        for spec in specs_of(layer, model):
+            if spec not in seen:
+                seen.add(spec)
+                yield spec
+    for parameter in islice((p for p in model.parameters() if p.dim() == 2), 2):
+        yield from (f"8,{size}" for size in parameter.shape)
+
+
+def _later_specs(name: str, first: str, layers: list[InputLayer]) -> tuple[str, ...]:
+    """Return specifications of a further argument, by its name and the first one's shape."""
+    dims = parse_input(first).dims
+    rows, length = dims[0], dims[1] if len(dims) > 1 else 1
+    sizes = [layer.num_embeddings for layer in layers if isinstance(layer, nn.Embedding)]
+    fewest, name = min(sizes, default=2), name.lower()
+    if name in _STATES:
+        return tuple(_states(layers, rows))
+    if name in _TIMES:
+        steps = fewest if sizes else 1000
+        return (f"int64[0,{steps}]:{rows}", f"{rows}", f"{rows},1")
+    if name in TARGET_NAMES or "class" in name or "cond" in name:
+        return (f"int64[0,{fewest}]:{rows}", f"int64[0,{fewest}]:{rows},{length}", first)
+    by_part = {
+        "mask": (f"bool:{rows},{length}", f"bool:{length},{length}", f"bool:{rows},1,1,{length}"),
+        "len": (f"int64[{length},{length + 1}]:{rows}",),
+        "edge": (f"int64[0,{rows}]:2,{3 * rows}", f"{rows},{rows}"),
+        "adj": (f"float32[0,1]:{rows},{rows}", f"float32[0,1]:{rows},{length},{length}"),
+    }
+    found = next((specs for part, specs in by_part.items() if part in name), None)
+    return found or _like_layers(first, sizes, layers)
+
+
+def _like_layers(first: str, sizes: list[int], layers: list[InputLayer]) -> tuple[str, ...]:
+    """Return the first argument's specification, and those that other layers accept."""
+    dims = ",".join(map(str, parse_input(first).dims))
+    rows = dims.partition(",")[0]
+    tokens = (f"int64[0,{size}]:{dims}" for size in reversed(sizes))
+    widths = (layer.in_features for layer in layers if isinstance(layer, nn.Linear))
+    vectors = (f"{rows},{width}" for width in islice(widths, _LAYERS))
+    return tuple(dict.fromkeys((*tokens, first, *vectors)))
+
+
+def _states(layers: list[InputLayer], rows: int) -> Iterator[str]:
+    for layer in layers:
+        if isinstance(layer, nn.RNNBase):
+            ways = 2 if layer.bidirectional else 1
+            yield f"{layer.num_layers * ways},{rows},{layer.hidden_size}"
+        elif isinstance(layer, nn.RNNCellBase):
+            yield f"{rows},{layer.hidden_size}"
+        elif isinstance(layer, nn.Linear):
+            yield f"{rows},{layer.out_features}"
+
+
+def _reason(model: nn.Module, spec: str) -> str:
+    for layer in input_layers(model):
+        if spec in specs_of(layer.module, model):
+            return f"{layer.name} {layer_title(layer.module)}".strip()
+    return "the shape of a parameter"
+
+
+class _Trial:
+    """Runs forwards on a copy of the model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._signature = forward_signature(model)
+        try:
+            with UserCode("the model cannot be copied"):
+                self._model: nn.Module | None = copy.deepcopy(model)
+        except GradscopeError:
+            self._model = None  # forwards of the model itself could change it
+
+    def accepts(self, batch: object) -> bool:
+        """Return whether the model turns a batch into a floating-point tensor."""
+        if self._model is None:
+            return False
+        call = divide_batch(batch, self._signature, NOTHING)
+        try:
+            with _same_random_state(), torch.no_grad(), UserCode("the guess does not fit"):
+                output = self._model(*call.args, **call.kwargs)
+        except GradscopeError:
+            return False
+        return any(
+            tensor.is_floating_point() or tensor.is_complex()
+            for _, tensor in named_tensors(output, "output")
+        )
+
+
+@contextmanager
+def _same_random_state() -> Iterator[None]:
+    before = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            random.setstate(before)

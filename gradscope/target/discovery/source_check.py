@@ -1,0 +1,164 @@
+"""Checks a target's file from its source, before torch is imported or the file runs."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+from gradscope.target.discovery.importing import check_module, find_file
+from gradscope.target.notation import TargetSpec
+from gradscope.target.user_code import did_you_mean
+
+_PROTOCOL = frozenset({"gradscope_setup", "build_model", "build_batch", "compute_loss"})
+"""Functions by which a file says that it is written as a target."""
+
+_DYNAMIC = frozenset({"exec", "eval", "globals", "vars", "setattr", "__getattr__"})
+"""Names of a file that may bind further names when it runs."""
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Functions = Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef]
+
+
+def check_source(spec: TargetSpec) -> None:
+    """Check that a target's file exists, has the named object, and does not train when imported.
+
+    What the source does not show is left to the import.
+
+    Raises:
+        GradscopeError: There is no such file or name, or the file trains when it is imported.
+    """
+    path = find_file(spec.location)
+    if path is None:
+        check_module(spec.location)
+    tree = None if path is None else _parsed(path)
+    if path is None or tree is None:
+        return
+    if spec.expression is not None:
+        _check_name(tree, spec.expression.names[0], spec.location)
+    _check_training(tree, spec.location)
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _check_name(tree: ast.Module, name: str, location: str) -> None:
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    bound = set(_bound(tree))
+    if "*" in bound or names & _DYNAMIC or bound & _DYNAMIC or name in bound:
+        return
+    if name in {"__name__", "__file__", "__doc__"}:
+        return
+    public = (other for other in bound if not other.startswith("_"))
+    raise GradscopeError(f"{location!r} has no {name!r}", help=did_you_mean(name, public))
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    """Yield every name that the file binds, in functions too: they may be global."""
+    for node in ast.walk(tree):
+        if isinstance(node, _Function | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            yield node.rest
+
+
+def _check_training(tree: ast.Module, location: str) -> None:
+    functions = {node.name: node for node in tree.body if isinstance(node, _Function)}
+    if _PROTOCOL & functions.keys():
+        return
+    found = next(_training_calls(tree.body, functions), None)
+    if found is None:
+        return
+    raise GradscopeError(
+        f"{location!r} trains when it is imported (line {found.lineno}: {ast.unparse(found)})",
+        help=f'gradscope run {location}, or put the training under  if __name__ == "__main__":',
+    )
+
+
+def _training_calls(statements: list[ast.stmt], functions: _Functions) -> Iterator[ast.Call]:
+    """Yield the calls that train when these statements of a module run.
+
+    A loop trains if it calls `backward()` and `step()`, itself or through a function of the file.
+    """
+    for statement in statements:
+        if isinstance(statement, _Function | ast.ClassDef) or _is_main_guard(statement):
+            continue
+        if isinstance(statement, ast.For | ast.While | ast.AsyncFor):
+            calls = list(_calls(statement))
+            if _trains(calls, functions):
+                yield next(
+                    call
+                    for call in calls
+                    if _method(call) == "backward" or "backward" in _methods([call], functions)
+                )
+        elif isinstance(statement, ast.If | ast.With | ast.Try):
+            yield from _training_calls(list(_inner(statement)), functions)
+        else:
+            for call in _calls(statement):
+                inner = functions.get(_name(call))
+                if inner is not None and _loops_and_trains(inner, functions):
+                    yield call
+
+
+def _inner(statement: ast.If | ast.With | ast.Try) -> Iterator[ast.stmt]:
+    for field in ("body", "orelse", "finalbody"):
+        yield from getattr(statement, field, ())
+
+
+def _is_main_guard(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.If):
+        return False
+    return any(
+        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
+    )
+
+
+def _loops_and_trains(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    functions: _Functions,
+) -> bool:
+    loops = (node for node in ast.walk(function) if isinstance(node, ast.For | ast.While))
+    return any(_trains(list(_calls(loop)), functions) for loop in loops)
+
+
+def _trains(
+    calls: list[ast.Call],
+    functions: _Functions,
+    seen: frozenset[str] = frozenset(),
+) -> bool:
+    """Return whether calls make a backward and a step, also within functions of the file."""
+    methods = set(_methods(calls, functions, seen))
+    return "backward" in methods and "step" in methods
+
+
+def _methods(
+    calls: list[ast.Call],
+    functions: _Functions,
+    seen: frozenset[str] = frozenset(),
+) -> Iterator[str]:
+    for call in calls:
+        yield _method(call)
+        name = _name(call)
+        if name in functions and name not in seen:
+            yield from _methods(list(_calls(functions[name])), functions, seen | {name})
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""

@@ -1,0 +1,192 @@
+"""Files that hold only a model: its arguments and inputs are guessed."""
+
+import pytest
+import torch
+
+MODELS = {
+    "vectors": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.l = nn.Linear(20, 3)
+            def forward(self, x): return self.l(x)
+        """,
+        "--input 8,20",
+    ),
+    "pictures of one size": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.c = nn.Conv2d(3, 4, 3, padding=1)
+                self.l = nn.Linear(4 * 64 * 64, 10)
+            def forward(self, x): return self.l(self.c(x).flatten(1))
+        """,
+        "--input 4,3,64,64",
+    ),
+    "tokens": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.e, self.l = nn.Embedding(50, 8), nn.LSTM(8, 8, batch_first=True)
+            def forward(self, tokens, state=None): return self.l(self.e(tokens), state)
+        """,
+        "--input int64[0,50]:4,16",
+    ),
+    "two embeddings": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.u, self.i = nn.Embedding(100, 4), nn.Embedding(30, 4)
+            def forward(self, user, item): return (self.u(user) * self.i(item)).sum(-1)
+        """,
+        "--input user=int64[0,100]:4,16 --input item=int64[0,30]:4,16",
+    ),
+    "a graph": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.l = nn.Linear(12, 3)
+            def forward(self, x, edge_index):
+                source, sink = edge_index
+                h = self.l(x)
+                return torch.zeros_like(h).index_add(0, sink, h[source])
+        """,
+        "--input x=8,12 --input edge_index=int64[0,8]:2,24",
+    ),
+    "noise at a time": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.e, self.c = nn.Embedding(100, 8), nn.Conv2d(3, 8, 3, padding=1)
+                self.o = nn.Conv2d(8, 3, 1)
+            def forward(self, x, t): return self.o(self.c(x) + self.e(t)[:, :, None, None])
+        """,
+        "--input x=4,3,32,32 --input t=int64[0,100]:4",
+    ),
+    "an unrolled cell": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.c = nn.GRUCell(5, 6)
+            def forward(self, x):
+                h = x.new_zeros(len(x), 6)
+                for step in x.unbind(1): h = self.c(step, h)
+                return h
+        """,
+        "--input 4,16,5",
+    ),
+    "a mask": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.e, self.l = nn.Embedding(20, 4), nn.Linear(4, 2)
+            def forward(self, ids, mask):
+                return self.l((self.e(ids) * mask.unsqueeze(-1)).sum(1))
+        """,
+        "--input ids=int64[0,20]:4,16 --input mask=bool:4,16",
+    ),
+    "attention": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+            def forward(self, x): return self.a(x).mean(1)
+        """,
+        "--input 4,16,8",
+    ),
+    "weights without a layer": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.randn(7, 3))
+            def forward(self, x): return x @ self.w
+        """,
+        "--input 8,7",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_inputs_are_guessed_and_said(workplace, name):
+    text, options = MODELS[name]
+    target = workplace.load(text)
+    assert target.guessed == ("batch",)
+    assert any(note.startswith(f"guessed the batch: {options}, from ") for note in target.notes)
+    outcome = target.forward()
+    outcome.loss.backward()
+    assert outcome.loss.isfinite()
+
+
+def test_options_of_the_note_make_the_same_batch(workplace):
+    text, options = MODELS["two embeddings"]
+    guessed = workplace.load(text).batch
+    given = workplace.load(text, inputs=tuple(options.split(" ")[1::2])).batch
+    assert guessed.keys() == given.keys()
+    assert all(torch.equal(guessed[name], given[name]) for name in given)
+
+
+def test_a_guess_leaves_model_and_random_numbers_unchanged(workplace):
+    text = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls = 0
+                self.l, self.n = nn.Linear(4, 4), nn.BatchNorm1d(4)
+            def forward(self, x):
+                self.calls += 1
+                return F.dropout(self.n(self.l(x)))
+        """
+    guessed = workplace.load(text)
+    after_guess = torch.get_rng_state()
+    given = workplace.load(text, inputs=("8,4",))
+    assert torch.equal(after_guess, torch.get_rng_state())
+    assert guessed.model.calls == 0
+    for one, other in zip(guessed.model.buffers(), given.model.buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_arguments_of_the_class_are_guessed(workplace):
+    target = workplace.load(
+        """
+        class Net(nn.Module):
+            def __init__(self, in_channels, hidden: int, num_classes, dropout, bias: bool):
+                super().__init__()
+                self.c = nn.Conv2d(in_channels, hidden, 3, bias=bias)
+                self.l = nn.Sequential(nn.Dropout(dropout), nn.LazyLinear(num_classes))
+                self.l(self.c(torch.zeros(2, in_channels, 8, 8)).mean((2, 3)))
+            def forward(self, x): return self.l(self.c(x).mean((2, 3)))
+        """
+    )
+    assert target.guessed == ("arguments", "batch")
+    call = "Net(in_channels=3, hidden=64, num_classes=10, dropout=0.1, bias=True)"
+    assert f"guessed the arguments: {call}" in target.notes
+
+
+def test_arguments_that_do_not_fit_ask_for_the_users(workplace):
+    error = workplace.error(
+        "class Net(nn.Module):\n    def __init__(self, heads): assert heads == 3\n"
+    )
+    assert error.what.startswith("Net(heads=4) failed with guessed arguments: AssertionError")
+    assert error.help == "give yours, as in Net(heads=4)"
+
+
+def test_model_that_accepts_no_guess_asks_for_a_batch(workplace):
+    error = workplace.error(
+        "class Net(nn.Linear):\n    def forward(self, x): assert len(x) == 5\nmodel = Net(2, 2)\n"
+    )
+    assert error.what == "no batch for Net.forward(self, x)"
+
+
+def test_check_refuses_guesses(workplace):
+    text, _ = MODELS["vectors"]
+    assert workplace.error(text, allow_guesses=False).what.startswith("no batch for Net")
