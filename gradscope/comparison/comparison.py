@@ -33,7 +33,7 @@ class Comparison:
     renamings: tuple[tuple[Renaming, ...], ...]
     """Renamings of each side, which map its parameter names to those of the base."""
     steps: int
-    """So many steps are compared; 0 where one judged step is."""
+    """Number of steps compared; 0 if a single judged step is."""
     directions: tuple[Directions | None, ...]
     """Agreement of each side's stored gradients with the base's; None for the base."""
     parameters: tuple[ComparedParameter, ...]

@@ -59,6 +59,7 @@ class _SavedValues:
         tensor, values = self.tensor, self.values
         if values is None or has_freed_memory(tensor):
             return
+        # After `tensor.data = …` in the experiment, a copy would go to that assignment's memory.
         if not _fits(tensor, self.position):
             tensor.data = self.position
         if _version(tensor) == self.version and _equal(tensor, values):
@@ -109,6 +110,7 @@ class _SavedTensor:
     def restore(self) -> None:
         self.values.restore()
         tensor = self.values.tensor
+        # torch allows changes of `requires_grad` on leaves only.
         if not tensor.is_leaf:
             return
         if tensor.requires_grad != self.requires_grad:
@@ -117,6 +119,7 @@ class _SavedTensor:
             tensor.grad = None
         else:
             self.grad.restore()
+            # The original object: the script may hold references to it.
             tensor.grad = self.grad.tensor
 
 
@@ -157,9 +160,11 @@ class RandomStates:
     @classmethod
     def now(cls) -> "RandomStates":
         """Return the current states."""
+        # If nothing has imported numpy, nothing has used its generator.
         numpy = sys.modules.get("numpy")
         return cls(
             torch.get_rng_state(),
+            # Reading the states of devices would initialize CUDA, which prevents a later fork.
             torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
             random.getstate(),
             None if numpy is None else numpy.random.get_state(),

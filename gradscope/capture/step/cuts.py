@@ -93,9 +93,9 @@ class Cut:
     """First sequence number, and the one after the last, of each operation with an input from
     behind the cut."""
     layer_joins: list[tuple[int, int]] = field(default_factory=list)
-    """Those of them whose input from there has passed a layer without a gradient."""
+    """Joins whose input from behind the cut has passed a layer without a gradient."""
     read_into: list[tuple[int, int]] = field(default_factory=list)
-    """The same of each sum with a plain number that was read behind the cut."""
+    """Likewise for each sum with a plain number that was read behind the cut."""
 
     def add(self, edge: Edge, forward: Forward | None) -> None:
         """Record a tensor that was cut off, and release those of calls no longer held."""

@@ -26,7 +26,7 @@ class PathCutRecord:
     joins: tuple[int, ...]
     """Nodes of the graph with an input from behind the cut."""
     layer_joins: tuple[int, ...]
-    """Those of them whose input from there has passed a layer without a gradient."""
+    """Joins whose input from behind the cut has passed a layer without a gradient."""
     read_into: tuple[int, ...]
     """Nodes that add or subtract a plain number which was read behind the cut."""
     origins: tuple[TensorRef, ...]

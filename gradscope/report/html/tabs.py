@@ -80,11 +80,11 @@ def tab_of(report: Report, title: str | None = None) -> Tab:
 
 _ALONE = "use gradscope report --output-format jsonl for all numbers"
 _MOST = 6
-"""Looks that get a sheet."""
+"""Largest number of captured steps that get a tab."""
 
 
 def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
-    """Return the sheet of a run, and behind it those of its most telling looks."""
+    """Return the tab of a run, followed by those of its most relevant captured steps."""
     (whole,) = within(SIZE_BUDGET, [run_tab(report, run, report.target.name)], [0], _ALONE)
     size_budget = SIZE_BUDGET - tab_size(whole)
     found: dict[int, Tab] = {}
@@ -106,7 +106,7 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
 
 
 def _by_interest(report: Report, run: TrainingRun) -> list[int]:
-    """Return the places of looks: at findings first, then the last and the first of each line."""
+    """Return positions of captured steps: those of findings, then each line's last and first."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
     at_findings = [
         position
@@ -114,7 +114,7 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
         for position, row in enumerate(run.captured_steps)
         if row.step == step
     ]
-    # Of a run with several losses, each is worth a look.
+    # A run may have several losses: each gets a tab.
     last = {(row.site, row.subject): position for position, row in enumerate(run.captured_steps)}
     first = {
         (row.site, row.subject): position
@@ -138,7 +138,7 @@ def _title(captured_steps: Sequence[CapturedStepRow], position: int) -> str:
 
 
 def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> FindingCard:
-    """Return a finding with the way to the sheet of its step, if there is one."""
+    """Return a finding with a link to the tab of its step, if there is one."""
     tabs = (
         at
         for at, position in enumerate(shown, start=1)
@@ -148,7 +148,7 @@ def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> Findin
 
 
 def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
-    """Return the looks that have sheets as a table, from which these can be opened."""
+    """Return a table of the captured steps that have tabs, with links to these."""
     return SummaryTable(
         title="Captured steps",
         header=("step", "backward of", "loss", "tensors", "line"),

@@ -112,7 +112,7 @@ class _Leak:
     own: BackwardEvent
     step: StepEvent
     parameters: frozenset[int]
-    """Those that both have reached."""
+    """Parameters that both backward passes reached."""
     is_whole: bool
     """Whether the first backward reached all that the second did."""
 

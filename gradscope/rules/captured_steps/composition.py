@@ -1,4 +1,4 @@
-"""A look with what the run tells of it, as a step that is inspected and probing steps after it."""
+"""Composes a captured step and its run into the recording of an inspection."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,23 +16,23 @@ from gradscope.recording.records import (
 from gradscope.rules.captured_steps.training import Stepper, Training
 
 PROBES = 3
-"""So many later looks at the same backward tell what lasts, as many as probing steps do."""
+"""Number of later captured steps that take the part of an inspection's probing steps."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """A look, with what tells whether others are like it."""
+    """A captured step, with the facts by which similar ones are recognized."""
 
     captured: CapturedStep
 
     @property
     def recording(self) -> Recording:
-        """Of the one backward."""
+        """Recording of this backward alone."""
         return self.captured.recording
 
     @cached_property
     def step(self) -> StepRecord | None:
-        """The one step; None of what raised before it was one."""
+        """Record of the step; None if an exception ended it before it was recorded."""
         return next((step for step in self.recording.steps if step.kind == "step"), None)
 
     @cached_property
@@ -47,7 +47,7 @@ class Sight:
 
     @cached_property
     def graph(self) -> int:
-        """Equal for graphs of the same operations, edges and parameters."""
+        """Hash that is equal for graphs of the same operations, edges and parameters."""
         recording = self.recording
         names = [record.name for record in recording.parameters]
         nodes = tuple(
@@ -59,14 +59,14 @@ class Sight:
 
 
 def composed(sight: Sight, later: Sequence[Sight], training: Training) -> Recording:
-    """Return a look as the recording of an inspection.
+    """Return a captured step as the recording of an inspection.
 
-    Later looks of the same backward play the part of probing steps. Of one whose graph is another
-    only the parameters are comparable.
+    Later captured steps of the same backward take the part of probing steps. If the graph of one
+    differs, only its parameters are comparable.
 
     Args:
-        sight: The look.
-        later: Others at the same line, after it.
+        sight: The captured step.
+        later: Later captured steps of the same line.
         training: The run.
     """
     recording = sight.recording
@@ -94,7 +94,7 @@ def composed(sight: Sight, later: Sequence[Sight], training: Training) -> Record
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """What a later look says in terms of the first."""
+    """Records of a later captured step, numbered like those of the first."""
 
     step: StepRecord
     parameter_stats: tuple[ParameterStat, ...]
@@ -142,7 +142,7 @@ def _parameter_stats(other: Sight, known: dict[str, int], number: int) -> Iterat
 
 
 def _with_updates(sight: Sight, training: Training) -> Iterator[ParameterStat]:
-    """Yield what the backward left in the parameters, and how far the steps after it moved them."""
+    """Yield the parameters' gradients after the backward, and the updates that followed."""
     updates = training.updates(sight.captured)
     records = sight.recording.parameters
     for stat in sight.recording.parameter_stats:
@@ -150,7 +150,7 @@ def _with_updates(sight: Sight, training: Training) -> Iterator[ParameterStat]:
 
 
 def _evidence(sight: Sight, training: Training) -> Iterator[object]:
-    """Yield what the probes found; of the optimizers the one that steps is the target's."""
+    """Yield the evidence of the probes. The optimizer that steps counts as the target's."""
     records = sight.recording.evidence_of(OptimizerRecord)
     stepping = _stepping(sight, records, training)
     for one in sight.recording.evidence:
@@ -158,14 +158,14 @@ def _evidence(sight: Sight, training: Training) -> Iterator[object]:
             yield one
         elif one in stepping:
             yield replace(one, is_targets=one is stepping[0])
-        else:  # what it holds of old is no matter of this backward
+        else:  # its stale parameters have nothing to do with this backward
             yield replace(one, is_targets=False, stale=())
 
 
 def _stepping(
     sight: Sight, records: Iterable[OptimizerRecord], training: Training
 ) -> list[OptimizerRecord]:
-    """Return the optimizers that step after the backward, the one of most that it reaches first."""
+    """Return the optimizers that step after the backward, ordered by parameters it reached."""
     steppers = list(training.steppers(sight.captured))
     reached = {
         stat.parameter
@@ -177,7 +177,7 @@ def _stepping(
 
 
 def _is_same(sight: Sight, record: OptimizerRecord, stepper: Stepper) -> bool:
-    """Return whether a look's optimizer is one of the run; a trainer's has a line of its own."""
+    """Return whether a captured optimizer is one of the run; a trainer's has its own line."""
     if record.class_name != stepper.class_name:
         return False
     held = {sight.recording.parameters[index].name for index in record.parameters}

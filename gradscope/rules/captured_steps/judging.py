@@ -1,4 +1,4 @@
-"""One-step rules over the looks of a run: one finding a cause, and none of what does not last."""
+"""Applies one-step rules to the captured steps of a run: one finding per lasting cause."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ NO_CAPTURED_STEP = "no backward of the run was watched closely"
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A cause, as the looks of one series show it."""
+    """A cause, as the captured steps of one series show it."""
 
     finding: Finding
     count: int
@@ -25,21 +25,21 @@ class _Shown:
 
 @dataclass(frozen=True)
 class CapturedSteps:
-    """The looks of a run, as one-step rules judge them."""
+    """The captured steps of a run, as one-step rules judge them."""
 
     context: RuleContext
     """Context of the run."""
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
-        """The looks, by the line of their backward."""
+        """The captured steps, grouped by the line of their backward."""
         return series_of(Training(self.context))
 
     def _series_for(self, rule: Rule) -> list[Series]:
         return [one for one in self.series if rule.judges_late or not one.is_late]
 
     def skip_reason(self, rule: Rule) -> str | None:
-        """Return why a rule can judge no look, None where it can judge one."""
+        """Return why a rule can judge no captured step, None if it can judge one."""
         reasons = self.skip_reasons(rule)
         if None in reasons or any(rule.in_run(self.context)):
             return None
@@ -54,7 +54,7 @@ class CapturedSteps:
         )
 
     def check(self, rule: Rule) -> Iterator[Finding]:
-        """Yield one finding for each cause that the looks show, or the events of the run."""
+        """Yield one finding for each cause that captured steps or the run's events show."""
         seen, told = list(self._seen(rule)), list(rule.in_run(self.context))
         # What was looked at later shows what came of it, and what was by then the cause.
         yield from (one for one in seen if not any(_is_later(one, other) for other in told))
@@ -74,7 +74,7 @@ class CapturedSteps:
 
 
 def _skip_reason(rule: Rule, context: RuleContext) -> str | None:
-    """Return why a rule cannot judge a look, None where it can."""
+    """Return why a rule cannot judge a captured step, None if it can."""
     if rule.judges_learning and context.run is not None and context.run.seeks_derivative:
         return "nothing is trained: the gradient is for an input or a variable"
     return rule.skip_reason(context)
@@ -89,7 +89,7 @@ def _is_about(finding: Finding, other: Finding) -> bool:
 
 
 def _shown(rule: Rule, series: Series) -> list[_Shown]:
-    """Return the causes that the looks at one backward show."""
+    """Return the causes that the captured steps of one backward show."""
     captured_steps = series.judged
     able = [captured for captured in captured_steps if _skip_reason(rule, captured.context) is None]
     found = [[_of_run(one, captured) for one in rule.check(captured.context)] for captured in able]
@@ -109,9 +109,9 @@ def _of_run(finding: Finding, captured: JudgedStep) -> Finding:
 
 
 def _is_lasting(rule: Rule, positions: Sequence[int], series: Series, captured_steps: int) -> bool:
-    """Return whether looks show a cause again and again, from the first one that does on.
+    """Return whether captured steps keep showing a cause after the first one that does.
 
-    Where nothing is trained no later look can confirm an earlier one: most must show it.
+    If nothing is trained, no later step can confirm an earlier one: most steps must show it.
     """
     if series.is_untrained:
         return 2 * len(positions) > captured_steps
@@ -120,13 +120,13 @@ def _is_lasting(rule: Rule, positions: Sequence[int], series: Series, captured_s
 
 
 def _united(findings: Sequence[Finding]) -> Finding:
-    """Return the findings of one cause as one: the worst, the first of those."""
+    """Return the findings of one cause as one: the first of the worst."""
     first = min(findings, key=lambda one: (_badness(one), one.step or 0))
     return _with_all(first, findings)
 
 
 def _usual(findings: Sequence[Finding]) -> Finding:
-    """Return the findings of one cause as the first one, as bad as half of them are at least."""
+    """Return the first finding of one cause, with the median severity of all."""
     usual = sorted(findings, key=_badness)[len(findings) // 2]
     return replace(_with_all(findings[0], findings), severity=usual.severity)
 
@@ -136,7 +136,7 @@ def _badness(finding: Finding) -> int:
 
 
 def _with_all(finding: Finding, findings: Sequence[Finding]) -> Finding:
-    """Return a finding about all that several ones of its cause are about."""
+    """Return a finding about the parameters and modules of all findings of its cause."""
     return replace(
         finding,
         parameters=tuple(dict.fromkeys(name for one in findings for name in one.parameters)),

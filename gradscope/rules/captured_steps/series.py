@@ -1,4 +1,4 @@
-"""The looks at one backward of the script, and which of them are worth judging."""
+"""The captured steps of one backward of the script, and which of them are judged."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -18,14 +18,14 @@ from gradscope.rules.captured_steps.training import Training
 from gradscope.rules.context import RuleContext
 
 _FIRST = 4
-"""So many looks are judged in any case: training goes wrong at its start, if it does."""
+"""Number of first captured steps that are always judged: most trainings go wrong at the start."""
 _MOST = 12
-"""So many are judged at most, and the last one."""
+"""Largest number of captured steps that are judged, besides the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedStep:
-    """A look with its surroundings, ready for the rules."""
+    """A captured step with its context, ready for the rules."""
 
     context: RuleContext
     step: int
@@ -37,24 +37,24 @@ class JudgedStep:
 
 @dataclass(frozen=True)
 class Series:
-    """The looks at one backward of the script, in their order."""
+    """The captured steps of one backward of the script, in order."""
 
     sights: tuple[Sight, ...]
     training: Training
     is_late: bool = False
-    """Whether their forwards were not watched, so that most of what rules ask for is missing."""
+    """Whether their forwards were not observed. Most of what rules read is missing then."""
 
     @property
     def is_untrained(self) -> bool:
-        """Whether no step follows any of them, nor any other backward of the run.
+        """Whether no optimizer step follows any backward of the run.
 
-        What ends in an exception may have been on its way to a step.
+        A backward that raised may have been meant for a step.
         """
         return self.training.is_untrained and not _has_raised(self.sights[0])
 
     @cached_property
     def judged(self) -> tuple[JudgedStep, ...]:
-        """Those that are judged."""
+        """The captured steps that are judged."""
         whole = [
             position for position, one in enumerate(self.sights) if one.captured.same_as is None
         ]
@@ -82,10 +82,10 @@ class Series:
 
 
 def series_of(training: Training) -> tuple[Series, ...]:
-    """Return the looks of a run by the line of their backward.
+    """Return the captured steps of a run, grouped by the line of their backward.
 
-    What raised stands alone, and so does what was captured after its forward. Where nothing is
-    trained, looks at different models are no continuation of each other.
+    Steps that raised are a series of their own, and so are those captured after their forward. If
+    nothing is trained, captured steps of different models do not continue each other.
     """
     groups: dict[tuple[object, bool, bool, object], list[Sight]] = {}
     for captured in training.recording.captured_steps:
@@ -105,11 +105,11 @@ def _has_raised(sight: Sight) -> bool:
 
 
 def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
-    """Return the places of the looks to judge: the first ones, those that differ, and the last.
+    """Return the positions of the captured steps to judge: the first, those that differ, the last.
 
     Args:
-        states: What looks that are judged by themselves differ in.
-        wanted: Places that are chosen besides, as the last look that was measured in full.
+        states: State of each captured step. A step with a new state is judged separately.
+        wanted: Further positions to choose, such as that of the last step measured in full.
     """
     seen: set[object] = set()
     chosen: list[int] = []
@@ -123,7 +123,7 @@ def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
 
 
 def _state(sight: Sight) -> object:
-    """Return what is another where a look is worth judging by itself."""
+    """Return a value that differs for captured steps that have to be judged separately."""
     is_whole = sight.captured.same_as is None
     return (sight.graph, *_numbers(sight), *(_counts(sight) if is_whole else ()))
 

@@ -53,13 +53,13 @@ class _Fate:
     """What became of a parameter."""
 
     last_alive: int = -1
-    """The last step with a gradient other than zero; -1 where there is none."""
+    """Last step with a gradient other than zero; -1 if there is none."""
     first_norm: float | None = None
     """Norm of the weights at the first step."""
     moved: bool = False
 
     def weigh(self, norm: float) -> None:
-        """Take in the norm of the weights at some time."""
+        """Add the norm of the weights at one step."""
         if self.first_norm is None:
             self.first_norm = norm
         self.moved = self.moved or not isclose(norm, self.first_norm, rel_tol=1e-6)
@@ -71,33 +71,33 @@ class _Uses:
 
     steps: tuple[StepEvent, ...]
     is_skipped: bool
-    """Whether a scaler left one out."""
+    """Whether a gradient scaler skipped one."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """What a run did, by the names of its parameters."""
+    """A training run, by the names of its parameters."""
 
     context: RuleContext
     """Context of the run."""
 
     @property
     def recording(self) -> Recording:
-        """What is judged."""
+        """Recording of the run."""
         return self.context.recording
 
     @cached_property
     def optimizers(self) -> tuple[TrainedOptimizer, ...]:
-        """Those of the run."""
+        """The optimizers of the run."""
         return self.recording.evidence_of(TrainedOptimizer)
 
     @cached_property
     def is_untrained(self) -> bool:
-        """Whether the script computes gradients and makes no step with them, from start to end."""
+        """Whether the script computes gradients but never makes an optimizer step."""
         return not any(isinstance(event, StepEvent | ScalerStepEvent) for event in self._events)
 
     def surroundings(self, captured: CapturedStep) -> Surroundings:
-        """Return what the rest of the run tells of a backward that was watched closely."""
+        """Return the context that the rest of the run gives to a captured backward."""
         uses = self._uses(captured)
         positions = [event.optimizer for event in uses.steps if event.optimizer is not None]
         held = {name for one in self.optimizers for name in self._names(one.parameters)}
@@ -219,7 +219,7 @@ class Training:
         return len(after) <= _SOUGHT and all(event.skipped for event in after)
 
     def _stepped(self, captured: CapturedStep) -> frozenset[str]:
-        """Return what the optimizers hold that step after a backward."""
+        """Return the parameters of the optimizers that step after a backward."""
         positions = {event.optimizer for event in self._uses(captured).steps} - {None}
         held = (
             self.optimizers[position].parameters for position in positions if position is not None
@@ -228,9 +228,9 @@ class Training:
 
     @cached_property
     def _forlorn(self) -> frozenset[str]:
-        """What optimizers step in vain, and no look at what those steps are for tells why.
+        """Parameters that optimizers step without effect, and no captured step shows why.
 
-        Something made for another pass may cut it off, as the samples of a generator.
+        A tensor of another pass may cut them off, such as a generator's samples.
         """
         steps = Counter(event.optimizer for event in self._events if isinstance(event, StepEvent))
         held = (

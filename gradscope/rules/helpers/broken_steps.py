@@ -35,7 +35,7 @@ class BrokenStep:
 
     @property
     def loss(self) -> float:
-        """Of that pass."""
+        """Loss of the first non-finite pass, otherwise of the last pass."""
         return _loss(self.backward)
 
     @property
@@ -63,7 +63,7 @@ class BrokenStep:
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """Those that are trained."""
+        """Trained parameters of the series, or of the model if the series has none."""
         trained = (one.index for one in self.context.recording.parameters if one.requires_grad)
         return self.series.parameters or tuple(trained)
 

@@ -22,22 +22,22 @@ class Optimizers:
 
     @cached_property
     def records(self) -> tuple[OptimizerRecord, ...]:
-        """Those that are known."""
+        """Records of all known optimizers."""
         return self.context.recording.evidence_of(OptimizerRecord)
 
     @cached_property
     def holders(self) -> tuple[OptimizerRecord, ...]:
-        """Those that hold a parameter of the model, the target's own first."""
+        """Optimizers that hold a parameter of the model, the target's own first."""
         return tuple(record for record in self.records if record.parameters)
 
     @cached_property
     def targets(self) -> OptimizerRecord | None:
-        """The one that makes the target's steps."""
+        """Optimizer that makes the target's steps."""
         return next((record for record in self.records if record.is_targets), None)
 
     @cached_property
     def held(self) -> frozenset[int]:
-        """The parameters that some optimizer holds, of a training run at any time."""
+        """Parameters that any optimizer holds; in a training run, at any time."""
         at_any_time = frozenset[int]() if self.context.run is None else self.context.run.held
         return at_any_time.union(*(record.parameters for record in self.holders))
 
@@ -49,12 +49,12 @@ class Optimizers:
 
     @property
     def missing(self) -> str:
-        """The reason where there is none."""
+        """Reason to skip a rule if there is no optimizer."""
         return NO_OPTIMIZER if self.context.run is None else NO_STEPPER
 
     @property
     def without_update(self) -> str:
-        """The reason where it is not known how far a step moves the weights."""
+        """Reason to skip a rule if updates were not measured."""
         if self.context.run is None:
             return "the optimizer made no step"
         return "how far the steps moved the weights was not measured"

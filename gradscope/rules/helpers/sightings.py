@@ -37,12 +37,12 @@ class Group:
 
     @property
     def first(self) -> Window:
-        """The first of them."""
+        """First window that shows the mistake."""
         return min(self.windows, key=lambda window: window.step.position)
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """Those of the optimizers concerned."""
+        """Parameters of the optimizers concerned."""
         held = (index for one in self.sightings for index in one.series.parameters)
         return tuple(dict.fromkeys(held))
 

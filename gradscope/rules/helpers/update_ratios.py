@@ -60,7 +60,7 @@ class UpdateRatios:
 
     @cached_property
     def learning_rates(self) -> set[float]:
-        """Those of the groups."""
+        """Learning rates of the parameter groups."""
         groups = () if self.optimizers.targets is None else self.optimizers.targets.groups
         return {g.learning_rate for g in groups if g.learning_rate is not None}
 

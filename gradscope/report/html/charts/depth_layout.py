@@ -145,7 +145,7 @@ class Strips:
 
     @property
     def height(self) -> int:
-        """Of all, in CSS pixels."""
+        """Height of the whole chart in CSS pixels."""
         return self._above + MAIN + self._below
 
     @property
