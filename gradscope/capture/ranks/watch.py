@@ -36,6 +36,9 @@ from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, Wr
 _PASSES = 24
 """Number of first backward passes that are recorded with their batch."""
 
+_LET_GO_SECONDS = 0.02
+"""Seconds for which other threads get the interpreter before the process group is destroyed."""
+
 _SHADOW = "main_hook"
 """Function with which `torch.distributed.algorithms.join` makes the calls of a rank that has no
 more batches, in step with the others."""
@@ -117,6 +120,8 @@ class RankWatch:
             return
         patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
         patches.wrap(DistributedDataParallel, "register_comm_hook", self._wrap_hook)
+        patches.wrap(distributed_c10d, "destroy_process_group", self._wrap_destroy)
+        patches.put(dist, "destroy_process_group", distributed_c10d.destroy_process_group)
         self._collectives.install(patches)
         self._sources.install(patches)
 
@@ -139,6 +144,16 @@ class RankWatch:
 
     def _note_hook(self, name: str, frame: FrameType) -> None:
         self.ledger.note("hook", self.ledger.site(self._training.locations.of(frame)), name)
+
+    def _wrap_destroy(self, original: Function) -> Function:
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if self.is_on:
+                # A gloo thread that frees its last work takes the interpreter's lock for a mode of
+                # a captured step. A destructor that waits for it and holds the lock never returns.
+                time.sleep(_LET_GO_SECONDS)
+            return original(*args, **kwargs)
+
+        return destroy_process_group
 
     def _begin(self) -> None:
         """Record the identity, and start: the process group is ready."""
