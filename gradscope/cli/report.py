@@ -15,7 +15,7 @@ from gradscope.cli.output import (
     write_report,
     write_text,
 )
-from gradscope.cli.rank_recordings import grouped, recording_paths
+from gradscope.cli.rank_recordings import loaded_jobs
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
@@ -68,12 +68,10 @@ def report(
     )
     destination = check_destinations(wanted.file, None, force=False, inputs=recordings).report
     # Deferred: they import sqlite3, which --help does not need.
-    from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
-    paths = list(recording_paths(recordings))
-    jobs = grouped(paths, [load_recording(path) for path in paths])
+    jobs = loaded_jobs(recordings)
     check_count(len(jobs), "recordings", wanted)
     # Garbage collections would visit the records, a million for a long run.
     gc.freeze()

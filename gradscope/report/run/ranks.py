@@ -39,6 +39,22 @@ def _row(row: RankRow, root: str) -> tuple[Value, ...]:
     return f"{row.rank}", f"{row.steps:,}", f"{row.passes:,}", row.loss, ended
 
 
+def joined_text(job: JobSummary) -> str:
+    """Return what of a joined report is of the job, and what of its first rank."""
+    first = f"rank {job.rows[0].rank}"
+    if job.is_joinable:
+        return (
+            f"Norms of parameters below are those of whole parameters, joined from all ranks. Loss,"
+            f" events and tensors are those of {first}."
+        )
+    if job.sharded:
+        return (
+            f"{job.sharded:,} parameters are sharded: norms below are those of the part that "
+            f"{first} holds. Loss, events and tensors are those of {first}, too."
+        )
+    return f"Curves, events and tensors below are those of {first}."
+
+
 def _remarks(job: JobSummary, root: str) -> Iterator[str]:
     """Yield sentences about the job: missing ranks, the first failure, the global norm."""
     if job.missing and job.is_joined:
@@ -52,6 +68,8 @@ def _remarks(job: JobSummary, root: str) -> Iterator[str]:
         if last is not first:
             text += f", {figure(last.norm)} at step {last.step:,}"
         yield f"{text}."
+    if job.is_joined:
+        yield joined_text(job)
     elif job.sharded:
         yield (
             f"{job.sharded:,} parameters are sharded: their norms below are those of this rank's "
