@@ -55,8 +55,8 @@ TargetsArgument = Annotated[
     list[str] | None,
     Argument(
         metavar="TARGET|RECORDING",
-        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files; the ranks of a job "
-        "or a folder of them are one. Default: the configured target, or the newest recording "
+        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files; the ranks of a "
+        "job or a folder of them are one. Default: the configured target, or the newest recording "
         "here.",
         show_default=False,
     ),

@@ -66,9 +66,7 @@ def planned_sides(
     varied = _varied(vary) if vary is not None else ()
     recorded = _recorded([name for name in given if are_recordings(name)], is_all=not has_target)
     sides = tuple(
-        side
-        for name in given
-        for side in _sides(name, recorded, varied, configuration, overrides)
+        side for name in given for side in _sides(name, recorded, varied, configuration, overrides)
     )
     if len(sides) < 2:
         raise GradscopeError(

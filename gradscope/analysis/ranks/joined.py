@@ -134,9 +134,7 @@ def _sum(total: float, norm: float, copies: int) -> float:
     return NOT_MEASURED if total < 0 or norm < 0 else total + norm * norm / copies
 
 
-def _cells(
-    known: NormTable, sums: Mapping[int, Row | None], kept: Sequence[int]
-) -> Iterator[Row]:
+def _cells(known: NormTable, sums: Mapping[int, Row | None], kept: Sequence[int]) -> Iterator[Row]:
     for row in kept:
         total = sums.get(row)
         if total is None:

@@ -19,6 +19,8 @@ from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, tab_size, within
 from gradscope.report.html.phrasing import FindingCard, words_of
+from gradscope.report.html.ranks.rank_map import rank_map
+from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 
@@ -51,6 +53,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     """Return the sheet of a run."""
     charts = (
         curve_chart(report, run),
+        rank_map(report),
         heatmap(report),
         timeline(report, run),
         _last_map(report),
@@ -58,7 +61,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     )
     return Tab(
         title=title,
-        words=words_of(report),
+        words=replace(words_of(report), summaries=rank_tables(report)),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=module_columns(report),
     )

@@ -23,13 +23,13 @@ def rank_sections(report: Report) -> Iterator[Block]:
     job = report.job
     if job is None or job.world_size == 1:
         return
-    remarks = tuple(_remarks(job, report.target.root))
+    told = tuple(remarks(job, report.target.root))
     blocks: list[Inner] = []
     if job.is_joined:
         rows = tuple(_row(row, report.target.root) for row in job.rows)
         blocks.append(Table(columns=_COLUMNS, rows=rows))
-    if remarks:
-        blocks.append(Points(remarks))
+    if told:
+        blocks.append(Points(told))
     yield from section("Ranks", blocks)
 
 
@@ -55,7 +55,7 @@ def joined_text(job: JobSummary) -> str:
     return f"Curves, events and tensors below are those of {first}."
 
 
-def _remarks(job: JobSummary, root: str) -> Iterator[str]:
+def remarks(job: JobSummary, root: str) -> Iterator[str]:
     """Yield sentences about the job: missing ranks, the first failure, the global norm."""
     if job.missing and job.is_joined:
         yield f"No recording of rank {joined_numbers(job.missing)} was given."
