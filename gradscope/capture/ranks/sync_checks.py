@@ -10,6 +10,7 @@ import struct
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,10 +246,8 @@ def _key(step: int) -> str:
 
 
 def _forget(store: Any, key: str) -> None:  # noqa: ANN401 - torch's store
-    try:
+    with suppress(RuntimeError, NotImplementedError):  # a store in files keeps all
         store.delete_key(key)
-    except (RuntimeError, NotImplementedError):
-        pass  # a store in files keeps all
 
 
 def _line(error: Exception) -> str:
