@@ -52,6 +52,10 @@ class JobSummary:
     """Number of parameters of which a rank holds only a part."""
     failure: RankEnding | None
     """The rank that failed first; None if none did."""
+    versions: tuple[str, ...]
+    """Versions of gradscope that recorded the ranks."""
+    outlines: int
+    """Number of ranks that only the rules about ranks judge, because others are alike."""
 
     @property
     def is_joined(self) -> bool:
@@ -89,6 +93,8 @@ def job_summary(recordings: Sequence[Recording]) -> JobSummary | None:
         norms=tuple(global_norms(job, "step")),
         sharded=sum(one.kind == "sharded" for one in job.first.placements.values()),
         failure=first_failure(job),
+        versions=tuple(dict.fromkeys(rank.recording.version for rank in job.ranks)),
+        outlines=sum(rank.recording.is_outline for rank in job.ranks),
     )
 
 

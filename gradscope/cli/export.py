@@ -44,7 +44,7 @@ OutputOption = Annotated[
     ),
 ]
 TableOption = Annotated[
-    Literal["steps", "parameters", "tensors", "modules", "events", "findings"] | None,
+    Literal["steps", "parameters", "tensors", "modules", "events", "ranks", "findings"] | None,
     Option(
         "--table",
         help="Export only this table. Default: every table, one file each.",

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradscope.cli.errors import show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
@@ -49,7 +50,22 @@ def loaded_jobs(given: Iterable[Path]) -> list[Loaded]:
 
     paths = list(dict.fromkeys(recording_paths(given)))
     recordings = [load_recording(path, is_outline=is_large(paths)) for path in paths]
-    return list(map(read_in_full, grouped(paths, recordings)))
+    found = grouped(paths, recordings)
+    for job in found:
+        tell_missing(job)
+    return list(map(read_in_full, found))
+
+
+def tell_missing(job: Loaded) -> None:
+    """Print which ranks of a job have no recording, where there are several."""
+    from gradscope.analysis.folding import joined_numbers
+    from gradscope.analysis.job import Job
+
+    missing = Job.of(job.recordings).missing
+    if missing and len(job.paths) > 1:
+        size = len(missing) + len(job.paths)
+        many = "ranks" if len(missing) > 1 else "rank"
+        show_note(f"no recording of {many} {joined_numbers(missing)} of {size} was given")
 
 
 def is_large(paths: Sequence[Path]) -> bool:

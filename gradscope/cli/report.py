@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -134,11 +135,13 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
         GradscopeError: The step was not captured.
     """
     from gradscope.analysis.captured_steps import captured_at, verdict_on
+    from gradscope.analysis.job_summary import job_summary
     from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
     captured_steps, verdict = captured_at(recording, step), judge(recording, settings)
+    job = job_summary((recording,))
     return [
-        Report.from_recording(captured.recording, verdict_on(captured, verdict))
+        replace(Report.from_recording(captured.recording, verdict_on(captured, verdict)), job=job)
         for captured in captured_steps
     ]

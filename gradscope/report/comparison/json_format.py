@@ -91,6 +91,23 @@ def _regression(one: Regression, comparison: Comparison) -> Object:
     }
 
 
+def _job(side: Side) -> Object:
+    """Return the job of a side; nothing of a single process."""
+    job = side.report.job
+    if job is None:
+        return {}
+    recorded = [row.rank for row in job.rows]
+    return {
+        "ranks": {
+            "world_size": job.world_size,
+            "strategy": job.strategy or None,
+            "recorded": recorded,
+            "missing": list(job.missing),
+            "is_joined": job.is_joinable,
+        }
+    }
+
+
 def side_object(comparison: Comparison, position: int) -> Object:
     """Return a recording, and what is to be said of all of it."""
     side = comparison.sides[position]
@@ -101,6 +118,7 @@ def side_object(comparison: Comparison, position: int) -> Object:
         "letter": side.letter,
         "name": side.name,
         "rank": side.rank,
+        **_job(side),
         "is_run": side.is_run,
         "steps": side.steps,
         "step": side.step,

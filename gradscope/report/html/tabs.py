@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.captured_steps import CapturedStepRow, verdict_on
+from gradscope.analysis.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
@@ -130,7 +131,9 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
 def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
     captured = report.recording.captured_steps[position]
     found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
-    return step_tab(found, _title(run.captured_steps, position))
+    # A captured step is of one rank, also on the page of a whole job.
+    job = job_summary(report.ranks[:1] or (report.recording,))
+    return step_tab(replace(found, job=job), _title(run.captured_steps, position))
 
 
 def _title(captured_steps: Sequence[CapturedStepRow], position: int) -> str:

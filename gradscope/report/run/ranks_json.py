@@ -20,6 +20,7 @@ def ranks_object(report: Report) -> Object | None:
             {"step": one.step, "norm": one.norm, "partial": list(one.partial)} for one in job.norms
         ],
         "sharded_parameters": job.sharded,
+        "is_joined": job.is_joinable,
         "first_failure": _failure(job, report),
     }
 

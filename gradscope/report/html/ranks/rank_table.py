@@ -1,16 +1,17 @@
 """The ranks of a job side by side, and the findings that only some of them show."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from gradscope.analysis.job_summary import JobSummary, RankRow
+from gradscope.analysis.job_summary import RankRow
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
+from gradscope.phrasing import counted
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.number_format import figure
-from gradscope.report.run.ranks import remarks
+from gradscope.report.run.ranks import own_findings, remarks, telling_rows
 
 _SHOWN = 64
-"""Ranks up to which each has a row; of more, those that differ from the first come first."""
+"""Ranks up to which each has a row; of more, those that differ from the first."""
 
 
 def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
@@ -18,11 +19,11 @@ def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
     job = report.job
     if job is None or not job.is_joined:
         return ()
-    rows = _chosen(job, report)
+    rows = job.rows if len(job.rows) <= _SHOWN else telling_rows(job, report)[:_SHOWN]
     hidden = len(job.rows) - len(rows)
     words = [*remarks(job, report.target.root)]
     if hidden:
-        words.append(f"{hidden:,} more ranks are as rank {job.rows[0].rank} is.")
+        words.append(f"{counted(hidden, 'more rank')}: gradscope report --output-format json.")
     return (
         SummaryTable(
             title="Ranks",
@@ -31,27 +32,6 @@ def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
             caption=" ".join(words),
         ),
     )
-
-
-def _chosen(job: JobSummary, report: Report) -> Sequence[RankRow]:
-    """Return all rows, or of very many the first ones and those that differ."""
-    if len(job.rows) <= _SHOWN:
-        return job.rows
-    first = job.rows[0]
-    own = [
-        row
-        for row in job.rows
-        if (row.state, row.steps, row.passes) != (first.state, first.steps, first.passes)
-        or own_findings(row.rank, report)
-    ]
-    kept = {row.rank for row in (first, *own[: _SHOWN - 1])}
-    return [row for row in job.rows if row.rank in kept]
-
-
-def own_findings(rank: int, report: Report) -> list[str]:
-    """Return the codes of findings that this rank shows, and not every rank."""
-    count = 0 if report.job is None else len(report.job.rows)
-    return [one.rule for one in report.findings if rank in one.ranks and len(one.ranks) < count]
 
 
 def _cells(row: RankRow, report: Report) -> Iterator[SummaryCell]:
