@@ -1,7 +1,7 @@
 """Norms of a whole model from those of the parts that its ranks hold."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
@@ -31,7 +31,9 @@ def agree(values: Sequence[float], tolerance: float = AGREEMENT) -> bool:
     return max(values) - min(values) <= tolerance * max(map(abs, values), default=0.0)
 
 
-def global_norms(job: Job, moment: Moment) -> list[GlobalNorm]:
+def global_norms(
+    job: Job, moment: Moment, steps: Collection[int] | None = None
+) -> list[GlobalNorm]:
     """Return the global norms at the steps that all ranks measured.
 
     Squares of sharded parameters add up. A replicated parameter counts once, not once per rank.
@@ -39,30 +41,33 @@ def global_norms(job: Job, moment: Moment) -> list[GlobalNorm]:
     Args:
         job: A job of which every rank was recorded.
         moment: What was measured.
+        steps: Steps to join; None for all.
     """
     if job.missing:
         return []
-    steps = job.common_steps(moment)
-    found = (_global_norm(job, moment, step) for step in steps)
+    names = dict.fromkeys(name for rank in job.ranks for name in rank.placements)
+    partial = {
+        name for rank in job.ranks for name, one in rank.placements.items() if one.kind == "partial"
+    }
+    wanted = [one for one in job.common_steps(moment) if steps is None or one in steps]
+    found = (_global_norm(job, moment, step, names, partial) for step in wanted)
     return [one for one in found if one is not None]
 
 
-def _global_norm(job: Job, moment: Moment, step: int) -> GlobalNorm | None:
-    names = dict.fromkeys(name for rank in job.ranks for name in rank.placements)
+def _global_norm(
+    job: Job, moment: Moment, step: int, names: Iterable[str], partial: Collection[str]
+) -> GlobalNorm | None:
     squares = [(rank, rank.squares(moment, step)) for rank in job.ranks]
     if not any(known for _, known in squares):
         return None
-    total, partial = 0.0, []
+    total, left_out = 0.0, []
     for name in names:
         held = [(rank, known[name]) for rank, known in squares if name in known]
-        if not held:
-            continue
-        kinds = {rank.placements[name].kind for rank, _ in held}
-        if "partial" in kinds:
-            partial.append(name)
-        else:
+        if held and name in partial:
+            left_out.append(name)
+        elif held:
             total += _whole(name, held)
-    return GlobalNorm(step=step, norm=math.sqrt(total), partial=tuple(partial))
+    return GlobalNorm(step=step, norm=math.sqrt(total), partial=tuple(left_out))
 
 
 def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:

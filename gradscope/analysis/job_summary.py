@@ -1,11 +1,13 @@
 """What reports tell of a job and its ranks."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.job_failures import RankEnding, RankState, endings, first_failure
 from gradscope.analysis.job_norms import GlobalNorm, global_norms
+from gradscope.analysis.ranks.joined import joinable_names
 from gradscope.recording.records import Recording, Site
 
 
@@ -37,7 +39,9 @@ class JobSummary:
     backend: str
     job: str
     strategy: str
-    """How the model is spread, as `DDP`; empty if nothing is known."""
+    """How the model is spread, as `DDP` or `FSDP2 over 4`; empty if nothing is known."""
+    is_joinable: bool
+    """Whether norms of sharded parameters are joined from all ranks."""
     rows: tuple[RankRow, ...]
     """The recorded ranks, by number."""
     missing: tuple[int, ...]
@@ -48,6 +52,10 @@ class JobSummary:
     """Number of parameters of which a rank holds only a part."""
     failure: RankEnding | None
     """The rank that failed first; None if none did."""
+    versions: tuple[str, ...]
+    """Versions of gradscope that recorded the ranks."""
+    outlines: int
+    """Number of ranks that only the rules about ranks judge, because others are alike."""
 
     @property
     def is_joined(self) -> bool:
@@ -76,7 +84,8 @@ def job_summary(recordings: Sequence[Recording]) -> JobSummary | None:
         world_size=job.world_size,
         backend=identity.backend,
         job=identity.job,
-        strategy=job.strategy,
+        strategy=strategy_text(job),
+        is_joinable=bool(joinable_names(job)),
         rows=tuple(
             _row(rank, ending) for rank, ending in zip(job.ranks, endings(job), strict=True)
         ),
@@ -84,7 +93,38 @@ def job_summary(recordings: Sequence[Recording]) -> JobSummary | None:
         norms=tuple(global_norms(job, "step")),
         sharded=sum(one.kind == "sharded" for one in job.first.placements.values()),
         failure=first_failure(job),
+        versions=tuple(dict.fromkeys(rank.recording.version for rank in job.ranks)),
+        outlines=sum(rank.recording.is_outline for rank in job.ranks),
     )
+
+
+def strategy_text(job: Job) -> str:
+    """Return how the model is spread, with the number of ranks that share it."""
+    sizes = _shard_sizes(job)
+    return " + ".join(
+        f"{kind} over {sizes[kind]}" if sizes.get(kind, 1) > 1 else kind
+        for kind in job.strategy.split(" + ")
+    )
+
+
+def _shard_sizes(job: Job) -> dict[str, int]:
+    """Return the number of parts into which each kind of sharding divides parameters."""
+    names = job.strategy.split(" + ")
+    fully = next((name for name in names if name.startswith("FSDP")), None)
+    found: dict[str, int] = {}
+    for one in job.first.placements.values():
+        if one.kind == "sharded" and not one.mesh and fully is not None:
+            found[fully] = job.world_size // max(one.copies, 1)
+        split = [
+            size
+            for (_, size), text in zip(one.mesh, one.placements, strict=True)
+            if text.startswith(("Shard", "_Strided"))
+        ]
+        if "TP" in names and split and (fully is None or len(split) > 1):
+            found["TP"] = max(found.get("TP", 1), split.pop())
+        if fully is not None and split:
+            found[fully] = max(found.get(fully, 1), math.prod(split))
+    return found
 
 
 def _row(rank: Rank, ending: RankEnding) -> RankRow:

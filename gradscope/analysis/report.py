@@ -8,6 +8,7 @@ from typing import Self
 from gradscope.analysis import assembly
 from gradscope.analysis.job_summary import JobSummary, job_summary
 from gradscope.analysis.module_rows import module_rows
+from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.analysis.rows import (
     GraphSummary,
     ModuleRow,
@@ -64,7 +65,9 @@ class Report:
     job: JobSummary | None
     """Distributed job of the recording, with all ranks that were recorded; None outside of one."""
     recording: Recording = field(compare=False)
-    """Recording that the report is derived from."""
+    """Recording that the report is derived from; of a job, see `joined_recording`."""
+    ranks: tuple[Recording, ...] = field(compare=False)
+    """Recordings of all ranks, if a whole job is reported; else empty."""
 
     @classmethod
     def from_recording(
@@ -104,7 +107,13 @@ class Report:
             skipped=recording.skipped,
             job=job_summary(ranks or (recording,)),
             recording=recording,
+            ranks=tuple(ranks),
         )
+
+    @classmethod
+    def of_job(cls, ranks: Sequence[Recording], verdict: Verdict = UNJUDGED) -> Self:
+        """Join the ranks of a job, by rank, with what the rules make of them."""
+        return cls.from_recording(joined_recording(ranks), verdict, ranks)
 
     def parameter(self, name: str) -> ParameterRow:
         """Return the parameter of a fully qualified name, or of another name of the same tensor.

@@ -26,7 +26,7 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
-from gradscope.cli.rank_recordings import recording_paths
+from gradscope.cli.rank_recordings import are_recordings, recording_paths
 from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, OutputFormatOption
@@ -186,9 +186,7 @@ def _write(
 def _unfolded(given: Iterable[str]) -> Iterator[str]:
     """Yield the arguments; a folder is replaced by its recordings, a base name by its ranks."""
     for name in given:
-        is_recorded = name.endswith(_RECORDING) or (name and Path(name).is_dir())
-        found = list(recording_paths([Path(name)])) if is_recorded else []
-        yield from map(str, found) if found else (name,)
+        yield from map(str, recording_paths([Path(name)])) if are_recordings(name) else (name,)
 
 
 def _subjects(

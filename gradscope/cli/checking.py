@@ -15,7 +15,7 @@ from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_
 from gradscope.cli.isolation import run_apart
 from gradscope.cli.job import Job
 from gradscope.cli.output import check_destinations
-from gradscope.cli.rank_recordings import grouped
+from gradscope.cli.rank_recordings import grouped, is_large, read_in_full, tell_missing
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted
@@ -74,12 +74,14 @@ def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path,
     results: dict[Path, TargetResult] = {}
     for path in paths:
         try:
-            loaded[path] = load_recording(path)
+            loaded[path] = load_recording(path, is_outline=is_large(paths))
         except GradscopeError as error:
             show_error(error)
             failure = Failure(what=error.what, cause=error.cause, help=error.help)
             results[path] = TargetResult(name=str(path), failures=(failure,))
-    for job in grouped(list(loaded), list(loaded.values())):
+    for outlined in grouped(list(loaded), list(loaded.values())):
+        tell_missing(outlined)
+        job = read_in_full(outlined)
         run = _judged_job(job.recordings, settings)
         results[job.paths[0]] = _told(target_result(job.name, [run]))
     return results

@@ -3,7 +3,7 @@
 import io
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -13,7 +13,7 @@ from gradscope.cli import options
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
-from gradscope.cli.options import given_arguments, is_recording, split_arguments
+from gradscope.cli.options import given_arguments, split_arguments
 from gradscope.cli.output import (
     Destination,
     check_destinations,
@@ -22,10 +22,11 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
+from gradscope.cli.rank_recordings import are_recordings, loaded_jobs, recording_paths
 from gradscope.cli.report import check_count
 from gradscope.cli.running import (
     exit_if_broken,
-    judged,
+    judged_job,
     kept_as_saved,
     planned_target,
     record_planned,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from gradscope.analysis.report import Report
     from gradscope.check.options import PlannedTarget
     from gradscope.config import Configuration
-    from gradscope.recording.records import Recording
     from gradscope.target.options import ClipOptions
 
 DEFAULT_STEPS = 20
@@ -55,8 +55,9 @@ TargetsArgument = Annotated[
     list[str] | None,
     Argument(
         metavar="TARGET|RECORDING",
-        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files. Default: the "
-        "configured target, or the newest recording here.",
+        help="path/file.py[:EXPR] or package.module[:EXPR], or .gradscope files; the ranks of a "
+        "job or a folder of them are one. Default: the configured target, or the newest recording "
+        "here.",
         show_default=False,
     ),
 ]
@@ -186,9 +187,11 @@ def clip_report(
         output.output_format, output.output_file, is_opened=output.open_page, subject=chosen[0]
     )
     destinations = check_destinations(wanted.file, output.save, force=output.force, inputs=read)
-    check_count(len(chosen), "recordings", wanted)
+    jobs = loaded_jobs(recordings)
+    check_count(len(jobs) or 1, "recordings", wanted)
     with reserved_stdout() as stdout:
-        reports = [judged(one, settings) for one in _recorded(planned, recordings)]
+        ranks = [(record_planned(planned),)] if planned else [job.recordings for job in jobs]
+        reports = [judged_job(one, settings) for one in ranks]
         if destinations.recording is not None:
             save_recording(reports[0], destinations.recording, force=output.force)
         # If autograd ended the first step, the error on stderr is the whole report.
@@ -210,14 +213,16 @@ def is_ended_at_once(report: "Report") -> bool:
 
 
 def _recordings(chosen: Sequence[str]) -> tuple[Path, ...]:
-    """Return the named recordings; none if a target is named.
+    """Return the files of the named recordings; none if a target is named.
 
     Raises:
         GradscopeError: Recordings and targets are named, or several targets.
     """
-    recordings = tuple(Path(text) for text in chosen if is_recording(text))
-    if len(recordings) == len(chosen) or len(chosen) == 1:
-        return recordings
+    named = [Path(text) for text in chosen if are_recordings(text)]
+    if len(named) == len(chosen):
+        return tuple(recording_paths(named))
+    if len(chosen) == 1:
+        return ()
     raise GradscopeError(
         "clip-report takes one target or several recordings",
         help="run it once per target",
@@ -231,15 +236,6 @@ def _with_clipping(
     trial = planned.trial
     steps = trial.steps or (DEFAULT_STEPS if clip.batches is None else 0)
     return replace(planned, trial=replace(trial, steps=steps, clipping=clipping))
-
-
-def _recorded(planned: "PlannedTarget | None", recordings: Sequence[Path]) -> "Iterator[Recording]":
-    if planned is not None:
-        yield record_planned(planned)
-        return
-    from gradscope.recording.store import load_recording
-
-    yield from map(load_recording, recordings)
 
 
 def _write(

@@ -22,7 +22,7 @@ from gradscope.cli.output import (
     set_verbosity,
     write_text,
 )
-from gradscope.cli.running import judged, settings_of, typed_command
+from gradscope.cli.running import judged_job, settings_of, typed_command
 from gradscope.cli.wanted_output import wanted_output
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import ExitCode, GradscopeError
@@ -38,7 +38,8 @@ CompareArguments = Annotated[
     Argument(
         metavar="TARGET|RECORDING...",
         help="Two or more of: .gradscope files, path/file.py[:EXPR] or package.module[:EXPR]. Each "
-        "is compared with the first. Arguments after -- go to the targets' files (sys.argv).",
+        "is compared with the first. The ranks of a job are one: their folder, their common name, "
+        "or their files beside others. Arguments after -- go to the targets' files (sys.argv).",
         show_default=False,
     ),
 ]
@@ -118,7 +119,7 @@ def compare(
     destination = check_destinations(
         wanted.file, None, force=False, inputs=tuple(_files_read(planned))
     ).report
-    reports = [(side.name, judged(side.recording(), settings)) for side in planned]
+    reports = [(side.name, judged_job(side.recordings(), settings)) for side in planned]
     gc.freeze()  # long runs are millions of records, which garbage collections would visit
     comparison = compared(
         reports,
@@ -139,8 +140,8 @@ def compare(
 def _files_read(planned: Sequence[PlannedSide]) -> Iterator[Path]:
     """Yield the files that the comparison may read; no report may overwrite them."""
     for side in planned:
-        if isinstance(side.source, Path):
-            yield side.source
+        if isinstance(side.source, tuple):
+            yield from side.source
         else:
             yield from files_of_target(side.source)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradscope.cli.options import is_recording
+from gradscope.cli.rank_recordings import are_recordings, loaded_job, recording_paths
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
@@ -24,19 +24,18 @@ class PlannedSide:
 
     name: str
     """Name as the user knows it, with the varied value."""
-    source: "Path | PlannedTarget"
+    source: "tuple[Path, ...] | PlannedTarget"
+    """Files of the recording, or of the ranks of a job."""
 
-    def recording(self) -> "Recording":
-        """Read the recording, or run the target in a process of its own.
+    def recordings(self) -> "tuple[Recording, ...]":
+        """Read the recordings, or run the target in a process of its own.
 
         Raises:
-            GradscopeError: The recording cannot be read, or the run failed.
+            GradscopeError: A recording cannot be read, or the run failed.
         """
-        if isinstance(self.source, Path):
-            from gradscope.recording.store import load_recording
-
-            return load_recording(self.source)
-        return _run(self.name, self.source)
+        if isinstance(self.source, tuple):
+            return loaded_job(self.source).recordings
+        return (_run(self.name, self.source),)
 
 
 def planned_sides(
@@ -56,7 +55,7 @@ def planned_sides(
     Raises:
         GradscopeError: There are fewer than two sides, or options for targets without a target.
     """
-    has_target = any(not is_recording(name) for name in given)
+    has_target = any(not are_recordings(name) for name in given)
     if overrides and not has_target:
         raise GradscopeError(
             f"--{next(iter(overrides))} applies to targets, not to recordings",
@@ -65,7 +64,10 @@ def planned_sides(
     if vary is not None and not has_target:
         raise GradscopeError("--vary applies to targets, not to recordings", help="name a target")
     varied = _varied(vary) if vary is not None else ()
-    sides = tuple(side for name in given for side in _sides(name, varied, configuration, overrides))
+    recorded = _recorded([name for name in given if are_recordings(name)], is_all=not has_target)
+    sides = tuple(
+        side for name in given for side in _sides(name, recorded, varied, configuration, overrides)
+    )
     if len(sides) < 2:
         raise GradscopeError(
             "nothing to compare it with" if sides else "nothing to compare",
@@ -74,14 +76,42 @@ def planned_sides(
     return sides
 
 
+def _recorded(names: Sequence[str], *, is_all: bool) -> dict[str, PlannedSide]:
+    """Return the sides that are recorded, each under the first of its names.
+
+    Ranks of one job are compared with each other if nothing else is given. Otherwise they are one
+    side.
+
+    Args:
+        names: Recordings, folders of them, and names that the ranks of a job share.
+        is_all: Whether nothing else is compared.
+    """
+    from gradscope.comparison.side import rank_of_file
+
+    stems: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        rank = None if Path(name).is_dir() else rank_of_file(name)
+        stems.setdefault((name, "") if rank is None else (rank[0], "rank"), []).append(name)
+    if is_all and len(stems) == 1:
+        stems = {(name, ""): [name] for name in names}
+    found = {}
+    for (stem, kind), several in stems.items():
+        title = f"{stem}.gradscope" if kind and len(several) > 1 else several[0]
+        files = tuple(recording_paths(map(Path, several)))
+        found[several[0]] = PlannedSide(name=title, source=files)
+    return found
+
+
 def _sides(
     name: str,
+    recorded: "Mapping[str, PlannedSide]",
     varied: "Sequence[tuple[str, str, Value]]",
     configuration: "Configuration",
     overrides: "Overrides",
 ) -> Iterator[PlannedSide]:
-    if is_recording(name):
-        yield PlannedSide(name=name, source=Path(name))
+    if are_recordings(name):
+        if name in recorded:
+            yield recorded[name]
         return
     from gradscope.cli.running import planned_target
 

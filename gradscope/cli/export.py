@@ -10,22 +10,21 @@ from gradscope.cli import options
 from gradscope.cli.errors import show_note
 from gradscope.cli.option_groups import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
-from gradscope.cli.running import judged, settings_of
+from gradscope.cli.rank_recordings import loaded_job, recording_paths
+from gradscope.cli.running import judged_job, settings_of
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
 
 if TYPE_CHECKING:
     from gradscope.export.plan import ExportPlan
 
-RecordingArgument = Annotated[
-    Path,
-    Argument(metavar="RECORDING", help="Recording written by --save.", show_default=False),
-]
-PathArgument = Annotated[
-    str | None,
+RecordingsArgument = Annotated[
+    list[str],
     Argument(
-        metavar="FOLDER|FILE",
-        help="Where to write, same as -o: --to tensorboard logs.",
+        metavar="RECORDING... [FOLDER|FILE]",
+        help="Recording written by --save; the ranks of a job, their folder or their common name. "
+        "A last argument that is no recording says where to write, same as -o: --to tensorboard "
+        "logs.",
         show_default=False,
     ),
 ]
@@ -45,7 +44,7 @@ OutputOption = Annotated[
     ),
 ]
 TableOption = Annotated[
-    Literal["steps", "parameters", "tensors", "modules", "events", "findings"] | None,
+    Literal["steps", "parameters", "tensors", "modules", "events", "ranks", "findings"] | None,
     Option(
         "--table",
         help="Export only this table. Default: every table, one file each.",
@@ -58,10 +57,9 @@ ForceOption = Annotated[bool, Option("-f", "--force", help="Overwrite files.", p
 
 @with_groups
 def export(
-    recording: RecordingArgument,
+    given: RecordingsArgument,
     to: FormOption,
     rules: options.RuleOptions,
-    path: PathArgument = None,
     output: OutputOption = None,
     table: TableOption = None,
     force: ForceOption = False,
@@ -72,24 +70,40 @@ def export(
     # Deferred: --help does not need them.
     from gradscope.analysis.report import Report
     from gradscope.export.plan import planned_export
-    from gradscope.recording.store import load_recording
 
+    recordings, path = _divided(given)
     if path is not None and output is not None:
         raise GradscopeError(
             f"{path!r} and -o {output!r} both name the output", help="remove one of them"
         )
     plan = planned_export(to, path if output is None else output, table)
-    plan.check(force=force, inputs=(recording,))
+    plan.check(force=force, inputs=tuple(recording_paths(recordings)))
     settings = settings_of(rules)
-    loaded = load_recording(recording)
+    loaded = loaded_job(recordings).recordings
     # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
-    report = judged(loaded, settings) if plan.needs_findings else Report.from_recording(loaded)
+    report = judged_job(loaded, settings) if plan.needs_findings else Report.of_job(loaded)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     with pipe_may_close(sys.stdout):
         plan.write(report, sys.stdout)
     _tell(plan)
+
+
+def _divided(given: "list[str]") -> tuple[list[Path], str | None]:
+    """Return the recordings, and where to write: a last argument that names no recording.
+
+    Raises:
+        GradscopeError: Another argument names no recording.
+    """
+    first, *others = given
+    names = [first, *filter(options.is_recording, others)]
+    paths = [one for one in others if not options.is_recording(one)]
+    if len(paths) > 1:
+        raise GradscopeError(
+            f"{paths[0]!r} and {paths[1]!r} both name the output", help="remove one of them"
+        )
+    return [Path(name) for name in names], next(iter(paths), None)
 
 
 def _tell(plan: "ExportPlan") -> None:

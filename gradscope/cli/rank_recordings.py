@@ -6,12 +6,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gradscope.cli.errors import show_note
 from gradscope.errors import GradscopeError
 
 if TYPE_CHECKING:
     from gradscope.recording.records import Recording
 
 _SUFFIX = ".gradscope"
+_READ_WHOLE = 16
+"""Number of ranks of a job that are read with all norms and captured steps. Of larger jobs these
+are one of each kind: ranks that ended alike after the same events."""
 _SECONDS = 300
 """Seconds between the starts of two ranks: the rendezvous lets all of them go together, but the
 clocks of hosts differ."""
@@ -33,15 +37,95 @@ class Loaded:
         return str(self.paths[0].with_name(stem + _SUFFIX))
 
 
+def loaded_jobs(given: Iterable[Path]) -> list[Loaded]:
+    """Read recordings, and return the ranks of a job together, every other one by itself.
+
+    Args:
+        given: Recordings, folders of them, and names that the ranks of a job share.
+
+    Raises:
+        GradscopeError: A file cannot be read, or ranks do not fit together.
+    """
+    from gradscope.recording.store import load_recording
+
+    paths = list(dict.fromkeys(recording_paths(given)))
+    recordings = [load_recording(path, is_outline=is_large(paths)) for path in paths]
+    found = grouped(paths, recordings)
+    for job in found:
+        tell_missing(job)
+    return list(map(read_in_full, found))
+
+
+def tell_missing(job: Loaded) -> None:
+    """Print which ranks of a job have no recording, where there are several."""
+    from gradscope.analysis.folding import joined_numbers
+    from gradscope.analysis.job import Job
+
+    missing = Job.of(job.recordings).missing
+    if missing and len(job.paths) > 1:
+        size = len(missing) + len(job.paths)
+        many = "ranks" if len(missing) > 1 else "rank"
+        show_note(f"no recording of {many} {joined_numbers(missing)} of {size} was given")
+
+
+def is_large(paths: Sequence[Path]) -> bool:
+    """Return whether there are more recordings than are read in full."""
+    return len(paths) > _READ_WHOLE
+
+
+def loaded_job(given: Iterable[Path]) -> Loaded:
+    """Read recordings that are one: of a single process, or of the ranks of a job.
+
+    Raises:
+        GradscopeError: A file cannot be read, or they are not one job.
+    """
+    jobs = loaded_jobs(given)
+    if len(jobs) > 1:
+        names = " and ".join(repr(str(job.paths[0])) for job in jobs[:2])
+        raise GradscopeError(
+            f"{names} are not of one job", help="give one recording, or the ranks of one job"
+        )
+    return jobs[0]
+
+
+def read_in_full(job: Loaded) -> Loaded:
+    """Return a job; of outlines the first of each kind is read in full."""
+    if not job.recordings[0].is_outline:
+        return job
+    from gradscope.analysis.ranks.kinds import kind_of
+    from gradscope.recording.store import load_recording
+
+    kinds = {kind_of(one): position for position, one in reversed([*enumerate(job.recordings)])}
+    chosen = sorted({0, *kinds.values()})[:_READ_WHOLE]
+    recordings = list(job.recordings)
+    for position in chosen:
+        recordings[position] = load_recording(job.paths[position])
+    return Loaded(job.paths, tuple(recordings))
+
+
 def recording_paths(given: Iterable[Path]) -> Iterator[Path]:
-    """Yield the recordings of paths, those of a folder, and the ranks of a base name."""
+    """Yield the recordings of paths, those of a folder, and the ranks of a base name.
+
+    Raises:
+        GradscopeError: A folder holds none.
+    """
     for path in given:
         if path.is_dir():
-            yield from sorted(path.glob(f"*{_SUFFIX}"), key=_by_rank)
+            found = sorted(path.glob(f"*{_SUFFIX}"), key=_by_rank)
+            if not found:
+                raise GradscopeError(f"the folder `{path}` holds no recording")
+            yield from found
         elif not path.exists() and (ranks := sorted(rank_files(path), key=_by_rank)):
             yield from ranks
         else:
             yield path
+
+
+def are_recordings(text: str) -> bool:
+    """Return whether an argument names a recording, the ranks of a job, or a folder of them."""
+    if text.endswith(_SUFFIX):
+        return True
+    return bool(text) and next(Path(text).glob(f"*{_SUFFIX}"), None) is not None
 
 
 def rank_files(base: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 import gc
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from gradscope.cli.output import (
     write_report,
     write_text,
 )
-from gradscope.cli.rank_recordings import grouped, recording_paths
+from gradscope.cli.rank_recordings import loaded_jobs
 from gradscope.cli.rule import explained
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.cli.wanted_output import WantedOutput, wanted_output
@@ -87,12 +88,10 @@ def report(
         write_text(text, destination, sys.stdout)
         return
     # Deferred: they import sqlite3, which --help does not need.
-    from gradscope.recording.store import load_recording
     from gradscope.report.render import render_ci, together
 
     settings = settings_of(rules)
-    paths = list(recording_paths(recordings))
-    jobs = grouped(paths, [load_recording(path) for path in paths])
+    jobs = loaded_jobs(recordings)
     check_count(len(jobs), "recordings", wanted)
     # Garbage collections would visit the records, a million for a long run.
     gc.freeze()
@@ -178,11 +177,13 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
         GradscopeError: The step was not captured.
     """
     from gradscope.analysis.captured_steps import captured_at, verdict_on
+    from gradscope.analysis.job_summary import job_summary
     from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
     captured_steps, verdict = captured_at(recording, step), judge(recording, settings)
+    job = job_summary((recording,))
     return [
-        Report.from_recording(captured.recording, verdict_on(captured, verdict))
+        replace(Report.from_recording(captured.recording, verdict_on(captured, verdict)), job=job)
         for captured in captured_steps
     ]

@@ -177,4 +177,4 @@ def judged_job(recordings: "Sequence[Recording]", settings: Settings) -> "Report
     from gradscope.analysis.report import Report
     from gradscope.rules.job_judging import judge_job
 
-    return Report.from_recording(recordings[0], judge_job(recordings, settings), recordings)
+    return Report.of_job(recordings, judge_job(recordings, settings))

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
+from gradscope.export.ranks import rank_scalars
 from gradscope.export.table import ExportTable, Row
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording, StepKind
@@ -122,15 +123,21 @@ def scalars(report: Report) -> Iterator[Scalars]:
 
     `global/…` holds those of the whole step, under the name of its optimizer where there are
     several; `module_grad_norm/…` those of modules, and `parameter_grad_norm/…`,
-    `parameter_update_ratio/…` and `parameter_weight_norm/…` those of single parameters. TensorBoard
-    sorts them by these words.
+    `parameter_update_ratio/…` and `parameter_weight_norm/…` those of single parameters;
+    `rank_loss/…` and `rank_grad_norm/…` those of the ranks of a job. TensorBoard sorts them by
+    these words.
     """
     steps = tuple(step_numbers(report))
     are_several = report.training_run is not None and len({one.optimizer for one in steps}) > 1
     norms, tags = norms_of(report.recording), _Tags(report.recording)
+    of_ranks = rank_scalars(report)
     for one in steps:
         prefix = f"global/{one.optimizer}/" if are_several else "global/"
-        values = (*_of_step(one, prefix), *tags.of_rows(norms, norms.rows_of(one.step)))
+        values = (
+            *_of_step(one, prefix),
+            *of_ranks.get(one.step, ()),
+            *tags.of_rows(norms, norms.rows_of(one.step)),
+        )
         yield Scalars(one.step, one.seconds or 0.0, values)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.analysis.report import Report
 from gradscope.export.gradients import PARAMETERS, TENSORS
+from gradscope.export.ranks import RANKS
 from gradscope.export.scalars import STEPS
 from gradscope.export.table import PLACE_COLUMNS, ExportTable, Row, place_cells
 
@@ -89,6 +90,7 @@ def _finding_rows(report: Report) -> Iterator[Row]:
             dict(finding.evidence),
             finding.remedy,
             finding.fingerprint,
+            list(finding.ranks),
             *place_cells(finding.location, report.target.root),
         )
 
@@ -107,11 +109,14 @@ FINDINGS = ExportTable(
         ("evidence", "json"),
         ("remedy", "text"),
         ("fingerprint", "text"),
+        ("ranks", "json"),
         *PLACE_COLUMNS,
     ),
     rows=_finding_rows,
 )
 
 
-TABLES = {table.name: table for table in (STEPS, PARAMETERS, TENSORS, MODULES, EVENTS, FINDINGS)}
+TABLES = {
+    table.name: table for table in (STEPS, PARAMETERS, TENSORS, MODULES, EVENTS, RANKS, FINDINGS)
+}
 """By name."""

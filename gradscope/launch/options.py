@@ -6,13 +6,14 @@ from typing import Annotated
 
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Option
+from gradscope.options.rank_options import RankOptions
 from gradscope.recording.stored_gradient import KeepMode
 
 _RECORDING = "Recording"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(RankOptions):
     """Options that say how much of the training is recorded, and when it stops."""
 
     budget: Annotated[

@@ -384,6 +384,8 @@ class Recording:
     """Backward passes of a run that were captured in detail, in order."""
     stored_gradients: tuple[StoredGradient, ...] = ()
     """Gradients stored on request, whole or as sketches; by step, then by parameter."""
+    is_outline: bool = False
+    """Whether norms by step, captured steps and stored gradients were left out on reading."""
 
     def evidence_of(self, kind: type[Evidence]) -> tuple[Evidence, ...]:
         """Return the evidence of one kind, in the order in which it was recorded."""

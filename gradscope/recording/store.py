@@ -53,8 +53,13 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
         partial.unlink(missing_ok=True)
 
 
-def load_recording(path: str | PathLike[str]) -> Recording:
+def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Recording:
     """Read a recording; of a running process, the finished steps.
+
+    Args:
+        path: Its file.
+        is_outline: Whether to leave out norms by step, captured steps and stored gradients, which
+            are nearly all of a long run.
 
     Raises:
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
@@ -67,7 +72,7 @@ def load_recording(path: str | PathLike[str]) -> Recording:
             # One transaction: tables that are read in sequence must be consistent.
             base.execute("BEGIN")
             with _no_collection():
-                return _read(base, file)
+                return _outline(base) if is_outline else _read(base, file)
     except (sqlite3.Error, ValueError) as error:
         raise GradscopeError(f"cannot read `{file}`: {error}") from error
     except (KeyError, TypeError) as error:  # a wrong text or a missing value
@@ -121,3 +126,9 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
         captured_steps=read_captured_steps(base),
     )
     return replace(recording, stored_gradients=read_stored_gradients(base, file.absolute()))
+
+
+def _outline(base: sqlite3.Connection) -> Recording:
+    header = read_header(dict(base.execute("SELECT name, value FROM meta")))
+    recording = recording_of(header, lambda table: table.records(base), stats=())
+    return replace(recording, is_outline=True)

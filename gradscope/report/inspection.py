@@ -78,6 +78,8 @@ def _target_facts(report: Report) -> Iterator[Fact]:
     yield Fact("loss", f"{figure(report.summary.loss)} from {target.loss}")
     if target.optimizer:
         yield Fact("optimizer", target.optimizer)
+    if report.job is not None:
+        yield Fact("ranks", report.job.title)
     if report.training:
         yield Fact("trained", training_text(report, "→", figure))
     seed = [] if target.seed is None else [f"seed {target.seed}"]

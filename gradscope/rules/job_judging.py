@@ -19,7 +19,8 @@ def judge_job(recordings: Sequence[Recording], settings: Settings = DEFAULT_SETT
     """Run the rules over the recordings of a job: what several ranks show is one finding.
 
     Args:
-        recordings: The recordings, by rank. A single one is judged by itself.
+        recordings: The recordings, by rank. A single one is judged by itself. Outlines are judged
+            only with the others, by the rules about ranks.
         settings: Which rules judge, and how.
 
     Raises:
@@ -31,10 +32,11 @@ def judge_job(recordings: Sequence[Recording], settings: Settings = DEFAULT_SETT
     alone = [
         Judge(RuleContext(one, norm_limits=settings.norm_limits), settings).verdict(own)
         for one in recordings
+        if not one.is_outline
     ]
     whole = RuleContext(recordings[0], norm_limits=settings.norm_limits, ranks=tuple(recordings))
     together = Judge(whole, settings).verdict(joint)
-    numbers = [_number(one, position) for position, one in enumerate(recordings)]
+    numbers = [_number(one, at) for at, one in enumerate(recordings) if not one.is_outline]
     findings = [*_merged([one.findings for one in alone], numbers), *together.findings]
     verdicts = (*alone, together)
     ran = tuple(dict.fromkeys(code for one in verdicts for code in one.ran))

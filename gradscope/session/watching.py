@@ -53,6 +53,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     tensors: bool = True,
     keep_gradients: KeepMode = "none",
     keep_gradients_every: int = 100,
+    sync_checks: int | None = None,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
 ) -> "Watch":
@@ -96,6 +97,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         tensor_every=tensor_every,
         keep_gradients_every=keep_gradients_every,
         keep_gradients=keep_gradients,
+        sync_checks=sync_checks,
     )
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
@@ -111,7 +113,11 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         file,
         force=force,
         frequency=_Frequency(
-            budget=budget, every=every, tensor_every=tensor_every, tensors=tensors
+            budget=budget,
+            every=every,
+            tensor_every=tensor_every,
+            tensors=tensors,
+            sync_checks=sync_checks,
         ),
         gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
@@ -140,6 +146,7 @@ class _Frequency:
     every: int | None
     tensor_every: int | None
     tensors: bool
+    sync_checks: int | None
 
 
 class Watch:
@@ -170,6 +177,7 @@ class Watch:
             make_captures=script_captures_by(Schedule(frequency.tensor_every))
             if frequency.tensors
             else None,
+            sync_checks=frequency.sync_checks,
         )
         # A notebook's cell that runs again drops the watch that it started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())

@@ -33,9 +33,9 @@ def test_tables_are_written_and_told(export, tmp_path):
     assert export("a.gradscope", "--to", "csv", "-o", "out") == (
         0,
         "",
-        "note: wrote 6 tables into out\n",
+        "note: wrote 7 tables into out\n",
     )
-    assert len(list((tmp_path / "out").iterdir())) == 6
+    assert len(list((tmp_path / "out").iterdir())) == 7
     code, _, told = export("a.gradscope", "--to", "tensorboard", "-o", "logs")
     assert code == 0 and told.endswith("view it with tensorboard --logdir logs\n")
     assert export("a.gradscope", "--to", "csv", "-o", "out", "-q", "--force") == (0, "", "")

@@ -24,6 +24,7 @@ from gradscope.capture.ranks.measures import Squares, line_outside, squares_of
 from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.sources import Sources
+from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
 from gradscope.capture.ranks.written import written_lines
 from gradscope.capture.step.edges import tensors
 from gradscope.capture.training.event_log import number
@@ -76,6 +77,8 @@ class RankWatch:
         self._forward_handle: RemovableHandle | None = None
         self.is_on = False
         """Whether the process group is ready."""
+        self.sync_checks: SyncChecks | None = None
+        """Compares replicas with rank 0 while the job runs; None if that is not wanted."""
         self._begun = self._passes = 0
         """Number of backward passes that began, and of those that ended without an exception."""
         self._stepping: int | None = None
@@ -289,6 +292,8 @@ class RankWatch:
             self.ledger.note("shadow-step", step)
         self._reducers.step_begins(ids, is_by_hand=window.is_by_hand, step=step)
         self._note_rates(optimizer)
+        if self.sync_checks is not None and self.sync_checks.is_due(self.ledger.step):
+            self._compare(self.sync_checks, ids, frame, is_by_hand=window.is_by_hand)
         if not is_due(self.ledger.step):
             return
         if not window.is_by_hand:
@@ -301,6 +306,15 @@ class RankWatch:
         for moment, found in moments:
             self._hold(moment, [one for one in found if id(one[0].parameter()) in ids])
         self._hold("weight", self._weights())
+
+    def _compare(
+        self, checks: SyncChecks, held: set[int], frame: FrameType, *, is_by_hand: bool
+    ) -> None:
+        """Compare the replicas of an optimizer with those of rank 0."""
+        found = replicas(self._training, self._reducers.reduced(), held, is_by_hand=is_by_hand)
+        site = self.ledger.site(self._training.locations.of(frame))
+        checks.check(self.ledger.step, found, site)
+        self._training.flush_ranks()
 
     def _note_rates(self, optimizer: Optimizer) -> None:
         """Record the learning rates of a step, where they are not those of the step before."""

@@ -69,6 +69,8 @@ class ModelRecords:
         """Number of modules and parameters with an index."""
         self._new_modules: list[ModuleRecord] = []
         self._new_parameters: list[ParameterRecord] = []
+        self.names: list[str] = []
+        """Names of the recorded parameters, by index."""
 
     def take_new(self) -> tuple[tuple[ModuleRecord, ...], tuple[ParameterRecord, ...]]:
         """Return the modules and parameters added since the last call."""
@@ -135,6 +137,7 @@ class ModelRecords:
 
     def _add_parameter(self, record: ParameterRecord) -> None:
         self._parameters += 1
+        self.names.append(record.name)
         self._new_parameters.append(record)
 
 

@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced, unfollow_package
+from gradscope.capture.ranks.sync_checks import SyncChecks
 from gradscope.capture.ranks.watch import RankWatch
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
@@ -55,6 +56,7 @@ class TrainingWatch:
         name: Name of what is recorded; by default that of the running script.
         given: Models and optimizers that exist already.
         make_captures: Returns the object that captures some steps in detail; None for no captures.
+        sync_checks: Ranks compare digests of replicas in every Nth step; None for never.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
@@ -73,8 +75,9 @@ class TrainingWatch:
         name: str | None = None,
         given: GivenObjects | None = None,
         make_captures: MakeCaptures | None = None,
+        sync_checks: int | None = None,
     ) -> None:
-        self._make_captures = make_captures
+        self._make_captures, self._sync_checks = make_captures, sync_checks
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or GivenObjects()
         self._gradient_storage = gradient_storage or GradientStorage()
@@ -97,6 +100,8 @@ class TrainingWatch:
         self._running = _Running(
             recorder, self._every, self._budget, self._gradient_storage, self._after_step
         )
+        if self._sync_checks is not None:
+            self._running.check_ranks(self._sync_checks)
         self._running.start(self._given, self._make_captures, header)
         TrainingWatch._current = self
 
@@ -197,6 +202,11 @@ class _Running:
         )
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
+
+    def check_ranks(self, every: int) -> None:
+        """Let ranks compare digests of their replicas in every Nth step."""
+        ranks = self._training.ranks
+        ranks.sync_checks = SyncChecks(self._training, ranks.ledger, every)
 
     def start(
         self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from gradscope.switch import is_off
 
 if TYPE_CHECKING:
     from gradscope.cli.run.recording import RecordingLocation
+    from gradscope.options.checks import Value
     from gradscope.rules.settings import Settings
 
 
@@ -129,7 +131,7 @@ def run(
         PlannedRun(
             program=program,
             command=typed_command(),
-            watch=watch,
+            watch=_configured(watch, configuration.values),
             location=recording_location(program, output.save, rank=rank, force=output.force),
             settings=settings_of(rules, configuration.settings),
             policy=checking.policy(configuration.policy),
@@ -143,6 +145,14 @@ def run(
             color=output.color,
         )
     )
+
+
+def _configured(watch: WatchOptions, values: Mapping[str, "Value"]) -> WatchOptions:
+    """Return how to record, with what the configuration says where no option does."""
+    every = values.get("sync-checks")
+    if watch.sync_checks is not None or not isinstance(every, int):
+        return watch
+    return replace(watch, sync_checks=every)
 
 
 def _rank() -> int | None:

@@ -161,7 +161,7 @@ def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: C
     if is_of_ci(form) or (planned.policy is not None and form != "full"):
         return render_check(result, form, console, is_brief=planned.is_quiet)
     (run,) = result.targets[0].runs
-    report = Report.from_recording(run.recording, run.verdict, run.ranks)
+    report = Report.of_job(run.ranks or (run.recording,), run.verdict)
     text = render(report, form, ViewOptions(), console)
     if not closing:
         return text

@@ -42,4 +42,5 @@ def training_watch(
         else script_captures_by(Schedule(watch.tensor_every, watch.tensors_at or ())),
         max_steps=watch.max_steps,
         on_step=on_step,
+        sync_checks=watch.sync_checks,
     )

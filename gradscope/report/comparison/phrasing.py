@@ -107,6 +107,8 @@ def side_text(side: Side) -> str:
         # Of a target that was just run, the name is the target's, with what was varied.
         is_target = f"{side.name} ".startswith(f"{report.target.name} ")
         words = [report.target.model if is_target else report.target.name, count]
+    if report.job is not None and report.job.world_size > 1:
+        words.append(report.job.title)
     return ", ".join(word for word in words if word)
 
 

@@ -15,6 +15,7 @@ from gradscope.report.finding_phrasing import (
 from gradscope.report.findings import finding_block
 from gradscope.report.html.summary_table import SummaryTable
 from gradscope.report.inspection import header_of, parameters_line, summary_facts
+from gradscope.report.run.ranks import part_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,8 @@ def _facts(report: Report) -> Iterator[Fact]:
 def _warnings(report: Report) -> Iterator[str]:
     if (warning := guess_warning(report.target)) is not None:
         yield warning
+    if report.job is not None and report.job.sharded and not report.job.is_joinable:
+        yield part_text(report.job)
     run = report.training_run
     if run is not None and run.ending is not None:
         yield run.ending.line

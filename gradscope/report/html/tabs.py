@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.captured_steps import CapturedStepRow, verdict_on
+from gradscope.analysis.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
@@ -19,6 +20,8 @@ from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.modules import module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, tab_size, within
 from gradscope.report.html.phrasing import FindingCard, words_of
+from gradscope.report.html.ranks.rank_map import rank_map
+from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 
@@ -51,6 +54,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     """Return the sheet of a run."""
     charts = (
         curve_chart(report, run),
+        rank_map(report),
         heatmap(report),
         timeline(report, run),
         _last_map(report),
@@ -58,7 +62,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     )
     return Tab(
         title=title,
-        words=words_of(report),
+        words=replace(words_of(report), summaries=rank_tables(report)),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=module_columns(report),
     )
@@ -127,7 +131,9 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
 def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
     captured = report.recording.captured_steps[position]
     found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
-    return step_tab(found, _title(run.captured_steps, position))
+    # A captured step is of one rank, also on the page of a whole job.
+    job = job_summary(report.ranks[:1] or (report.recording,))
+    return step_tab(replace(found, job=job), _title(run.captured_steps, position))
 
 
 def _title(captured_steps: Sequence[CapturedStepRow], position: int) -> str:

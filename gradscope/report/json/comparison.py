@@ -21,6 +21,7 @@ from gradscope.report.json.shape import (
     Given,
     Object,
     Of,
+    Positive,
     Shape,
     Share,
     Within,
@@ -105,12 +106,37 @@ def _agreement(side: SideFacts, comparison: Comparison) -> Within:
     return Within(comparison.directions[letters.index(side.letter)], comparison)
 
 
+class SideRanks(Shape):
+    """The distributed job of a side."""
+
+    world_size: Positive
+    strategy: Annotated[Given, "How the model is spread, as DDP or FSDP2 over 4."]
+    recorded: Annotated[
+        tuple[Count, ...],
+        Of(lambda job, _: tuple(row.rank for row in job.rows)),
+        "Ranks that were given.",
+    ]
+    missing: Annotated[tuple[Count, ...], "Ranks without a recording."]
+    is_joined: Annotated[
+        bool,
+        Of("is_joinable"),
+        "Whether norms of sharded parameters are joined from all ranks.",
+    ]
+
+
+class _Job(Shape):
+    """A side's job, if it has one."""
+
+    ranks: Annotated[SideRanks, Of("")]
+
+
 class Side(Shape, grows=True):
     """A recording, and what is to be said of all of it."""
 
     letter: Annotated[str, "Letter of a side: A is the base."]
     name: Annotated[str, "Name as given by the user."]
     rank: Annotated[Count | None, "By the file's name."]
+    job: Annotated[_Job | None, INLINE, Of("report.job")]
     is_run: bool
     steps: Annotated[Count, "Number of steps of a run."]
     step: Annotated[Count | None, "The one that is compared; null where all of a run are."]

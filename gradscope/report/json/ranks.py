@@ -55,4 +55,10 @@ class Ranks(Shape):
         "once.",
     ]
     sharded_parameters: Annotated[int, Of("sharded")]
+    is_joined: Annotated[
+        bool,
+        Of("is_joinable"),
+        "Whether norms of sharded parameters are joined from all ranks. Otherwise they are of "
+        "the part that the first recorded rank holds.",
+    ]
     first_failure: Annotated[Failure | None, Of("failure")]

@@ -1,7 +1,7 @@
 """GS805: clipping by a norm that is not the global one."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,7 +39,8 @@ class LocalNormClip(Rule):
         Each rank records the norm of its part after backward and at the step. The ratio of the two
         is compared between ranks. The norm that a clip function returned is compared between ranks,
         and with the norm joined from all parts: sharded parameters add up, replicated ones count
-        once.
+        once. A factor of the world size, of a dimension of the mesh such as tp, of the number of
+        shards, or of the root of one of them, is named.
 
     How to fix it:
         Use `torch.nn.utils.clip_grad_norm_` on the DTensors of FSDP2, and `FSDP.clip_grad_norm_` of
@@ -91,9 +92,11 @@ class LocalNormClip(Rule):
 
     def _returned(self, context: RuleContext, job: Job) -> Finding | None:
         """Return a finding on a returned norm that is not the global one."""
-        joined = {one.step: one.norm for one in global_norms(job, "backward") if not one.partial}
         columns = [_clips(rank) for rank in job.ranks]
-        steps = sorted(set(columns[0]).intersection(*columns[1:]) & set(joined))
+        clipped = set(columns[0]).intersection(*columns[1:])
+        norms = global_norms(job, "backward", clipped) if clipped else []
+        joined = {one.step: one.norm for one in norms if not one.partial}
+        steps = sorted(joined)
         wrong = []
         for step in steps:
             returned = [column[step][0] for column in columns]
@@ -110,8 +113,8 @@ class LocalNormClip(Rule):
         return self.finding(
             context,
             message=(
-                f"the clip works with a norm of {' and '.join(told)}, the global gradient norm is "
-                f"{joined[step]:.3g}"
+                f"the clip works with a norm of {' and '.join(told[:4])}, the global gradient norm "
+                f"is {joined[step]:.3g}{_off_by(job, step, returned, joined[step], self.tolerance)}"
             ),
             remedy=_remedy(job),
             site=site,
@@ -180,6 +183,32 @@ def _remedy(job: Job) -> str:
     if "FSDP1" in job.strategy:
         return "call clip_grad_norm_ of the FSDP model"
     return "use torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm), before to_local()"
+
+
+def _off_by(job: Job, step: int, returned: Sequence[float], norm: float, tolerance: float) -> str:
+    """Return in words by what returned norms are off: a known factor, or the rank's own part."""
+    parts = [math.sqrt(math.fsum(rank.squares("backward", step).values())) for rank in job.ranks]
+    if all(agree([part, other], tolerance) for part, other in zip(parts, returned, strict=True)):
+        return ": each rank returns the norm of the part that it holds"
+    if not agree(returned, tolerance):
+        return ""
+    for name, size in _sizes(job).items():
+        for factor, text in ((size, f"{name}, {size}"), (size**0.5, f"the root of {name}, {size}")):
+            if agree([returned[0], norm * factor], tolerance):
+                return f": too large by {text}"
+            if agree([returned[0] * factor, norm], tolerance):
+                return f": too small by {text}"
+    return ""
+
+
+def _sizes(job: Job) -> dict[str, int]:
+    """Return the numbers of ranks by which norms are off, by what they are of."""
+    meshes = dict.fromkeys(m for one in job.first.placements.values() for m in one.mesh)
+    found = {f"the size of {name}": size for name, size in meshes if size < job.world_size}
+    copies = max((max(one.copies, 1) for one in job.first.placements.values()), default=1)
+    found["the number of shards"] = job.world_size // copies
+    found["the world size"] = job.world_size
+    return {name: size for name, size in found.items() if size > 1}
 
 
 def _written(job: Job) -> list[Site]:

@@ -50,7 +50,9 @@ class RanksApart(Rule):
     How it is measured:
         Ranks record the norm of each weight and gradient at the same steps. The rule compares the
         norms of replicated parameters. It looks for the cause in what differs first: weights before
-        the first step, learning rates, gradients after backward, or gradients at the step.
+        the first step, learning rates, gradients after backward, or gradients at the step. With
+        `--sync-checks N` ranks also compare digests of all bits in every Nth step. If only digests
+        differ, the finding is a warning.
 
     How to fix it:
         Seed all ranks equally before the model is made, or broadcast from rank 0. Reduce what
@@ -78,11 +80,15 @@ class RanksApart(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why ranks cannot be compared, None where they can."""
-        return None if context.shared(job_of).is_joined else SINGLE
+        job = context.shared(job_of)
+        return None if job.is_joined or any(job.events("sync-difference")) else SINGLE
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for the first difference."""
         job = context.shared(job_of)
+        if not job.is_joined:
+            yield from self._digests(context, job)
+            return
         yield from self._fewer_steps(context, job)
         names = _replicated(job)
         for step in job.common_steps("weight") if names else []:
@@ -94,6 +100,35 @@ class RanksApart(Rule):
             if cause is not None:
                 yield self._finding(context, job, step, apart, cause)
             return
+        yield from self._digests(context, job)
+
+    def _digests(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding if only the digests of `--sync-checks` differ: by less than norms show.
+
+        Other hardware may round otherwise, so this is no error.
+        """
+        found = min(job.events("sync-difference"), key=lambda one: one[1].step, default=None)
+        if found is None:
+            return
+        rank, event = found
+        numbers = dict(event.numbers)
+        kind = "gradient" if numbers["is_gradient"] else "weight"
+        site = rank.site(event.site)
+        yield self.finding(
+            context,
+            severity="warning",
+            message=(
+                f"rank {rank.number} differs from rank 0 before step {event.step:,}: the digest of "
+                f"the {kind} of {event.subject}"
+            ),
+            remedy="change replicas equally on all ranks, or reduce what decides on the change",
+            site=site,
+            names=[event.subject],
+            evidence={"parameters_apart": int(numbers["parameters"])},
+            count=int(numbers["parameters"]),
+            step=event.step,
+            ranks=[0, rank.number],
+        )
 
     def _fewer_steps(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield a finding if a rank makes the same passes as the others, and fewer steps."""

@@ -1,6 +1,9 @@
 """Clips by a norm that is not the global one."""
 
-from tests.rules.ranks.running import clean, found
+from dataclasses import replace
+
+from gradscope.rules.job_judging import judge_job
+from tests.rules.ranks.running import clean, found, script
 
 CLIP_BEFORE = """
 model = Net()
@@ -56,3 +59,53 @@ def test_a_norm_of_fsdp1_shards_is_found(jobs, tmp_path):
 
 def test_the_clip_of_fsdp1_itself_is_healthy(jobs, tmp_path):
     clean(jobs, FSDP1_HEALTHY, tmp_path)
+
+
+FSDP2_CLIP = """
+from torch.distributed.fsdp import fully_shard
+model = Net()
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = 3 * cross_entropy(model(x), y)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+    optimizer.step()
+"""
+
+
+def returning(recording, factor):
+    """Return a recording whose clips returned another norm."""
+    events = tuple(
+        replace(
+            event,
+            numbers=tuple((k, v * factor if k == "norm" else v) for k, v in event.numbers),
+        )
+        if event.kind == "clip-norm"
+        else event
+        for event in recording.events
+    )
+    return replace(recording, events=events)
+
+
+def test_a_returned_norm_that_is_off_by_a_known_factor_is_named(jobs, tmp_path):
+    ranks = jobs.record(script(FSDP2_CLIP, tmp_path), tmp_path / "job")
+    for factor, words in [
+        (2.0, "too large by the number of shards, 2"),
+        (2**0.5, "too large by the root of the number of shards, 2"),
+        (0.5, "too small by the number of shards, 2"),
+        (1.3, ""),
+    ]:
+        (finding,) = judge_job([returning(one, factor) for one in ranks]).findings
+        assert finding.rule == "GS805"
+        assert finding.message.endswith(words)
+        assert ("too" in finding.message) == bool(words)
+    for factor in (1.0, 1.009):  # rounding, and just below the tolerance
+        assert not judge_job([returning(one, factor) for one in ranks]).findings
+
+
+def test_a_norm_of_the_own_part_is_named(jobs, tmp_path):
+    finding = found(jobs, FSDP1_CLIP, tmp_path, "GS805")
+    assert finding.message.endswith("each rank returns the norm of the part that it holds")

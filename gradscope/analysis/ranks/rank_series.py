@@ -1,0 +1,59 @@
+"""Losses and gradient norms of each rank by step."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.job import Rank
+from gradscope.analysis.norms import total_norm
+from gradscope.recording.norm_table import norms_of
+from gradscope.recording.records import Recording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSeries:
+    """What a rank measured step by step."""
+
+    rank: int
+    losses: tuple[tuple[int, float], ...]
+    """Steps and losses."""
+    norms: tuple[tuple[int, float], ...]
+    """Steps and norms of the gradients that the rank holds, as its optimizer saw them."""
+    is_part: bool
+    """Whether the rank holds only parts of some parameters."""
+
+
+def rank_series(recordings: Sequence[Recording]) -> tuple[RankSeries, ...]:
+    """Return the series of each rank, by rank."""
+    ranks = sorted(map(Rank, recordings), key=lambda rank: rank.number)
+    return tuple(
+        RankSeries(
+            rank=rank.number,
+            losses=_losses(rank.recording),
+            norms=_norms(rank),
+            is_part=any(one.kind == "sharded" for one in rank.placements.values()),
+        )
+        for rank in ranks
+    )
+
+
+def _losses(recording: Recording) -> tuple[tuple[int, float], ...]:
+    return tuple(
+        (step.index, step.loss)
+        for step in recording.steps
+        if step.loss is not None and step.optimizer is not None
+    )
+
+
+def _norms(rank: Rank) -> tuple[tuple[int, float], ...]:
+    if rank.recording.is_outline:
+        known = ((step, rank.squares("step", step)) for step in rank.steps("step"))
+        return tuple((step, math.sqrt(math.fsum(one.values()))) for step, one in known if one)
+    table = norms_of(rank.recording)
+    found = []
+    for step in dict.fromkeys(table.steps):
+        rows = table.rows_of(step)
+        norm = total_norm(one for one in table.gradients[rows.start : rows.stop] if not one < 0)
+        if norm is not None:
+            found.append((step, norm))
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The ranks of a job on a page of HTML."""

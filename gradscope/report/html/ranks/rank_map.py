@@ -1,0 +1,175 @@
+"""Ranks by step: the loss and the gradient norm of every rank in every step."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from gradscope.analysis.columns import Cells, Columns
+from gradscope.analysis.ranks.rank_series import RankSeries, rank_series
+from gradscope.analysis.report import Report
+from gradscope.report.html.charts.axes import step_axis
+from gradscope.report.html.charts.colours import SEQUENTIAL, colour_axis, logarithm
+from gradscope.report.html.columns import Json, numbers, single_numbers
+from gradscope.report.html.page import Chart
+
+_WIDTH = 500
+"""Columns up to which each step has one of its own."""
+_LOW, _HIGH, _ROW, _AROUND = 140, 760, 26, 120
+"""Heights in pixels: the least and the largest of all rows, that of one, and of what is around."""
+_SCALE: Json = [
+    [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
+]
+_CELLS = 128_000
+"""Number of cells up to which steps have columns of their own."""
+_GAPS = 40
+"""Rows up to which there is a gap between two."""
+
+
+def rank_map(report: Report) -> Chart | None:
+    """Return the picture; None outside of a job of several ranks."""
+    found = rank_series(report.ranks) if len(report.ranks) > 1 else ()
+    steps = sorted({step for one in found for step, _ in (*one.losses, *one.norms)})
+    if not steps:
+        return None
+    columns = Columns(steps, min(_WIDTH, max(_CELLS // len(found), 1)))
+    labels = [f"rank {one.rank}" for one in found]
+    losses = [columns.mean(one.losses) for one in found]
+    norms = [columns.largest(one.norms) for one in found]
+    groups = [
+        list(_traces(name, cells, labels, columns, is_logarithm=name != "loss"))
+        for name, cells in (("loss", losses), ("gradient norm", norms))
+        if any(cell is not None for row in cells for cell in row)
+    ]
+    traces = [trace for group in groups for trace in group]
+    owners = [position for position, group in enumerate(groups) for _ in group]
+    height = min(max(_ROW * len(labels), _LOW), _HIGH)
+    return Chart(
+        name="ranks",
+        kind="plot",
+        title="Ranks by step",
+        caption=" ".join(_caption(found, columns)),
+        content={
+            "figure": {
+                "data": [
+                    {**trace, "visible": owner == 0}
+                    for trace, owner in zip(traces, owners, strict=True)
+                ],
+                "layout": _layout(labels, columns),
+            },
+            "switches": [
+                {
+                    "label": "colour",
+                    "choices": [
+                        {
+                            "label": str(group[0]["name"]),
+                            "data": [{"visible": owner == position} for owner in owners],
+                        }
+                        for position, group in enumerate(groups)
+                    ],
+                }
+            ],
+        },
+        height=height + _AROUND,
+    )
+
+
+def _traces(
+    name: str,
+    cells: Sequence[Cells],
+    labels: Sequence[str],
+    columns: Columns,
+    *,
+    is_logarithm: bool,
+) -> Iterator[Mapping[str, Json]]:
+    known = [cell for row in cells for cell in row if cell is not None]
+    base: Mapping[str, Json] = {
+        "type": "heatmap",
+        "x": numbers([step - 0.5 for step in (*columns.first_steps, columns.steps[-1] + 1)]),
+        "y": list(labels),
+        "hoverongaps": False,
+        "ygap": 1 if len(labels) <= _GAPS else 0,
+    }
+    broken = [[not (cell is None or math.isfinite(cell)) for cell in row] for row in cells]
+    drawn = logarithm if is_logarithm else _finite
+    shown = "%{customdata:.3~g}" if is_logarithm else "%{z:.3~g}"
+    ends = colour_axis(known, name) if is_logarithm else _linear_axis(known, name)
+    yield {
+        **base,
+        "name": name,
+        "z": [single_numbers(map(drawn, row)) for row in cells],
+        "meta": {"isLogarithm": is_logarithm, "columns": _names(columns)},
+        "colorscale": _SCALE,
+        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} {shown}<extra></extra>",
+        **ends,
+    }
+    if any(map(any, broken)):
+        yield {
+            **base,
+            "name": f"{name} NaN, inf",
+            "z": [numbers(1 if one else None for one in row) for row in broken],
+            "meta": {"under": True, "columns": _names(columns)},
+            "colorscale": [[0, "@broken"], [1, "@broken"]],
+            "showscale": False,
+            "showlegend": True,
+            "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} NaN or infinite<extra></extra>",
+        }
+
+
+def _names(columns: Columns) -> Sequence[str]:
+    """Return the steps of each column in words."""
+    firsts = columns.first_steps
+    ends = [*(first - 1 for first in firsts[1:]), columns.steps[-1]]
+    return [
+        f"step {first:,}" if end <= first else f"steps {first:,} to {end:,}"
+        for first, end in zip(firsts, ends, strict=True)
+    ]
+
+
+def _finite(cell: float | None) -> float | None:
+    return cell if cell is not None and math.isfinite(cell) else None
+
+
+def _linear_axis(cells: Sequence[float], name: str) -> Mapping[str, Json]:
+    finite = [cell for cell in cells if math.isfinite(cell)]
+    return {
+        "zmin": min(finite, default=0.0),
+        "zmax": max(finite, default=1.0),
+        "colorbar": {
+            "title": {"text": name, "side": "right"},
+            "thickness": 12,
+            "outlinewidth": 0,
+            "nticks": 5,
+        },
+    }
+
+
+def _layout(labels: Sequence[str], columns: Columns) -> Mapping[str, Json]:
+    ends = step_axis(columns.steps[0], columns.steps[-1], 0.5)
+    return {
+        "plot_bgcolor": "@panel",
+        "meta": {"stepAxes": ["x"]},
+        "showlegend": True,
+        "xaxis": {"title": {"text": "step"}, "showgrid": False, "zeroline": False, **ends},
+        "yaxis": {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": list(labels),
+            "range": [len(labels) - 0.5, -0.5],
+            "showgrid": False,
+            "ticks": "",
+            "tickfont": {"size": 11},
+        },
+    }
+
+
+def _caption(found: Sequence[RankSeries], columns: Columns) -> Iterator[str]:
+    yield "A row is a rank."
+    if any(one.is_part for one in found):
+        yield "Norms are those of the part that a rank holds."
+    else:
+        yield "Norms are those that the optimizer of the rank saw."
+    if columns.widest > 1:
+        yield (
+            f"A column covers up to {columns.widest:,} steps: the mean of their losses, the largest"
+            " of their norms."
+        )
+    yield "Blank cells were not measured."

@@ -1,0 +1,161 @@
+"""Digests of replicas that ranks compare while a job runs."""
+
+import re
+import struct
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from gradscope.capture.ranks import sync_checks
+from gradscope.capture.ranks.sync_checks import Replica, SyncChecks, digests
+from gradscope.capture.training.gradient_state import Entry
+from gradscope.recording.evidence.ranks import RankEvent
+from gradscope.recording.store import load_recording
+from gradscope.rules.job_judging import judge_job
+from tests.jobs import Jobs
+from tests.rules.ranks.running import script
+
+LOOP = """
+model = DDP(Net())
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    {change}
+    optimizer.step()
+"""
+# Far below what norms in float32 show.
+NOISE = "if step == 6 and rank == 1: model.module.head.bias.data[0] += 1e-7"
+TEXT = re.compile(r"gradscope: rank 1 differs from rank 0 before step 6: weight of model.head.bias")
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    running = Jobs()
+    yield running
+    running.close()
+
+
+def recorded(jobs, folder, change, *options):
+    path = script(LOOP.format(change=change), folder)
+    save = folder / "job" / "job.gradscope"
+    arguments = ["run", "--quiet", "--save", save, *options, path]
+    done = jobs.run(arguments, folder / "job")
+    return done, [load_recording(save.with_name(f"job.rank{rank}.gradscope")) for rank in (0, 1)]
+
+
+def test_the_first_difference_is_told_recorded_and_reported(jobs, tmp_path):
+    done, ranks = recorded(jobs, tmp_path, NOISE, "--sync-checks", "2")
+    assert TEXT.search(done[1][2])
+    assert "differs" not in done[0][2]
+    (event,) = [e for e in ranks[1].evidence_of(RankEvent) if e.kind == "sync-difference"]
+    assert (event.subject, event.step) == ("model.head.bias", 6)
+    found = [one for one in judge_job(ranks).findings if one.rule == "GS801"]
+    assert [(one.severity, one.step, one.ranks) for one in found] == [("warning", 6, (0, 1))]
+
+
+def test_without_the_option_bits_are_not_compared(jobs, tmp_path):
+    done, ranks = recorded(jobs, tmp_path, NOISE)
+    assert not any("differs" in one[2] for one in done)
+    assert not [one for one in judge_job(ranks).findings if one.rule == "GS801"]
+
+
+def test_equal_replicas_are_equal_and_the_job_stays_the_same(jobs, tmp_path):
+    bare, _ = recorded(jobs, tmp_path, "pass")
+    done, ranks = recorded(jobs, tmp_path, "pass", "--force", "--sync-checks", "1")
+    assert [one[1] for one in done] == [one[1] for one in bare]
+    assert not any("gradscope:" in one[2] for one in done)
+    assert not [e for one in ranks for e in one.evidence_of(RankEvent) if "sync" in e.kind]
+
+
+class Notes:
+    """Takes what a check notes, as the ledger does."""
+
+    def __init__(self):
+        self.kinds = []
+
+    def note(self, kind, *_):
+        self.kinds.append(kind)
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """The key-value store of a job of two ranks, of which this process is the second."""
+    found = dist.HashStore()
+    monkeypatch.setattr(sync_checks, "_store", lambda: found)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    found.set_timeout(timedelta(seconds=1))
+    return found
+
+
+def replica(values=(1.0, 2.0), gradient=(0.5, 0.25)):
+    grad = None if gradient is None else torch.tensor(gradient)
+    return Replica(Entry(lambda: None, name="w"), torch.tensor(values), grad)
+
+
+def checked(replicas):
+    notes = Notes()
+
+    class Training:
+        take_in = staticmethod(lambda: None)
+        models = type("Models", (), {"records": type("Records", (), {"names": []})})
+
+    checks = SyncChecks(Training(), notes, 1)
+    checks.check(0, replicas, None)
+    return notes.kinds, checks.is_due(1)
+
+
+def test_a_rank_that_never_answers_ends_the_checks_in_time(store, monkeypatch, capsys):
+    monkeypatch.setattr(sync_checks, "WAIT_SECONDS", 0.05)
+    assert checked([replica()]) == (["sync-ended"], False)
+    assert "rank 0 did not answer within 0.05 s" in capsys.readouterr().err
+
+
+def test_a_store_that_is_gone_ends_the_checks(store, monkeypatch, capsys):
+    def gone(_keys):
+        raise dist.DistNetworkError("Connection reset by peer")
+
+    monkeypatch.setattr(sync_checks, "_store", lambda: type("S", (), {"check": staticmethod(gone)}))
+    assert checked([replica()]) == (["sync-ended"], False)
+    assert "rank 0 is gone (Connection reset" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("own", "kinds"),
+    [
+        (replica(), []),
+        (replica(gradient=(0.5, 0.25000003)), ["sync-difference"]),
+        (replica(values=(1.0, 2.0000002)), ["sync-difference"]),
+        (replica(gradient=None), ["sync-difference"]),
+        (replica(values=(1.0, -0.0), gradient=(0.0, 0.0)), ["sync-difference"]),
+    ],
+)
+def test_one_bit_makes_a_difference(store, own, kinds):
+    store.set(sync_checks._key(0), digests([replica()]))
+    assert checked([own])[0] == kinds
+
+
+def test_other_numbers_of_parameters_are_told(store, capsys):
+    store.set(sync_checks._key(0), digests([replica(), replica()]))
+    assert checked([replica()]) == (["sync-ended"], False)
+    assert "compares 1 parameters, rank 0 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_digests_do_not_need_the_hash_of_torch(monkeypatch, dtype):
+    one, other = torch.arange(6, dtype=dtype), torch.arange(6, dtype=dtype)
+    other[3] = torch.nextafter(other[3:4].double(), torch.tensor([9.0]).double()).to(dtype)[0]
+    other[3] += torch.finfo(dtype).eps * 4
+    for has_hash in (True, False):
+        if not has_hash:
+            monkeypatch.delattr(torch, "hash_tensor", raising=False)
+        values = [
+            struct.unpack_from("<Q", digests([Replica(Entry(lambda: None), t, None)]), 8)[0]
+            for t in (one, one.clone(), other)
+        ]
+        assert values[0] == values[1] != values[2]
