@@ -3,6 +3,7 @@
 from collections import Counter
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.recording_index import StepView, created
 from gradscope.analysis.rows import (
     GraphSummary,
     OtherStep,
@@ -11,7 +12,6 @@ from gradscope.analysis.rows import (
     TensorRow,
     WidestPoint,
 )
-from gradscope.analysis.step_view import StepView, created
 from gradscope.recording.records import (
     ParameterRecord,
     Recording,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.recording.evidence.optimizers import GroupRecord, OptimizerRecord
 from gradscope.recording.evidence.parameters import LoadedRecord
+from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord
 from gradscope.recording.records import ModuleRecord, ParameterRecord
 
 _FIXED = re.compile(

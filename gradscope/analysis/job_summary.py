@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.job import Job, Rank
-from gradscope.analysis.job_failures import RankEnding, RankState, endings, first_failure
-from gradscope.analysis.job_norms import GlobalNorm, global_norms
+from gradscope.analysis.job import Job, Rank, RankEnding, RankState, endings, first_failure
+from gradscope.analysis.norms import GlobalNorm, global_norms
 from gradscope.analysis.ranks.joined import joinable_names
 from gradscope.recording.records import Recording, Site
 

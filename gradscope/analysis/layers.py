@@ -21,7 +21,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import Recording
 

@@ -12,9 +12,9 @@ from gradscope.analysis.folding import FoldedModule
 from gradscope.analysis.layers import largest, outline
 from gradscope.analysis.module_rows import module_rows, parameters_held
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.run_optimizers import first_alike
-from gradscope.analysis.step_view import first_step
 from gradscope.recording.events import (
     ClipEvent,
     ClipNormEvent,

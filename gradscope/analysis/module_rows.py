@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.recording_index import StepView
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow, ParameterRow
-from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import ModuleCallRecord, ModuleRecord, Recording, TensorRef
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from gradscope.recording.evidence.optimizers import OverfitRecord
+from gradscope.recording.evidence.training import OverfitRecord
 from gradscope.recording.records import Recording
 
 Outcome = Literal["learned", "still falling", "stuck", "diverged"]

@@ -9,6 +9,7 @@ from gradscope.analysis import assembly
 from gradscope.analysis.job_summary import JobSummary, job_summary
 from gradscope.analysis.module_rows import module_rows
 from gradscope.analysis.ranks.joined import joined_recording
+from gradscope.analysis.recording_index import first_step, last_run_step
 from gradscope.analysis.rows import (
     GraphSummary,
     ModuleRow,
@@ -17,7 +18,6 @@ from gradscope.analysis.rows import (
     Summary,
     TensorRow,
 )
-from gradscope.analysis.step_view import first_step, last_run_step
 from gradscope.analysis.training_run import TrainingRun, training_run
 from gradscope.phrasing import printable
 from gradscope.recording.finding import UNJUDGED, Finding, Verdict

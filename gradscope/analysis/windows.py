@@ -29,7 +29,7 @@ from gradscope.recording.events import (
     event_of,
     only,
 )
-from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
+from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
 from gradscope.recording.records import Recording, StepRecord
 
 _UNSEEN = (CarriedEvent, ModeEvent, EpochEvent, KeptEvent)

@@ -1,25 +1,44 @@
-"""Exceptions of autograd, and the steps that they end."""
+"""Exceptions of autograd and the steps that they end, and exceptions of gradscope's own code."""
 
 import linecache
+from pathlib import Path
 from traceback import walk_tb
-from types import FrameType
+from types import CodeType, FrameType
 
 import torch
 from torch import Tensor
 
-from gradscope.capture.own_faults import is_own_fault
-from gradscope.capture.source.lines import Line
-from gradscope.capture.step.edges import tensors
+from gradscope.capture.source.lines import Line, is_users
 from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.graph import tensors
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.recording.evidence.failures import (
-    ErrorKind,
-)
-from gradscope.target.outputs import (
-    NoGradientError,
-    NonScalarError,
-    UnusableLossError,
-)
+from gradscope.recording.evidence.failures import ErrorKind
+from gradscope.target.outputs import NoGradientError, NonScalarError, UnusableLossError
+
+_PACKAGE = f"{Path(__file__).parents[1]}/"
+
+_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+
+_HANDING_ON = frozenset({"__torch_function__", "_called", "run_backward"})
+"""gradscope functions that call what the user's code called, and pass its exceptions on."""
+
+
+def is_own_fault(raised: BaseException) -> bool:
+    """Return whether a gradscope hook, compiled or not, ended a backward."""
+    traced = getattr(raised, "real_stack", None)  # frames of torch's compiler
+    if traced and traced[-1].filename.startswith(_PACKAGE):
+        return True
+    codes = [frame.f_code for frame, _ in walk_tb(raised.__traceback__)]
+    if _ENGINE not in codes:
+        return False
+    inside = codes[len(codes) - codes[::-1].index(_ENGINE) :]
+    innermost = next((code for code in reversed(inside) if is_users(code) or _is_own(code)), None)
+    return innermost is not None and _is_own(innermost)
+
+
+def _is_own(code: CodeType) -> bool:
+    return code.co_filename.startswith(_PACKAGE) and code.co_name not in _HANDING_ON
+
 
 ENTRIES = {torch.autograd.backward.__code__: "tensors", torch.autograd.grad.__code__: "outputs"}
 """Code of torch's entry points of backward, and the argument that names the roots."""

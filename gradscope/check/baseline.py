@@ -4,11 +4,16 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gradscope.check.baseline_entry import Entry, entry_of, target_key, worsening
-from gradscope.check.baseline_file import read_entries, write_entries
+from gradscope.check.baseline_file import (
+    Entry,
+    entry_of,
+    read_entries,
+    target_key,
+    worsening,
+    write_entries,
+)
 from gradscope.check.baseline_matching import Surroundings, moved, paired, similar
-from gradscope.check.merging import skip_reason_of
-from gradscope.check.results import CheckResult, TargetResult
+from gradscope.check.results import CheckResult, TargetResult, skip_reason_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

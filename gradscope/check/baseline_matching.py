@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from gradscope.check.baseline_entry import Entry, target_key
+from gradscope.check.baseline_file import Entry, target_key
 from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding
 from gradscope.rules.fingerprint import portable_path, subjects_of

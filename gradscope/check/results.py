@@ -1,12 +1,19 @@
-"""Results of a check: the runs of every target, their findings and failures."""
+"""Results of a check: runs of targets, their findings merged by cause, and the decision."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.analysis.recording_index import ended_by, first_step
 from gradscope.check.options import Policy
-from gradscope.recording.finding import Finding, Severity, Verdict
+from gradscope.errors import ExitCode
+from gradscope.phrasing import counted
+from gradscope.recording.events import BackwardEvent, Event, GradEvent, event_of
+from gradscope.recording.finding import Finding, Severity, Verdict, at_least
 from gradscope.recording.records import Recording
+from gradscope.rules.engine import rank_of
+from gradscope.rules.fingerprint import by_cause
+from gradscope.rules.settings import WHOLE_MODEL, Settings, matches
 
 Outcome = Literal["passed", "failed", "unjudged"]
 
@@ -89,3 +96,145 @@ class CheckResult:
             for item in target.counted():
                 found[item.finding.severity] += 1
         return found
+
+
+def target_result(name: str, runs: Sequence[Run], failures: Sequence[Failure] = ()) -> TargetResult:
+    """Return the result of the runs of a target.
+
+    Args:
+        name: Name of the target.
+        runs: Judged runs, by ascending seed.
+        failures: Failures of the other runs.
+    """
+    skip_reasons = (skip_reason_of(run) for run in runs)
+    return TargetResult(
+        name=name,
+        runs=tuple(runs),
+        findings=merged(runs),
+        failures=(*failures, *(failure for failure in skip_reasons if failure is not None)),
+    )
+
+
+def merged(runs: Sequence[Run]) -> tuple[CheckedFinding, ...]:
+    """Return the findings of several runs, one per cause, the worst first."""
+    causes = by_cause([run.verdict.findings for run in runs])
+    found = [_merged(occurrences, runs) for occurrences in causes]
+    return tuple(sorted(found, key=lambda item: rank_of(item.finding)))
+
+
+def _merged(occurrences: list[tuple[int, Finding]], runs: Sequence[Run]) -> CheckedFinding:
+    worst, finding = min(occurrences, key=lambda item: rank_of(item[1]))
+    return CheckedFinding(
+        finding=finding,
+        run=worst,
+        seeds=tuple(runs[position].recording.target.seed for position, _ in occurrences),
+    )
+
+
+def skip_reason_of(run: Run) -> Failure | None:
+    """Return why a run says nothing about gradients; None if it does.
+
+    Without this, a check would pass because it observed nothing.
+    """
+    recording = run.recording
+    seed = recording.target.seed
+    error = ended_by(recording)
+    if error is not None:
+        # The run has printed the exception, and the finding has the advice.
+        cause = error.message.partition("\n")[0].partition(". ")[0]
+        return Failure(what="autograd raised an exception", cause=cause, seed=seed)
+    if not has_gradient(recording):
+        return Failure(
+            what="no parameter received a gradient",
+            cause=_why_none(recording),
+            help="gradscope inspect shows the reason for each parameter",
+            seed=seed,
+        )
+    if not run.verdict.ran:
+        return Failure(
+            what="no rule could check the gradients",
+            cause="; ".join(dict.fromkeys(item.reason for item in run.verdict.skipped)),
+            help="select rules that apply to this target: gradscope rule lists all",
+            seed=seed,
+        )
+    return None
+
+
+def has_gradient(recording: Recording) -> bool:
+    """Return whether backward left a gradient in any parameter, zero or not.
+
+    A run may also have asked for gradients by `autograd.grad`, which leaves them in none.
+    """
+    if any(step.kind == "run" for step in recording.steps):
+        return any(map(_reaches, map(event_of, recording.events)))
+    return any(
+        stat.reach in ("gradient", "zero")
+        for stat in first_step(recording).parameter_stats.values()
+    )
+
+
+def _reaches(event: Event) -> bool:
+    """Return whether an event of a run computed gradients, or may have."""
+    return isinstance(event, GradEvent) or (isinstance(event, BackwardEvent) and event.may_reach)
+
+
+def _why_none(recording: Recording) -> str:
+    stats = first_step(recording).parameter_stats.values()
+    reasons = dict.fromkeys(stat.reason for stat in stats if stat.reason is not None)
+    return next(iter(reasons), "no backward was recorded")
+
+
+def unmatched_limits(settings: Settings, targets: Iterable[TargetResult]) -> tuple[str, ...]:
+    """Return the patterns of limits that match no module of any target that was run."""
+    paths = {
+        module.path
+        for target in targets
+        for run in target.runs
+        for module in run.recording.modules
+        if module.path
+    }
+    return tuple(
+        pattern
+        for pattern in settings.norm_limits
+        if paths and pattern != WHOLE_MODEL and not any(matches(path, pattern) for path in paths)
+    )
+
+
+def fails(item: CheckedFinding, level: Severity) -> bool:
+    """Return whether a finding fails a check by itself."""
+    return not item.is_known and item.finding.severity in at_least(level)
+
+
+def outcome_of(target: TargetResult, result: CheckResult) -> Outcome:
+    """Return the outcome of a target."""
+    if target.failures or not target.runs:
+        return "unjudged"
+    if result.policy is None:
+        return "passed"
+    is_failed = any(fails(item, result.policy.fail_level) for item in target.findings)
+    return "failed" if is_failed else "passed"
+
+
+def exit_code(result: CheckResult) -> ExitCode:
+    """Return the exit code; a target that could not be judged overrides everything else."""
+    outcomes = {outcome_of(target, result) for target in result.targets}
+    if "unjudged" in outcomes or not result.targets:
+        return ExitCode.CANNOT_JUDGE
+    if result.policy is None or result.policy.exit_zero:
+        return ExitCode.OK
+    return ExitCode.FINDINGS if any(reasons(result)) else ExitCode.OK
+
+
+def reasons(result: CheckResult) -> Iterator[str]:
+    """Yield the reasons why a check fails, in words; nothing if it passes or could not judge."""
+    policy = result.policy
+    if policy is None:
+        return
+    counts = result.counts()
+    for level in at_least(policy.fail_level):
+        if counts[level]:
+            yield counted(counts[level], level)
+    if policy.max_warnings is not None and counts["warning"] > policy.max_warnings:
+        yield f"{counted(counts['warning'], 'warning')}, above the limit of {policy.max_warnings:,}"
+    if result.stale_fails and result.stale:
+        yield f"{counted(len(result.stale), 'known finding')} no longer found"

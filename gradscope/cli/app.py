@@ -15,7 +15,7 @@ from gradscope.cli.config import config
 from gradscope.cli.export import export
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
-from gradscope.cli.option_groups import with_parameters
+from gradscope.cli.options import with_parameters
 from gradscope.cli.report import report
 from gradscope.cli.rule import rule
 from gradscope.cli.run.command import run

@@ -17,18 +17,17 @@ from gradscope.cli.check_outputs import (
     write_further_reports,
 )
 from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.option_groups import with_groups
-from gradscope.cli.options import given_arguments, split_arguments
+from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
     Destination,
     check_destinations,
     files_of_target,
     set_verbosity,
+    wanted_output,
     write_text,
 )
 from gradscope.cli.rank_recordings import are_recordings, recording_paths
 from gradscope.cli.running import kept_as_saved, settings_of, typed_command
-from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
@@ -109,7 +108,7 @@ def check(
     """
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     # Deferred: --help does not need them.
-    from gradscope.check.decision import exit_code
+    from gradscope.check.results import exit_code
     from gradscope.cli.check_outputs import (
         add_step_summary,
         commands_off,

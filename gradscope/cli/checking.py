@@ -7,13 +7,17 @@ from pathlib import Path
 
 from gradscope import __version__
 from gradscope.check.baseline import applied, prune_baseline, read_baseline, write_baseline
-from gradscope.check.decision import unmatched_limits
-from gradscope.check.merging import target_result
 from gradscope.check.options import DEFAULT_BASELINE, BaselineOptions, PlannedTarget, Policy
-from gradscope.check.results import CheckResult, Failure, Run, TargetResult
+from gradscope.check.results import (
+    CheckResult,
+    Failure,
+    Run,
+    TargetResult,
+    target_result,
+    unmatched_limits,
+)
 from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
-from gradscope.cli.isolation import run_apart
-from gradscope.cli.job import Job
+from gradscope.cli.isolation import Job, run_apart
 from gradscope.cli.output import check_destinations
 from gradscope.cli.rank_recordings import grouped, is_large, read_in_full, tell_missing
 from gradscope.errors import GradscopeError

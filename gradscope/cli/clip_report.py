@@ -12,14 +12,14 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
-from gradscope.cli.option_groups import with_groups
-from gradscope.cli.options import given_arguments, split_arguments
+from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
     Destination,
     check_destinations,
     files_of_target,
     save_recording,
     set_verbosity,
+    wanted_output,
     write_text,
 )
 from gradscope.cli.rank_recordings import are_recordings, loaded_jobs, recording_paths
@@ -33,7 +33,6 @@ from gradscope.cli.running import (
     settings_of,
 )
 from gradscope.cli.streams import reserved_stdout
-from gradscope.cli.wanted_output import wanted_output
 from gradscope.config.formats import OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
@@ -205,8 +204,8 @@ def clip_report(
 
 def is_ended_at_once(report: "Report") -> bool:
     """Return whether autograd ended the first step of a target, before there was a gradient."""
-    from gradscope.analysis.step_view import ended_by
-    from gradscope.recording.evidence.clipping import ClipTrial
+    from gradscope.analysis.recording_index import ended_by
+    from gradscope.recording.evidence.training import ClipTrial
 
     recording = report.recording
     return ended_by(recording) is not None and not recording.evidence_of(ClipTrial)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from gradscope.cli import options
 from gradscope.cli.errors import show_note
-from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import with_groups
 from gradscope.cli.output import pipe_may_close, set_verbosity
 from gradscope.cli.rank_recordings import loaded_job, recording_paths
 from gradscope.cli.running import judged_job, settings_of

@@ -9,13 +9,18 @@ from gradscope.analysis.view import DepthOption, ModuleOption
 from gradscope.cli import options
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
-from gradscope.cli.option_groups import with_groups
-from gradscope.cli.options import check_file_arguments, given_arguments, is_recording
-from gradscope.cli.output import check_destinations, files_of_target, set_verbosity, write_text
+from gradscope.cli.options import check_file_arguments, given_arguments, is_recording, with_groups
+from gradscope.cli.output import (
+    WantedOutput,
+    check_destinations,
+    files_of_target,
+    set_verbosity,
+    wanted_output,
+    write_text,
+)
 from gradscope.cli.report import StepOption, step_reports
 from gradscope.cli.running import exit_if_broken, judged, planned_target, record_planned
 from gradscope.cli.streams import reserved_stdout
-from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option, Overrides
 from gradscope.report.graph.formats import GraphFormat
@@ -172,7 +177,7 @@ def _report_of(
 
 def _stepless(recording: "Recording", name: str) -> GradscopeError:
     """Return the error about a training run without a chosen step."""
-    from gradscope.analysis.captured_steps import steps_text
+    from gradscope.analysis.training_run import steps_text
 
     if not recording.captured_steps:
         return GradscopeError(

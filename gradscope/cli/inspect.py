@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
-from gradscope.cli.option_groups import with_groups
-from gradscope.cli.options import check_file_arguments, given_arguments
+from gradscope.cli.options import check_file_arguments, given_arguments, with_groups
 from gradscope.cli.output import (
     check_destinations,
     files_of_target,
     save_recording,
     set_verbosity,
+    wanted_output,
     write_report,
 )
 from gradscope.cli.running import (
@@ -22,7 +22,6 @@ from gradscope.cli.running import (
     settings_of,
 )
 from gradscope.cli.streams import reserved_stdout
-from gradscope.cli.wanted_output import wanted_output
 
 
 @with_groups

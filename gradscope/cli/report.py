@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
 from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import with_groups
 from gradscope.cli.output import (
+    WantedOutput,
     check_destinations,
     outcome_of,
     set_verbosity,
+    wanted_output,
     write_report,
     write_text,
 )
 from gradscope.cli.rank_recordings import loaded_jobs
 from gradscope.cli.rule import explained
 from gradscope.cli.running import judged_job, settings_of
-from gradscope.cli.wanted_output import WantedOutput, wanted_output
 from gradscope.config.formats import holds_several, is_of_ci
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
@@ -109,7 +110,7 @@ def report(
         write_text(render_ci(together(reports), wanted.form), destination, sys.stdout)
         return
     if wanted.form == "html":
-        from gradscope.report.html.render import render_html
+        from gradscope.report.html.report_page import render_html
 
         outcome = outcome_of(reports[0]) if len(reports) == 1 else ""
         write_text(render_html(reports), destination, sys.stdout, outcome=outcome)
@@ -176,9 +177,9 @@ def step_reports(recording: "Recording", step: int, settings: "Settings") -> "li
     Raises:
         GradscopeError: The step was not captured.
     """
-    from gradscope.analysis.captured_steps import captured_at, verdict_on
     from gradscope.analysis.job_summary import job_summary
     from gradscope.analysis.report import Report
+    from gradscope.analysis.training_run import captured_at, verdict_on
     from gradscope.rules.engine import judge
 
     captured_steps, verdict = captured_at(recording, step), judge(recording, settings)

@@ -125,7 +125,7 @@ def exit_if_broken(report: "Report") -> None:
     Raises:
         typer.Exit: Autograd ended the step.
     """
-    from gradscope.analysis.step_view import ended_by
+    from gradscope.analysis.recording_index import ended_by
 
     if ended_by(report.recording) is not None:
         import typer

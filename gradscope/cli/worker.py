@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from gradscope.cli.errors import VERBOSITY, BugReport, show_error
-from gradscope.cli.job import Job, recording_in, stacks_in, write_failure
+from gradscope.cli.isolation import Job, recording_in, stacks_in, write_failure
 from gradscope.cli.running import record_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import ExitCode, GradscopeError

@@ -7,10 +7,15 @@ from gradscope import __version__
 from gradscope.analysis.report import Report
 from gradscope.comparison.curves import ComparedCurve, compared_curves
 from gradscope.comparison.differences import Difference, differences_of
-from gradscope.comparison.directions import Directions, directions_of
 from gradscope.comparison.findings import ComparedFinding, compared_findings
 from gradscope.comparison.matching import Matching, Renaming, match_parameters
-from gradscope.comparison.parameters import ComparedParameter, Limits, compared_parameters
+from gradscope.comparison.parameters import (
+    ComparedParameter,
+    Directions,
+    Limits,
+    compared_parameters,
+    directions_of,
+)
 from gradscope.comparison.regressions import ComparisonVerdict, judged
 from gradscope.comparison.side import Side, common_steps, rank_of_file, side_of
 from gradscope.comparison.tolerance import Tolerance

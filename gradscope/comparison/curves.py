@@ -7,8 +7,7 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.comparison.losses import summed_losses
-from gradscope.comparison.side import Side
+from gradscope.comparison.side import Side, summed_losses
 
 CurveKind = Literal["loss", "norm"]
 KINDS: tuple[CurveKind, ...] = get_args(CurveKind)

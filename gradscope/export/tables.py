@@ -1,12 +1,151 @@
-"""All tables that are exported, of events and findings here."""
+"""All tables that are exported: gradients, events and findings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradscope.analysis.report import Report
-from gradscope.export.gradients import PARAMETERS, TENSORS
 from gradscope.export.ranks import RANKS
 from gradscope.export.scalars import STEPS
-from gradscope.export.table import PLACE_COLUMNS, ExportTable, Row, place_cells
+from gradscope.export.table import PLACE_COLUMNS, ExportTable, Kind, Row, place_cells
+from gradscope.recording.norm_table import REACHES, NormTable
+from gradscope.recording.records import GradientStat, ModuleCallRecord, ModuleRecord, Recording
+
+_GRADIENT_COLUMNS: tuple[tuple[str, Kind], ...] = (
+    ("grad_norm", "number"),
+    ("grad_absolute_maximum", "number"),
+    ("grad_zero_share", "number"),
+    ("grad_nonfinite", "integer"),
+)
+
+
+def _gradient_cells(gradient: GradientStat | None) -> Row:
+    if gradient is None:
+        return (None, None, None, None)
+    return (gradient.norm, gradient.absolute_maximum, gradient.zero_share, gradient.nonfinite)
+
+
+def _parameter_rows(report: Report) -> Iterator[Row]:
+    recording = report.recording
+    stats = recording.parameter_stats
+    heads = [
+        (record.name, recording.modules[record.module].path, record.numel)
+        for record in recording.parameters
+    ]
+    if isinstance(stats, NormTable):
+        yield from _norm_rows(stats, heads)
+        return
+    for stat in stats:
+        yield (
+            stat.step,
+            *heads[stat.parameter],
+            stat.reach,
+            *_gradient_cells(stat.gradient),
+            stat.weight_norm,
+            stat.update_norm,
+            stat.reason,
+        )
+
+
+def _norm_rows(norms: NormTable, heads: Sequence[tuple[str, str, int]]) -> Iterator[Row]:
+    """Yield the rows of a run, of which nothing but norms is measured: there are very many."""
+    columns = zip(
+        norms.steps,
+        norms.parameters,
+        norms.reaches,
+        norms.gradients,
+        norms.weights,
+        norms.updates,
+        strict=True,
+    )
+    for step, parameter, reach, gradient, weight, update in columns:
+        name, module, numel = heads[parameter]
+        yield (
+            step,
+            name,
+            module,
+            numel,
+            REACHES[reach],
+            None if gradient < 0 else gradient,
+            None,
+            None,
+            None,
+            None if weight < 0 else weight,
+            None if update < 0 else update,
+            None,
+        )
+
+
+PARAMETERS = ExportTable(
+    name="parameters",
+    columns=(
+        ("step", "integer"),
+        ("parameter", "text"),
+        ("module", "text"),
+        ("numel", "integer"),
+        ("reach", "text"),
+        *_GRADIENT_COLUMNS,
+        ("weight_norm", "number"),
+        ("update_norm", "number"),
+        ("reason", "text"),
+    ),
+    rows=_parameter_rows,
+)
+
+
+def _tensor_rows(report: Report) -> Iterator[Row]:
+    for row in _tensors_of(report.recording):
+        yield (None, *row)
+    for position, captured in enumerate(report.recording.captured_steps):
+        for row in _tensors_of(captured.recording):
+            yield (position, captured.step, *row[1:])
+
+
+def _tensors_of(recording: Recording) -> Iterator[Row]:
+    root = recording.target.root
+    for stat in recording.tensor_stats:
+        node = recording.nodes[stat.node]
+        shape = node.outputs[stat.slot] if stat.slot < len(node.outputs) else None
+        call = None if node.module_call is None else recording.calls[node.module_call]
+        site = None if node.site is None else recording.sites[node.site]
+        yield (
+            stat.step,
+            stat.order,
+            stat.node,
+            stat.slot,
+            node.operation,
+            *_module_cells(call, recording.modules),
+            None if shape is None else list(shape.dims),
+            None if shape is None else shape.dtype,
+            *_gradient_cells(stat.gradient),
+            stat.reason,
+            *place_cells(site, root),
+        )
+
+
+def _module_cells(
+    call: ModuleCallRecord | None, modules: Sequence[ModuleRecord]
+) -> tuple[str | None, int | None]:
+    return (None, None) if call is None else (modules[call.module].path, call.call)
+
+
+TENSORS = ExportTable(
+    name="tensors",
+    columns=(
+        ("look", "integer"),
+        ("step", "integer"),
+        ("order", "integer"),
+        ("node", "integer"),
+        ("slot", "integer"),
+        ("operation", "text"),
+        ("module", "text"),
+        ("call", "integer"),
+        ("shape", "json"),
+        ("dtype", "text"),
+        *_GRADIENT_COLUMNS,
+        ("reason", "text"),
+        *PLACE_COLUMNS,
+    ),
+    rows=_tensor_rows,
+)
 
 
 def _module_rows(report: Report) -> Iterator[Row]:
@@ -114,7 +253,6 @@ FINDINGS = ExportTable(
     ),
     rows=_finding_rows,
 )
-
 
 TABLES = {
     table.name: table for table in (STEPS, PARAMETERS, TENSORS, MODULES, EVENTS, RANKS, FINDINGS)

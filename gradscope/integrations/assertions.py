@@ -12,8 +12,7 @@ from torch import nn
 
 import gradscope
 from gradscope.analysis.view import shown_site
-from gradscope.check.merging import skip_reason_of
-from gradscope.check.results import Failure, Run
+from gradscope.check.results import Failure, Run, skip_reason_of
 from gradscope.errors import GradscopeError
 from gradscope.integrations.check_events import Check, announce, columns
 from gradscope.probes.snapshot import RandomStates

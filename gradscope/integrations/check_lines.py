@@ -8,7 +8,7 @@ from typing import Literal
 from gradscope.integrations.check_events import Check
 from gradscope.phrasing import counted, printable
 from gradscope.report.number_format import figure
-from gradscope.report.signs import ASCII
+from gradscope.report.page import ASCII
 
 _SHOWN = 20
 _TITLES = ("", "test", "model", "parameters", "norm", "findings")

@@ -1,15 +1,115 @@
-"""Runs a program to its end, and reports how it ended."""
+"""Runs a program to its end, and describes how it ended."""
 
+import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
 
-from gradscope.launch.endings import RETURNED, ending_by
 from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.run_ending import EndingKind, RunEnding
+
+TELLING_SECONDS = 1.0
+"""CPU seconds above which child processes are reported. The import of torch alone takes more."""
+
+
+def seconds_of_children() -> float:
+    """Return the CPU seconds of this process's children that have ended; 0 on Windows."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+@contextmanager
+def preserved_random_state() -> Iterator[None]:
+    """Restore the state of Python's random number generator after the block."""
+    # Read from `sys.modules`, as the program has it: an import could load another module.
+    random: Any = sys.modules.get("random")
+    if not hasattr(random, "getstate"):
+        yield
+        return
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+_PACKAGE = f"{Path(__file__).resolve().parents[1]}/"
+
+_INSTALLED = ("site-packages", "dist-packages", "<frozen ")
+
+_LONGEST = 120
+
+RETURNED = RunEnding(kind="returned", code=0)
+"""The program ran to its last line."""
+
+_OPTION = "__gradscope_option__"
+
+
+def stopping(option: str) -> SystemExit:
+    """Return the exception that ends a program as an option of gradscope requests.
+
+    It is a plain `SystemExit`: threads ignore that class itself silently, subclasses not.
+
+    Args:
+        option: The option as it was given: `--stop-after 5`.
+    """
+    leaving = SystemExit(0)
+    setattr(leaving, _OPTION, option)
+    return leaving
+
+
+def ending_by(error: BaseException) -> RunEnding:
+    """Return how a program ended that was left by an exception."""
+    option = vars(error).get(_OPTION)
+    if isinstance(option, str):
+        return RunEnding(kind="stopped", code=0, message=option)
+    match error:
+        case SystemExit(code=None):
+            return RunEnding(kind="exited", code=0)
+        case SystemExit(code=int(code)):
+            return RunEnding(kind="exited", code=int(code))
+        case SystemExit():
+            return RunEnding(kind="exited", code=1, message=_first_line(error.code))
+    kind: EndingKind = "interrupted" if isinstance(error, KeyboardInterrupt) else "raised"
+    file, line = _position(error.__traceback__)
+    return RunEnding(
+        kind=kind,
+        code=1,
+        exception=type(error).__name__,
+        message=_first_line(error),
+        file=file,
+        line=line,
+    )
+
+
+def _first_line(value: object) -> str:
+    try:
+        lines = str(value).split("\n")
+    except Exception:  # noqa: BLE001 - it runs code of the program's
+        return ""
+    text = lines[0].strip()
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def _position(traceback: TracebackType | None) -> tuple[str, int | None]:
+    """Return the innermost line of the user's own code; of installed code if there is none."""
+    lines: list[tuple[str, int | None]] = []
+    while traceback is not None:
+        lines.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    lines = [position for position in lines if not position[0].startswith(_PACKAGE)]
+    own = [position for position in lines if not _is_installed(position[0])]
+    return (own or lines or [("", None)])[-1]
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(sysconfig.get_path("stdlib")) or any(part in file for part in _INSTALLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gradscope.capture.garbage import no_garbage_collection
+from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.launch.execution import Ending, execute
+from gradscope.launch.imports import Shadows, after_torch_import
 from gradscope.launch.program import Program
-from gradscope.launch.shadows import Shadows
-from gradscope.launch.torch_import import after_torch_import
 from gradscope.recording.run_ending import RunEnding
 
 

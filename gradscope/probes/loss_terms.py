@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.graph import walk
-from gradscope.capture.step.teardown import release
+from gradscope.capture.step.graph import release, walk
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord

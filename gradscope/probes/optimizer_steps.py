@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradscope.capture.reading import why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.errors import UserCodeError
-from gradscope.target.trial_optimizer import DEFAULT_LEARNING_RATE, closure_reason
+from gradscope.target.optimizers import DEFAULT_LEARNING_RATE, closure_reason
 
 
 class OptimizerProbe:

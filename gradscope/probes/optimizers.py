@@ -11,13 +11,13 @@ from gradscope.capture.naming import shape_of
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
-from gradscope.recording.evidence.optimizers import (
+from gradscope.recording.evidence.parameters import CallerRecord
+from gradscope.recording.evidence.training import (
     GroupRecord,
     OptimizerFamily,
     OptimizerRecord,
     StaleTensor,
 )
-from gradscope.recording.evidence.parameters import CallerRecord
 
 _ADAPTIVE = (
     torch.optim.Adadelta,

@@ -12,7 +12,7 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.snapshot import preserved
-from gradscope.recording.evidence.optimizers import OverfitRecord
+from gradscope.recording.evidence.training import OverfitRecord
 
 LEARNED = 0.01
 """Share of the first loss at which the batch counts as learned."""

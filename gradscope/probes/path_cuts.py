@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.cut_records import within
 from gradscope.capture.step.cuts import Cut
-from gradscope.capture.step.gradients import Slot
 from gradscope.capture.step.graph import Graph
+from gradscope.capture.step.graph_records import within
+from gradscope.capture.step.measurements import Slot
 from gradscope.probes.context import ProbeContext
-from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.records import TensorRef
 
 _MOST_NODES = 20_000

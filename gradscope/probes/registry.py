@@ -4,17 +4,18 @@ from collections.abc import Callable
 
 from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import probe_attributes
-from gradscope.probes.checkpoints import probe_checkpoints
-from gradscope.probes.comparisons import probe_comparisons
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.custom_functions import probe_custom_functions
 from gradscope.probes.forward.forward_values import probe_forward
 from gradscope.probes.forward.nonfinite_origins import probe_nonfinite
-from gradscope.probes.freezes import probe_freezes
+from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons
 from gradscope.probes.horizons import probe_horizons
-from gradscope.probes.ignored_inputs import probe_ignored_inputs
-from gradscope.probes.influence import probe_dropped, probe_influence
-from gradscope.probes.initialisations import probe_initialisations
+from gradscope.probes.influence import (
+    probe_dropped,
+    probe_ignored_inputs,
+    probe_influence,
+    probe_redraws,
+)
 from gradscope.probes.leaves import probe_leaves
 from gradscope.probes.loss_terms import probe_loss_terms
 from gradscope.probes.micro_batches.agreement import probe_micro_batches
@@ -22,8 +23,8 @@ from gradscope.probes.micro_batches.batch_division import probe_batch
 from gradscope.probes.mixed_examples import probe_mixed_examples
 from gradscope.probes.optimizers import probe_optimizers
 from gradscope.probes.overfit import probe_overfit
+from gradscope.probes.parameter_history import probe_freezes, probe_initialisations
 from gradscope.probes.path_cuts import probe_path_cuts
-from gradscope.probes.redraws import probe_redraws
 from gradscope.probes.scaled_backward import probe_half_precision
 from gradscope.probes.twins import probe_symmetry, probe_twins
 from gradscope.recording.evidence.batches import ProbeName, ProbeRecord

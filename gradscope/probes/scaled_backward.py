@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.frames import uncounted
+from gradscope.capture.interpreter import uncounted
 from gradscope.capture.reading import NotReadable, elements, is_plain
 from gradscope.capture.source.lines import Caller, Line
 from gradscope.capture.step.graph import Graph

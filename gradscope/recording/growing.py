@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.recording.encoding import read_optional_float
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
-from gradscope.recording.repeated_steps import with_repeated
+from gradscope.recording.repetitions import with_repeated
 from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     EVENTS,

@@ -1,7 +1,10 @@
-"""The `meta` table: what was recorded, where and by which version, as named texts."""
+"""The `meta` table: what was recorded, where, and by which version."""
 
+import platform
 from dataclasses import dataclass
+from pathlib import Path
 
+from gradscope import __version__
 from gradscope.recording.encoding import write_text
 from gradscope.recording.records import Environment, Recording, TargetRecord
 
@@ -123,4 +126,61 @@ def read_header(texts: Texts) -> Header:
             repository=text("target.root") if repository is None else repository,
         ),
         finished=texts.get("finished") != "false",
+    )
+
+
+# In a worktree or a submodule, `.git` is a file.
+_MARKS = (".git", "pyproject.toml")
+
+
+def repository_of(folder: Path) -> Path:
+    """Return the nearest parent with `.git`, else with `pyproject.toml`, else the folder."""
+    upward = (folder, *folder.parents)
+    return next((one for mark in _MARKS for one in upward if (one / mark).exists()), folder)
+
+
+_OF_GRADIENTS = frozenset({"backward", "backward-error", "grad", "grad-error", "step"})
+
+
+def has_no_gradients(recording: Recording) -> bool:
+    """Return whether the recording of a run contains nothing about gradients.
+
+    A script that starts training processes may itself only make an optimizer, or zero gradients.
+    """
+    kinds = {event.kind for event in recording.events}
+    return not recording.captured_steps and kinds.isdisjoint(_OF_GRADIENTS)
+
+
+def run_header(command: str, name: str, *, torch: str, threads: int) -> Header:
+    """Return the header of a run that starts in the working directory.
+
+    Args:
+        command: The command as typed.
+        name: Name of the program.
+        torch: Version of torch.
+        threads: Number of threads that torch computes with.
+    """
+    folder = Path.cwd()
+    return Header(
+        version=__version__,
+        command=command,
+        environment=Environment(
+            python=platform.python_version(),
+            torch=torch,
+            platform=f"{platform.system()} {platform.machine()}",
+            device="cpu",
+            threads=threads,
+        ),
+        target=TargetRecord(
+            name=name,
+            model="",
+            batch="",
+            loss="",
+            optimizer=None,
+            mode="train",
+            seed=None,
+            synthetic_loss=False,
+            root=str(folder),
+            repository=str(repository_of(folder)),
+        ),
     )

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.clipping import ClipScope
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
-from gradscope.recording.evidence.optimizers import RoundedUpdate, TrainedOptimizer, WatchCost
 from gradscope.recording.evidence.ranks import RankEvent
+from gradscope.recording.evidence.training import (
+    ClipScope,
+    RoundedUpdate,
+    TrainedOptimizer,
+    WatchCost,
+)
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     CapturedStep,
@@ -21,8 +25,9 @@ from gradscope.recording.records import (
     Skipped,
     StepRecord,
 )
-from gradscope.recording.repeated_steps import RepeatedSteps
+from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.store import RecordingWriter
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Cells, Table
 from gradscope.recording.tables import (
@@ -37,7 +42,6 @@ from gradscope.recording.tables import (
     STEPS,
     evidence_tables,
 )
-from gradscope.recording.writer import RecordingWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,9 @@ from typing import overload
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.encoding import read_shape, write_shape
-from gradscope.recording.record_tables import Codec, table_of
 from gradscope.recording.records import Shape
 from gradscope.recording.stored_gradient import StoredGradient, StoredPart
-from gradscope.recording.table import Cells, Row
+from gradscope.recording.table import Cells, Codec, Row, table_of
 
 PARTS = "kept_part"
 """Name of the table of their numbers."""

@@ -1,15 +1,31 @@
-"""A table of a recording's file: converts records to rows and back."""
+"""A table of a recording's file: follows from the fields of a record, and converts it to rows."""
 
+import dataclasses
+import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from gradscope.recording.encoding import Cell
+from gradscope.recording.encoding import (
+    Cell,
+    read_ref,
+    read_shape,
+    spell,
+    write_float,
+    write_ref,
+    write_shape,
+    write_text,
+)
+from gradscope.recording.records import Shape, TensorRef
 
 Record = TypeVar("Record")
+
 Cells = tuple[Cell | bytes, ...]
+
 Row = tuple[Any, ...]
 """A row of sqlite3: its index first, then the columns."""
 
@@ -86,3 +102,219 @@ class Table(Generic[Record]):
         """Return the record of one row."""
         (record,) = self.read_many([row])
         return record
+
+
+_COLUMN_TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL", bytes: "BLOB"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Codec:
+    """How the value of a field becomes cells, and cells a value.
+
+    Without functions, the cell is the value.
+    """
+
+    write: Callable[[Any], Any] | None = None
+    """Returns the cell of a value; a tuple of cells if there are several columns."""
+    read: Callable[[Any], object] | None = None
+    """Returns the value of a cell that is not NULL, or of the list of cells."""
+    columns: tuple[str, ...] = ()
+    """Names and types of several columns; empty for one column with the name of the field."""
+    read_many: Callable[[Iterable[Any]], Sequence[object]] | None = None
+    """Reads many cells faster than `read` does one by one. Such cells are never NULL."""
+
+
+PLAIN = Codec()
+"""Codec of a value that is a cell."""
+
+
+def table_of(
+    kind: type[Record],
+    name: str,
+    *,
+    codecs: Mapping[str, Codec] | None = None,
+    columns: Mapping[str, str] | None = None,
+    later: Iterable[str] = (),
+    is_late: bool = False,
+    is_indexed: bool = False,
+) -> Table[Record]:
+    """Return the table of a kind of record, with a column per field.
+
+    Args:
+        kind: A dataclass.
+        name: Name of the table.
+        codecs: By field: its codec, where the type does not decide.
+        columns: By field: name of its column, if it is another.
+        later: Columns that files of earlier versions lack. The field's default stands for them.
+        is_late: Whether files of earlier versions lack the whole table.
+        is_indexed: Whether the first field, `index`, is the index of the row and has no column.
+    """
+    renamed = columns or {}
+    hints = get_type_hints(kind)
+    fields = [
+        _Field.of(field, hints[field.name], (codecs or {}).get(field.name), renamed)
+        for field in dataclasses.fields(kind)[is_indexed:]  # type: ignore[arg-type]
+    ]
+    return Table(
+        name=name,
+        columns=tuple(column for field in fields for column in field.columns),
+        write=_writer(fields),
+        read_many=_reader(kind, fields, is_indexed=is_indexed),
+        later=frozenset(later),
+        is_late=is_late,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    """A field of a record, and its columns."""
+
+    name: str
+    columns: tuple[str, ...]
+    codec: Codec
+    has_null: bool
+    """Whether the column may hold NULL."""
+    absent: object
+    """Value of NULL."""
+
+    @classmethod
+    def of(
+        cls,
+        field: "dataclasses.Field[Any]",
+        hint: Any,  # noqa: ANN401 - a type as annotations spell it
+        codec: Codec | None,
+        renamed: Mapping[str, str],
+    ) -> "_Field":
+        plain = _without_none(hint)
+        # Some names are SQL keywords.
+        column = f'"{renamed.get(field.name, field.name)}" {_COLUMN_TYPES.get(plain, "TEXT")}'
+        is_optional = type(None) in get_args(hint)
+        has_default = not is_optional and field.default is not dataclasses.MISSING
+        chosen = codec or _codec(plain)
+        return cls(
+            name=field.name,
+            columns=chosen.columns or (column,),
+            codec=chosen,
+            has_null=is_optional or has_default,
+            absent=field.default if has_default else None,
+        )
+
+
+def _writer(fields: Sequence[_Field]) -> Callable[[object], Cells]:
+    writers = {f"write_{field.name}": field.codec.write for field in fields}
+    cells = ", ".join(map(_cells, fields))
+    return _compiled(f"lambda record: ({cells},)", writers)
+
+
+def _cells(field: _Field) -> str:
+    """Return the expression of a field's cells."""
+    if field.codec.write is None:
+        return f"record.{field.name}"
+    written = f"write_{field.name}(record.{field.name})"
+    return f"*{written}" if field.codec.columns else written
+
+
+def _reader(
+    kind: Callable[..., Record], fields: Sequence[_Field], *, is_indexed: bool
+) -> Callable[[Sequence[Row]], Iterable[Record]]:
+    names = (*(("index",) if is_indexed else ()), *(field.name for field in fields))
+    arguments = ", ".join(f"{name}={name}" for name in names)
+    made = _compiled(f"lambda {', '.join(names)}: make_record({arguments})", {"make_record": kind})
+    converters: list[tuple[int, int, Callable[[Sequence[Any]], Sequence[object]]]] = []
+    position = 1
+    for field in fields:
+        width = len(field.codec.columns) or 1
+        converters.append((position, width, _column_reader(field)))
+        position += width
+
+    def read_many(rows: Sequence[Row]) -> Iterable[Record]:
+        # Column by column: most columns need no conversion, and some decode faster at once.
+        cells = list(zip(*rows, strict=True))
+        values: list[Sequence[object]] = [cells[0]] if is_indexed else []
+        for position, width, convert in converters:
+            own = cells[position : position + width]
+            values.append(convert(own[0] if width == 1 else list(zip(*own, strict=True))))
+        return map(made, *values)
+
+    return read_many
+
+
+def _compiled(expression: str, names: Mapping[str, object]) -> Callable[..., Any]:
+    # As `dataclasses` does it: the writer of a run calls these for every record, and a loop over
+    # the fields takes up to a third longer. The expression consists of names of fields.
+    function: Callable[..., Any] = eval(expression, dict(names))
+    return function
+
+
+def _column_reader(field: _Field) -> Callable[[Sequence[Any]], Sequence[object]]:
+    read, absent = field.codec.read, field.absent
+    if field.codec.read_many is not None:
+        return field.codec.read_many
+    if read is None:
+        if absent is None:
+            return lambda cells: cells
+        return lambda cells: [absent if cell is None else cell for cell in cells]
+    if field.has_null and not field.codec.columns:
+        return lambda cells: [absent if cell is None else read(cell) for cell in cells]
+    return lambda cells: list(map(read, cells))  # fails at NULL: the file is damaged
+
+
+def _without_none(hint: Any) -> Any:  # noqa: ANN401 - a type as annotations spell it
+    if get_origin(hint) in (Union, types.UnionType):
+        rest = [option for option in get_args(hint) if option is not type(None)]
+        if len(rest) == 1:
+            return rest[0]
+    return hint
+
+
+def _codec(hint: Any) -> Codec:  # noqa: ANN401
+    """Return the codec of a type, None left out."""
+    if hint is float:
+        return Codec(write=write_float, read=float)
+    if hint is bool:
+        return Codec(read=bool)
+    if hint in (int, bytes) or get_origin(hint) is Literal:
+        return PLAIN
+    if hint is str:
+        return Codec(write=_optional(write_text))
+    if hint is Shape:
+        return Codec(write=_optional(write_shape), read=read_shape)
+    if hint is TensorRef:
+        return Codec(write=write_ref, read=read_ref)
+    return Codec(
+        write=_optional(lambda value: json.dumps(_plain(value), allow_nan=False)),
+        # Captured steps of a run have many equal values.
+        read=lru_cache(maxsize=1_024)(lambda cell: _revived(json.loads(cell), hint)),
+    )
+
+
+def _optional(write: Callable[[Any], Cell]) -> Callable[[Any], Cell]:
+    return lambda value: None if value is None else write(value)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    if isinstance(value, float):
+        return spell(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [_plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return write_text(value) if isinstance(value, str) else value
+
+
+def _revived(value: Any, hint: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    hint = _without_none(hint)
+    if value is None:
+        return None
+    if hint is float:
+        return float(value)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        hints = get_type_hints(hint)
+        fields = zip(dataclasses.fields(hint), value, strict=True)
+        return hint(**{field.name: _revived(item, hints[field.name]) for field, item in fields})
+    if get_origin(hint) is tuple:
+        kinds = get_args(hint)
+        if len(kinds) == 2 and kinds[1] is Ellipsis:
+            return tuple(_revived(item, kinds[0]) for item in value)
+        return tuple(_revived(item, kind) for item, kind in zip(value, kinds, strict=True))
+    return value

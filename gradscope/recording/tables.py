@@ -1,9 +1,12 @@
-"""The tables of a recording. Each follows from the fields of its record."""
+"""The tables of a recording and the parts that each holds, also for captured steps."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Protocol
 
 from gradscope.recording.encoding import (
     GRADIENT_COLUMNS,
@@ -22,9 +25,10 @@ from gradscope.recording.encoding import (
     write_shapes,
 )
 from gradscope.recording.evidence import EVIDENCE
+from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
-from gradscope.recording.record_tables import PLAIN, Codec, table_of
 from gradscope.recording.records import (
+    CapturedStep,
     CutRecord,
     EdgeRecord,
     EventRecord,
@@ -35,35 +39,49 @@ from gradscope.recording.records import (
     ParameterRecord,
     ParameterStat,
     Reach,
+    Recording,
     Site,
     Skipped,
     StepRecord,
     TensorStat,
 )
-from gradscope.recording.repeated_steps import RepeatedSteps
-from gradscope.recording.table import BATCH, Cells, Table
+from gradscope.recording.repetitions import RepeatedSteps, repeated, with_repeated
+from gradscope.recording.table import BATCH, PLAIN, Cells, Codec, Record, Row, Table, table_of
 
 _NAMES = Codec(write=write_names, read=read_names)
+
 _INDICES = Codec(write=write_indices, read=read_indices)
+
 _REFS = Codec(write=write_refs, read=read_refs)
+
 _SHAPES = Codec(write=write_shapes, read=read_shapes)
+
 _NUMBERS = Codec(write=write_numbers, read_many=read_numbers)
+
 _GRADIENT = Codec(write=write_gradient, read=read_gradient, columns=GRADIENT_COLUMNS)
 
 PARAMETERS = table_of(
     ParameterRecord, "parameter", codecs={"aliases": _NAMES}, later=["is_shard"], is_indexed=True
 )
+
 MODULES = table_of(ModuleRecord, "module", codecs={"aliases": _NAMES}, is_indexed=True)
+
 CALLS = table_of(
     ModuleCallRecord, "module_call", codecs={"inputs": _REFS, "outputs": _REFS}, is_indexed=True
 )
+
 SITES = table_of(Site, "site")
+
 NODES = table_of(NodeRecord, "node", codecs={"outputs": _SHAPES}, is_indexed=True)
+
 EDGES = table_of(EdgeRecord, "edge")
+
 CUTS = table_of(
     CutRecord, "cut", codecs={"parameters": _INDICES, "joins": _INDICES}, later=["disabled"]
 )
+
 STEPS = table_of(StepRecord, "step", columns={"index": "step"})
+
 EVENTS = table_of(
     EventRecord,
     "event",
@@ -72,12 +90,17 @@ EVENTS = table_of(
     columns={"order": "place"},
     later=["optimizer", "subject"],
 )
+
 PARAMETER_STATS = table_of(ParameterStat, "parameter_stat", codecs={"gradient": _GRADIENT})
+
 TENSOR_STATS = table_of(
     TensorStat, "tensor_stat", codecs={"gradient": _GRADIENT}, columns={"order": "place"}
 )
+
 INPUT_STATS = table_of(InputStat, "input_stat", columns={"position": "place"})
+
 SKIPPED = table_of(Skipped, "skipped")
+
 REPEATED_STEPS = table_of(
     RepeatedSteps, "repeated_steps", codecs={"sources": _INDICES}, is_late=True
 )
@@ -142,3 +165,221 @@ def _read_norms(base: sqlite3.Connection) -> NormTable:
     )
     numels = dict(base.execute("SELECT id, numel FROM parameter"))
     return NormTable.of_rows(iter(lambda: rows.fetchmany(BATCH), []), numels)
+
+
+def all_tables() -> tuple[Table[Any], ...]:
+    """Return all tables in the order of their creation."""
+    return (
+        PARAMETERS,
+        MODULES,
+        CALLS,
+        SITES,
+        NODES,
+        EDGES,
+        STEPS,
+        EVENTS,
+        PARAMETER_STATS,
+        TENSOR_STATS,
+        INPUT_STATS,
+        CUTS,
+        SKIPPED,
+        REPEATED_STEPS,
+        *evidence_tables().values(),
+    )
+
+
+def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object]]]:
+    """Yield the rows of a recording by table, except captured steps."""
+    yield PARAMETERS, recording.parameters
+    yield MODULES, recording.modules
+    yield CALLS, recording.calls
+    yield SITES, recording.sites
+    yield NODES, recording.nodes
+    yield EDGES, recording.edges
+    yield STEPS, recording.steps
+    yield EVENTS, recording.events
+    yield PARAMETER_STATS, recording.parameter_stats
+    yield TENSOR_STATS, recording.tensor_stats
+    yield INPUT_STATS, recording.input_stats
+    yield CUTS, recording.cuts
+    yield SKIPPED, recording.skipped
+    tables = evidence_tables()
+    by_kind: dict[type, list[object]] = {}
+    for record in recording.evidence:
+        by_kind.setdefault(type(record), []).append(record)
+    yield from ((tables[kind], records) for kind, records in by_kind.items())
+
+
+class Records(Protocol):
+    """Returns the records of a table."""
+
+    def __call__(self, table: Table[Record], /) -> tuple[Record, ...]:
+        """Return the records in order."""
+
+
+def recording_of(
+    header: Header,
+    records: Records,
+    stats: Sequence[ParameterStat],
+    captured_steps: tuple[CapturedStep, ...] = (),
+) -> Recording:
+    """Return the recording of the tables' records, except the parameters' statistics."""
+    steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
+    return Recording(
+        version=header.version,
+        command=header.command,
+        environment=header.environment,
+        target=header.target,
+        finished=header.finished,
+        parameters=records(PARAMETERS),
+        modules=records(MODULES),
+        calls=records(CALLS),
+        sites=records(SITES),
+        nodes=records(NODES),
+        edges=records(EDGES),
+        steps=steps,
+        events=events,
+        parameter_stats=stats,
+        tensor_stats=records(TENSOR_STATS),
+        skipped=records(SKIPPED),
+        input_stats=records(INPUT_STATS),
+        cuts=records(CUTS),
+        evidence=tuple(record for table in evidence_tables().values() for record in records(table)),
+        captured_steps=captured_steps,
+    )
+
+
+_Parts = Mapping[str, Mapping[int, tuple[Any, ...]]]
+"""By name of the table, and number of the captured step: its records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedStepRow:
+    """A captured step, without its records."""
+
+    step: int
+    order: int
+    header: Header
+    same_as: int | None
+
+
+def _write_header(header: Header) -> tuple[str | None, ...]:
+    texts = write_header(header)
+    return tuple(texts[name] for name in HEADER_NAMES)
+
+
+def _read_header(texts: Sequence[str | None]) -> Header:
+    return read_header(dict(zip(HEADER_NAMES, texts, strict=True)))
+
+
+def _column(name: str) -> str:
+    return f"{name.rpartition('.')[2]} TEXT"  # a dot would have to be quoted in the sqlite3 shell
+
+
+CAPTURED_STEPS = table_of(
+    CapturedStepRow,
+    "look",
+    codecs={
+        "header": Codec(
+            write=_write_header, read=_read_header, columns=tuple(map(_column, HEADER_NAMES))
+        )
+    },
+    columns={"order": "place"},
+    later=["same_as", "guessed"],
+    is_late=True,
+)
+
+
+@cache
+def captured_step_tables_by_name() -> dict[str, Table[Any]]:
+    """Return the tables with the records of all captured steps, by name."""
+    return {
+        table.name: replace(table, name=f"look_{table.name}", owner="look")
+        for table in all_tables()
+    }
+
+
+def captured_step_definitions() -> tuple[str, ...]:
+    """Return the statements that create the tables of captured steps."""
+    return (
+        CAPTURED_STEPS.definition,
+        *(table.definition for table in captured_step_tables_by_name().values()),
+        # For people in the sqlite3 shell; gradscope itself reads the tables.
+        """CREATE VIEW look_parameter_gradient AS
+           SELECT stat.look, look.step, parameter.name, reach, norm, absolute_maximum, weight_norm,
+               reason
+           FROM look_parameter_stat AS stat JOIN look ON look.id = stat.look
+           JOIN look_parameter AS parameter
+               ON parameter.look = ifnull(look.same_as, look.id)
+               AND parameter.id = stat.parameter""",
+        """CREATE VIEW look_tensor_gradient AS
+           SELECT stat.look, look.step, module.path AS module, operation, file, line, norm,
+               absolute_maximum, reason
+           FROM look_tensor_stat AS stat JOIN look ON look.id = stat.look
+           JOIN look_node AS node
+               ON node.look = ifnull(look.same_as, look.id) AND node.id = stat.node
+           LEFT JOIN look_module_call AS call
+               ON call.look = node.look AND call.id = node.module_call
+           LEFT JOIN look_module AS module ON module.look = node.look AND module.id = call.module
+           LEFT JOIN look_site AS site ON site.look = node.look AND site.id = node.site""",
+    )
+
+
+def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
+    """Return the captured steps in a file."""
+    rows = CAPTURED_STEPS.records(base)
+    if not rows:
+        return ()
+    parts = {
+        name: _by_captured_step(table, base)
+        for name, table in captured_step_tables_by_name().items()
+    }
+    found: list[CapturedStep] = []
+    for position, row in enumerate(rows):
+        found.append(_look(row, position, parts, found))
+    return tuple(found)
+
+
+def _look(
+    row: CapturedStepRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
+) -> CapturedStep:
+    """Return a captured step; one that repeats another comes after that."""
+
+    def records(table: Table[Any]) -> tuple[Any, ...]:
+        return parts[table.name].get(position, ())
+
+    own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
+    if row.same_as is None:
+        return CapturedStep(step=row.step, order=row.order, recording=own)
+    return CapturedStep(
+        step=row.step,
+        order=row.order,
+        recording=repeated(before[row.same_as].recording, own),
+        same_as=row.same_as,
+        own_evidence=own.evidence,
+    )
+
+
+def _by_captured_step(
+    table: Table[Record], base: sqlite3.Connection
+) -> dict[int, tuple[Record, ...]]:
+    read = _sharing(table)
+    return {
+        captured: tuple(read([row[1:] for row in rows]))
+        for captured, rows in groupby(table.rows(base), key=itemgetter(0))
+    }
+
+
+def _sharing(table: Table[Record]) -> Callable[[Sequence[Row]], Iterable[Record]]:
+    """Return a reader of rows that shares equal records, of which captured steps have many."""
+    if any(column.endswith(" REAL") for column in table.columns):
+        return table.read_many  # measurements differ each time, and 0.0 equals -0.0
+    known: dict[Row, Record] = {}
+
+    def read(rows: Sequence[Row]) -> Iterable[Record]:
+        new = [row for row in rows if row not in known]
+        if new:
+            known.update(zip(new, table.read_many(new), strict=True))
+        return map(known.__getitem__, rows)
+
+    return read

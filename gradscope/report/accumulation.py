@@ -17,7 +17,7 @@ from gradscope.recording.evidence.batches import (
 from gradscope.recording.records import Recording
 from gradscope.report.document import Points, Section, Word, section
 from gradscope.report.number_format import number
-from gradscope.report.signs import UNICODE
+from gradscope.report.page import UNICODE
 
 TITLE = "Accumulation"
 

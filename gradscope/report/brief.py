@@ -20,8 +20,8 @@ from gradscope.report.finding_phrasing import (
 )
 from gradscope.report.findings import finding_block
 from gradscope.report.number_format import number
+from gradscope.report.page import UNICODE
 from gradscope.report.run.phrasing import run_words
-from gradscope.report.signs import UNICODE
 
 _EXTREMES_SHOWN = 3
 _FINDINGS_SHOWN = 10

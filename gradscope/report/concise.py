@@ -1,16 +1,49 @@
-"""A report in single lines that begin with `file:line:`, for editors and grep."""
+"""Reports of every kind in single lines that begin with `file:line:`, for editors and grep."""
 
 from collections.abc import Iterator
 
+from gradscope.analysis.clipping.clipping import Clipping
+from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
+from gradscope.check.results import CheckedFinding, CheckResult, TargetResult, outcome_of
+from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.parameters import Change
 from gradscope.phrasing import counted, printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
+from gradscope.report.check.phrasing import (
+    closing_text,
+    failure_text,
+    remarks,
+    seeds_text,
+    when_text,
+    with_reports,
+)
+from gradscope.report.clipping.phrasing import cut_text
+from gradscope.report.clipping.phrasing import headline as clip_headline
+from gradscope.report.clipping.phrasing import remarks as clip_remarks
+from gradscope.report.comparison.phrasing import (
+    CURVE_NAMES,
+    PRESENCE,
+    TITLES,
+    change_text,
+    counts_text,
+    difference_text,
+    parting_text,
+    presence_texts,
+    ratio_text,
+    regression_text,
+    renaming_text,
+    side_text,
+    spread_text,
+    standing_text,
+)
+from gradscope.report.comparison.phrasing import verdict_text as comparison_verdict
 from gradscope.report.finding_phrasing import (
     guess_warning,
     parameter_counts,
@@ -18,9 +51,9 @@ from gradscope.report.finding_phrasing import (
     tensor_counts,
     verdict_text,
 )
-from gradscope.report.number_format import number, shape_text, tensor_text
+from gradscope.report.number_format import figure, number, percent, shape_text, tensor_text
+from gradscope.report.page import UNICODE, in_ascii
 from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_words
-from gradscope.report.signs import in_ascii
 
 _PATTERNS_SHOWN = 5
 
@@ -123,3 +156,125 @@ def _closing(report: Report) -> str:
         f"{f'{verdict} ' if verdict else ''}{parameter_counts(report)}, {tensor_counts(report)}, "
         f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}."
     )
+
+
+def render_concise_check(result: CheckResult) -> str:
+    """Return a line a finding, a line a target that could not be judged, and the verdict."""
+    lines = [line for target in result.targets for line in _lines(target, result)]
+    return "\n".join(printable(line) for line in (*lines, *remarks(result), closing_text(result)))
+
+
+def _lines(target: TargetResult, result: CheckResult) -> Iterator[str]:
+    for item, report in with_reports(target, target.counted()):
+        yield f"{finding_line(item.finding, report)}{_standing(item, target)}"
+    if outcome_of(target, result) == "unjudged":
+        for failure in target.failures:
+            yield f"{target.name}: error: {failure_text(failure)}"
+
+
+def _standing(item: CheckedFinding, target: TargetResult) -> str:
+    seeds, when = seeds_text(item, target), when_text(item, target)
+    worse = f" (worse than the baseline: {item.worsened})" if item.worsened else ""
+    return f"{f' ({when})' if when else ''}{f' (seeds: {seeds})' if seeds else ''}{worse}"
+
+
+def render_concise_clipping(report: Report, clipping: Clipping) -> str:
+    """Return a line a finding, then some for each line that clips."""
+    lines = [finding_line(finding, report) for finding in report.findings]
+    for section in clipping.sections:
+        position = shown_site(section.site, report.target.root) or report.target.name
+        lines += [printable(f"{position}: {in_ascii(text)}") for text in _section(section)]
+    return "\n".join(lines)
+
+
+def _section(section: Section) -> Iterator[str]:
+    if section.method is None:
+        yield f"nothing clips: {section.words}"
+    else:
+        advised = ", recommended," if section.is_advised else ""
+        yield f"{section.words}{advised} clips {cut_text(section)}"
+    for check in section.checks:
+        yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
+    if section.norms is not None:
+        norms = section.norms
+        yield (
+            f"norm before clipping, of {counted(norms.count, 'step')}: least {number(norms.least)},"
+            f" median {number(norms.median)}, 99 % {number(norms.quantiles[-1])}, "
+            f"largest {number(norms.greatest)}"
+        )
+    if section.advice is not None:
+        clips = percent(section.advice.share)
+        yield f"recommended: max_norm {section.advice.limit:g}, clips {clips}"
+    for one in section.contributions.parameters[:3]:
+        power = section.contributions.power
+        shares = f"{percent(one.share)} of the {power}, max {percent(one.largest)}"
+        yield f"{one.name}: {shares}"
+    for row in section.methods:
+        yield (
+            f"{row.words}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"cosine {number(row.cosine)}, min {number(row.worst)}"
+        )
+    yield from (text for text in (clip_headline(section), *clip_remarks(section)) if text)
+
+
+_UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard", "within"})
+
+
+def render_concise_comparison(comparison: Comparison, *, top: int) -> str:
+    """Return a line a side, a difference, a finding, a curve and a parameter, and the verdict."""
+    return "\n".join(printable(line) for line in _comparison_lines(comparison, top=top))
+
+
+def _comparison_lines(comparison: Comparison, *, top: int) -> Iterator[str]:
+    for side in comparison.sides:
+        yield f"{side.letter}: {side.name}: {side_text(side)}"
+    for one in comparison.differences:
+        yield f"differs: {one.what}: {difference_text(one)}"
+    for side, renamings in zip(comparison.sides, comparison.renamings, strict=True):
+        yield from (f"names: {renaming_text(renaming, side)}" for renaming in renamings)
+    for finding in comparison.findings:
+        position, shown = finding.first
+        report = comparison.sides[position].report
+        yield f"{finding_line(shown, report)} ({standing_text(finding)})"
+    yield from _numbers(comparison)
+    yield from presence_texts(comparison)
+    yield from _compared_parameters(comparison, top=top)
+    for regression in comparison.verdict.regressions:
+        letter = comparison.sides[regression.side].letter
+        yield f"{letter}: {regression_text(regression, comparison)}"
+    yield comparison_verdict(comparison)
+
+
+def _numbers(comparison: Comparison) -> Iterator[str]:
+    base = comparison.sides[0]
+    for position, side in enumerate(comparison.sides[1:], 1):
+        for curve in comparison.curves:
+            of = f" of {curve.optimizer}" if curve.optimizer else ""
+            if text := parting_text(curve, position, comparison):
+                yield f"{side.letter}: {CURVE_NAMES[curve.kind]}{of} {text}"
+        if not comparison.curves:
+            yield (
+                f"{side.letter}: loss {_moved(base.loss, side.loss)}, gradient norm "
+                f"{_moved(base.grad_norm, side.grad_norm)}"
+            )
+        yield f"{side.letter}: {counts_text(comparison, position)}"
+        if spread := spread_text(comparison, position):
+            yield f"{side.letter}: {spread}"
+
+
+def _moved(before: float | None, after: float | None) -> str:
+    change = change_text(before, after)
+    ends = f"{figure(before)} {UNICODE.arrow} {figure(after)}"
+    return f"{ends} ({change})" if change else ends
+
+
+def _compared_parameters(comparison: Comparison, *, top: int) -> Iterator[str]:
+    rows = [one for one in comparison.parameters if one.change not in _UNTOLD]
+    rows.sort(key=lambda one: one.worst)
+    for one in rows[:top]:
+        for side, pair in zip(comparison.sides, one.pairs, strict=True):
+            if pair is not None and pair.change not in _UNTOLD:
+                ratio = ratio_text(pair.ratio)
+                yield f"{side.letter}: {one.name}: {TITLES[pair.change]}, ratio {ratio}"
+    if (more := len(rows) - top) > 0:
+        yield f"{more:,} more parameters outside the tolerance: --top {len(rows)}"

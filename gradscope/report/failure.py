@@ -14,10 +14,9 @@ from gradscope.recording.finding import Finding
 from gradscope.report.concise import finding_line
 from gradscope.report.finding_phrasing import level_counts
 from gradscope.report.findings import finding_block
-from gradscope.report.formats.text_findings import finding_parts
+from gradscope.report.formats.text import finding_parts
 from gradscope.report.number_format import figure
-from gradscope.report.page import Page, Trimmed
-from gradscope.report.signs import ASCII
+from gradscope.report.page import ASCII, Page, Trimmed
 
 _NARROWEST, _WIDEST = 60, 92
 _INDENT = 8

@@ -13,8 +13,8 @@ from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding, SkippedRule
 from gradscope.recording.records import TargetRecord
 from gradscope.report.number_format import figure, operation_text
+from gradscope.report.page import UNICODE
 from gradscope.report.parameter_names import folded_names
-from gradscope.report.signs import UNICODE
 
 _EVIDENCE_SHOWN = 4
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.report import Report
-from gradscope.analysis.step_view import first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.report.accumulation import accumulation_sections
@@ -22,12 +22,10 @@ from gradscope.report.document import (
 )
 from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
 from gradscope.report.findings import findings_of, unseen
-from gradscope.report.module_tree import module_sections
-from gradscope.report.notable import parameter_sections, tensor_sections
+from gradscope.report.module_tree import module_sections, parameter_sections, tensor_sections
 from gradscope.report.number_format import figure
 from gradscope.report.overfitting import overfit_sections
-from gradscope.report.run.document import run_closing, run_header, run_sections
-from gradscope.report.run.ranks import rank_sections
+from gradscope.report.run.document import rank_sections, run_closing, run_header, run_sections
 
 
 def inspection_document(report: Report, view: ViewOptions, width: int) -> Document:

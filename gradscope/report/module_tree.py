@@ -1,7 +1,8 @@
-"""The tree of modules with their gradient norms, as a block of a document."""
+"""The tree of modules with their gradient norms, and its notable parameters and tensors."""
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 
 from gradscope.analysis.folding import (
     FoldedModule,
@@ -9,35 +10,52 @@ from gradscope.analysis.folding import (
     fitting_depth,
     fold_modules,
     gradient_state,
+    joined_numbers,
+    joined_paths,
     merge_containers,
+    span,
     without_plain,
 )
 from gradscope.analysis.report import Report
-from gradscope.analysis.rows import ModuleRow
-from gradscope.analysis.selection import modules_below
-from gradscope.analysis.view import ViewOptions
+from gradscope.analysis.rows import ModuleRow, ParameterRow, TensorRow
+from gradscope.analysis.selection import (
+    Group,
+    GroupKind,
+    modules_below,
+    select_parameters,
+    select_tensors,
+    tensors_below,
+)
+from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
-from gradscope.report.bars import sparkline
 from gradscope.report.document import (
     Column,
     Inner,
+    Line,
+    Mark,
     Note,
+    Place,
     Points,
     Section,
     Table,
     TreeLabel,
     Value,
     Word,
+    more,
     section,
 )
-from gradscope.report.number_format import short_count
-from gradscope.report.signs import UNICODE
+from gradscope.report.number_format import broken_text, figure, made_by, shape_text, short_count
+from gradscope.report.page import UNICODE
+from gradscope.report.strips import sparkline
 
 _ROWS = 26
 """The tree is as deep as fits into so many rows, unless the reader says how deep."""
+
 _TREND = 14
 """Signs of the norms of repeated modules."""
+
 _NOTE = "gradient norm over a module's parameters, log scale"
+
 _GAIN = "gain: gradient norm at a module's input over that at its output"
 
 
@@ -124,3 +142,179 @@ def trend(module: FoldedModule) -> str:
     count = min(len(known), _TREND)
     chosen = [known[i * last // (count - 1)] for i in range(count)]
     return sparkline(chosen, UNICODE, least=1.0)
+
+
+_LISTED: dict[GroupKind, Mark] = {"none": "notable", "unmeasured": "soft", "zero": "notable"}
+"""Groups without numbers, which are listed by the reason."""
+
+
+def parameter_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:
+    """Return the groups without numbers by their reasons, the others as a table."""
+    groups = select_parameters(report, view)
+    measured = [group for group in groups if group.kind not in _LISTED]
+    blocks: list[Inner] = [
+        block for group in groups if group.kind in _LISTED for block in _listed(group, report)
+    ]
+    if measured:
+        blocks.append(Note(Word("/ weight: gradient norm over weight norm", "soft")))
+        blocks.append(_parameters(measured, report))
+        blocks += [block for group in measured for block in _rest(group)]
+    note = "" if report.training_run is None else "as last measured"
+    return section("Notable parameters", blocks, note=note)
+
+
+def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
+    reasons: dict[str, list[ParameterRow]] = {}
+    for row in group.rows:
+        reasons.setdefault(row.reason or "", []).append(row)
+    head = Word(f"{group.title}: {counted(group.total, 'parameter')}", _LISTED[group.kind])
+    for turn, (reason, rows) in enumerate(reasons.items()):
+        if turn == 0 or reason:
+            told = f"{', ' if turn == 0 else ''}{reason}" if reason else ""
+            yield Note((head, told) if turn == 0 else told)
+        yield Table(
+            columns=(
+                Column(title="parameter", kind="name"),
+                Column(title="shape", rank=1),
+                Column(title="line"),
+            ),
+            rows=tuple(
+                (Word(row.name, "name"), Word(shape_text(row), "code"), _place(row, report))
+                for row in rows
+            ),
+            is_plain=True,
+        )
+    yield from _rest(group)
+
+
+def _rest(group: Group[ParameterRow] | Group[TensorRow]) -> Iterator[Points]:
+    words = f"more with {group.title}: use --top to show more"
+    if lines := more(group.folded, words):
+        yield Points(lines)
+
+
+def _parameters(groups: Sequence[Group[ParameterRow]], report: Report) -> Table:
+    return Table(
+        columns=(
+            Column(),
+            Column(title="parameter", kind="name"),
+            Column(title="shape", rank=1),
+            Column(title="norm", kind="number"),
+            Column(title="/ weight", kind="number"),
+            Column(title="update / weight", kind="number"),
+            Column(title="line", rank=2),
+        ),
+        rows=tuple(
+            (
+                Word(group.kind if turn == 0 else "", "soft"),
+                _name(row),
+                Word(shape_text(row), "code"),
+                None if row.grad is None else row.grad.norm,
+                row.grad_to_weight,
+                row.update_to_weight,
+                _place(row, report) if row.site else "",
+            )
+            for group in groups
+            for turn, row in enumerate(group.rows)
+        ),
+    )
+
+
+def _name(row: ParameterRow) -> Line:
+    words: list[str | Word] = [Word(row.name, "name")]
+    if row.grad is not None and row.grad.is_broken:
+        words.append(Word(f" ({broken_text(row.grad)})", "bad"))
+    for alias in row.aliases:
+        words += [Word(" = ", "soft"), Word(alias, "name")]
+    return tuple(words)
+
+
+def _place(row: ParameterRow | TensorRow, report: Report) -> Place:
+    return Place(shown_site(row.site, report.target.root))
+
+
+def tensor_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:
+    """Return the tensors worth looking at, or all of them, and how many were left out."""
+    if view.tensors == "all":
+        rows = [_tensor("", (row,), report) for row in tensors_below(report, view)]
+        return section("Tensors", [_tensors(rows)] if rows else [])
+    groups = select_tensors(report, view) if view.tensors == "top" else ()
+    rows = [
+        _tensor(group.kind if turn == 0 else "", alike, report)
+        for group in groups
+        for turn, alike in enumerate(_alike(group))
+    ]
+    note = "; ".join(f"{group.kind}: {group.note}" for group in groups if group.note)
+    blocks: list[Inner] = [_tensors(rows), *(block for group in groups for block in _rest(group))]
+    return section("Notable tensors", blocks if rows else [], note=note)
+
+
+def _tensors(rows: Sequence[tuple[Value, ...]]) -> Table:
+    return Table(
+        columns=(
+            Column(),
+            Column(title="norm", kind="number"),
+            Column(title="tensor and where it was made", kind="name"),
+            Column(title="line", rank=1, is_below=True),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _alike(group: Group[TensorRow]) -> list[tuple[TensorRow, ...]]:
+    """Join the group's rows that one line made in modules of one kind."""
+    alike: dict[Hashable, list[TensorRow]] = {}
+    times: Counter[Hashable] = Counter()
+    for row in group.rows:
+        key = (row.operation, row.slot, row.site, row.shape, _kind(row.module), row.reason)
+        # Two tensors of one call are never one row.
+        turn = times[key, row.module, row.call]
+        times[key, row.module, row.call] += 1
+        alike.setdefault((key, turn), []).append(row)
+    return [tuple(rows) for rows in alike.values()]
+
+
+def _kind(module: str | None) -> tuple[str, ...]:
+    """Return the path's names, with one sign for all numbers."""
+    names = () if module is None else module.split(".")
+    return tuple("0" if name.isdecimal() else name for name in names)
+
+
+def _tensor(title: str, rows: tuple[TensorRow, ...], report: Report) -> tuple[Value, ...]:
+    """Return tensors of one operation in one line, in modules that repeat each other."""
+    row = rows[0]
+    norm = span(None if one.grad is None else one.grad.norm for one in rows)
+    is_zero = row.grad is not None and row.grad.norm == 0.0
+    source = "" if row.site is None else row.site.source
+    return (
+        Word(title, "soft"),
+        Word(figure(0.0), "notable") if is_zero else norm,
+        _what(rows),
+        Place(shown_site(row.site, report.target.root), source),
+    )
+
+
+def _what(rows: tuple[TensorRow, ...]) -> Line:
+    row = rows[0]
+    words: list[str | Word] = [Word(made_by(row))]
+    modules = [one.module for one in rows if one.module is not None]
+    if modules:
+        path = joined_paths(modules)
+        words += [" in ", Word(path, "name") if path else "the model"]
+    if calls := _calls(rows):
+        words.append(f" ({calls})")
+    if row.shape is not None:
+        words += [" ", Word(shape_text(row), "code")]
+    if row.grad is not None and row.grad.is_broken:
+        words.append(Word(f" {broken_text(row.grad)}", "bad"))
+    if row.grad is None and row.reason:
+        words.append(Word(f" {row.reason}", "notable"))
+    return tuple(words)
+
+
+def _calls(rows: tuple[TensorRow, ...]) -> str:
+    """Return which calls of their module they are of; nothing where it is the first alone."""
+    calls = {row.call for row in rows if row.call is not None}
+    if len(calls) > 1:
+        return f"calls {joined_numbers(calls)}"
+    return f"call {call}" if (call := max(calls, default=0)) else ""

@@ -7,7 +7,7 @@ from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.recording.records import GradientStat
 from gradscope.report.document import Share
-from gradscope.report.signs import UNICODE, Signs
+from gradscope.report.page import UNICODE, Signs
 
 
 def percent(share: float) -> str:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from gradscope.analysis.clipping.clipping import Clipping
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
-from gradscope.check.merging import target_result
-from gradscope.check.results import CheckResult, Run
+from gradscope.check.results import CheckResult, Run, target_result
 from gradscope.comparison.comparison import Comparison
 from gradscope.config.formats import CIFormat, OutputFormat, is_of_ci
 from gradscope.errors import GradscopeError
@@ -89,7 +88,7 @@ def render(
             report,
             document=partial(inspection_document, report, view),
             concise=partial(render_concise, report, view),
-            page=_later("gradscope.report.html.render", "render_html", [report]),
+            page=_later("gradscope.report.html.report_page", "render_html", [report]),
         ),
         output_format,
         console,
@@ -104,15 +103,15 @@ def render_clip_report(
     Raises:
         GradscopeError: The recording tells nothing of clipping.
     """
-    from gradscope.report.clipping.concise import render_concise
     from gradscope.report.clipping.document import clipping_document
+    from gradscope.report.concise import render_concise_clipping
 
     clipping = Clipping.expected_of(report.recording)
     return rendered(
         _of_report(
             report,
             document=partial(clipping_document, report, clipping, view),
-            concise=partial(render_concise, report, clipping),
+            concise=partial(render_concise_clipping, report, clipping),
             page=_later("gradscope.report.html.clip_tab", "render_clip_html", [report]),
         ),
         output_format,
@@ -160,8 +159,8 @@ def render_comparison(
     Raises:
         GradscopeError: There is no such format of a comparison.
     """
-    from gradscope.report.comparison.concise import render_concise
     from gradscope.report.comparison.document import comparison_document
+    from gradscope.report.concise import render_concise_comparison
     from gradscope.report.json.comparison import LINES, comparison_object
 
     if is_of_ci(output_format):
@@ -173,7 +172,7 @@ def render_comparison(
     return rendered(
         Subject(
             document=partial(comparison_document, comparison, top=top, is_brief=is_brief),
-            concise=partial(render_concise, comparison, top=top),
+            concise=partial(render_concise_comparison, comparison, top=top),
             whole=partial(comparison_object, comparison),
             line_kinds=LINES,
             page=page,
@@ -195,14 +194,14 @@ def render_check(
         console: Decides width, colour and characters of `full`.
         is_brief: Whether `full` leaves out which rules could not judge.
     """
-    from gradscope.report.check.concise import render_concise
     from gradscope.report.check.document import check_document
+    from gradscope.report.concise import render_concise_check
     from gradscope.report.json.check import LINES, check_object
 
     return rendered(
         Subject(
             document=partial(check_document, result, is_brief=is_brief),
-            concise=partial(render_concise, result),
+            concise=partial(render_concise_check, result),
             whole=partial(check_object, result),
             line_kinds=LINES,
             page=_later("gradscope.report.html.check_page", "render_check_html", result),

@@ -13,9 +13,8 @@ from gradscope.recording.finding import Severity
 from gradscope.report.json.shape import SCHEMA_VERSION, Of, Shape
 from gradscope.report.json.text import indented
 from gradscope.report.page import Page, Trimmed
-from gradscope.rules.families import family_of
 from gradscope.rules.manual import Manual, manual_of, summary_of
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, family_of
 
 ManualFormat = Literal["text", "json", "markdown"]
 

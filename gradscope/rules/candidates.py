@@ -11,18 +11,21 @@ from gradscope.recording.evidence.batches import (
     LossTermRecord,
     MixedExamplesRecord,
 )
-from gradscope.recording.evidence.clipping import ClipScope
-from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     CustomFunctionRecord,
     NonfiniteRecord,
     UnrepeatedRegion,
 )
-from gradscope.recording.evidence.forward import ComparisonRecord, ForwardStat, SoftmaxRecord
-from gradscope.recording.evidence.optimizers import OptimizerRecord, TrainedOptimizer
+from gradscope.recording.evidence.forward import (
+    ComparisonRecord,
+    ForwardStat,
+    PathCutRecord,
+    SoftmaxRecord,
+)
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
+from gradscope.recording.evidence.training import ClipScope, OptimizerRecord, TrainedOptimizer
 from gradscope.recording.records import Recording
 
 _Counter = Callable[[Recording], int]

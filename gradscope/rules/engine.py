@@ -18,10 +18,9 @@ from gradscope.recording.records import Recording
 from gradscope.rules.captured_steps.judging import CapturedSteps
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
-from gradscope.rules.patterns import matches
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
-from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
+from gradscope.rules.settings import DEFAULT_SETTINGS, Settings, matches
 
 _DEPENDENT = ("GS1", "GS203", "GS204", "GS211", "GS4", "GS6", "GS7")
 """Beginnings of the codes of rules whose findings depend on the values of batch and loss."""

@@ -1,4 +1,4 @@
-"""By what a finding is known again: in the next run, on another machine, after other edits."""
+"""Recognizes findings with the same cause, from recording to recording, and merges them."""
 
 import hashlib
 import re
@@ -14,15 +14,23 @@ from gradscope.rules.helpers.source_text import plain_source
 _ONE_LINE = 120
 """A statement of so many characters counts as one, on however many lines it stands; of a longer
 one, as a list of layers, the line counts."""
+
 _MOST_SUBJECTS = 8
 
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
+
 _STANDARD_LIBRARY = re.compile(r".*[/\\]lib(?:64)?[/\\]python3(?:\.\d+)?t?[/\\]")
+
 _NOTEBOOK = re.compile(r"ipykernel_\d+[/\\]|[/\\<]ipython-input-|[/\\]marimo_\d+[/\\]|^<command-")
+
 _SYNTHETIC = re.compile(r"<[^\d\W]+(?:[ -][^\d\W]+)*")
+
 _TEMPORARY = re.compile(r"tmp[\w-]{6,}")
+
 _LETTERLESS = re.compile(r"\d{4,}|[0-9a-f]{8,}")
+
 _COMPREHENSION = re.compile(r"\.<locals>\.<(?:list|dict|set)comp>")
+
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+$")
 
 
@@ -149,3 +157,19 @@ def _without_number(part: str) -> str:
 
 def _digest(parts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]
+
+
+def by_cause(recordings: Sequence[Sequence[Finding]]) -> list[list[tuple[int, Finding]]]:
+    """Return the findings of several recordings, grouped by their causes.
+
+    Args:
+        recordings: The findings of each.
+
+    Returns:
+        Of each cause the findings, with the places of their recordings, in ascending order.
+    """
+    shown: dict[str, list[tuple[int, Finding]]] = {}
+    for position, findings in enumerate(recordings):
+        for fingerprint, finding in zip(unique_fingerprints(findings), findings, strict=True):
+            shown.setdefault(fingerprint, []).append((position, finding))
+    return list(shown.values())

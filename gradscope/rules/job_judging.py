@@ -10,8 +10,8 @@ from gradscope.recording.records import Recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import Judge, check_settings, rank_of, with_consequences
-from gradscope.rules.families import family_of
-from gradscope.rules.merging import by_cause
+from gradscope.rules.fingerprint import by_cause
+from gradscope.rules.rule import family_of
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 

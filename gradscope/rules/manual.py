@@ -10,8 +10,7 @@ from textwrap import dedent
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import Severity
-from gradscope.rules.families import family_of
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import Rule, family_of
 
 HEADINGS = (
     "What it finds",

@@ -1,4 +1,4 @@
-"""What a rule is, and how it says what it found."""
+"""What a rule is, the families of rules, and how a rule says what it found."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +10,26 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fingerprint import fingerprint_of
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
+
+FAMILIES = {
+    "GS1": "flow",
+    "GS2": "reach",
+    "GS3": "accumulation",
+    "GS4": "clipping",
+    "GS5": "autograd",
+    "GS6": "precision",
+    "GS7": "loss",
+    "GS8": "ranks",
+    "GS9": "tool",
+}
+"""What a family is called, as a selector too."""
+
+
+def family_of(code: str) -> str:
+    """Return the name of a code's family."""
+    return FAMILIES[code[:3]]
+
 
 Lasting = Literal["no", "on", "always"]
 """`no`: in any; `on`: in half at least of those from the first one on that shows it, and in two,

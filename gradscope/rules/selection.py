@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import IGNORED, NOT_SELECTED
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.families import FAMILIES, family_of
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import FAMILIES, Rule, family_of
 from gradscope.rules.settings import Settings
 
 

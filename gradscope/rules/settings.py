@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 from gradscope.errors import GradscopeError
@@ -9,9 +10,16 @@ from gradscope.options import checks
 from gradscope.options.checks import WrongValue
 from gradscope.options.declaration import Option
 
+
+def matches(path: str, pattern: str) -> bool:
+    """Return whether a module is meant by a pattern; `encoder.*` means `encoder` too."""
+    return fnmatchcase(path, pattern) or fnmatchcase(f"{path}.", pattern)
+
+
 Thresholds = Mapping[str, float]
 
 _RULES = "Rules"
+
 _CHECK = "Check"
 
 WHOLE_MODEL = ""

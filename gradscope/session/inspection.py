@@ -1,32 +1,80 @@
 """Records one judged step of a target, the steps before and after it, and the probes."""
 
+import platform
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
+from torch import nn
 
 from gradscope import __version__
 from gradscope.capture.compiler import is_compiled
 from gradscope.capture.errors import StepFailedError
-from gradscope.capture.naming import NamedModel, name_model
+from gradscope.capture.naming import NamedModel, name_model, shape_of
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.source.lines import NUMBERED
-from gradscope.capture.source.written_definitions import written_definitions
+from gradscope.capture.source.statements import written_definitions
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.diagnosis import Diagnosis
+from gradscope.capture.step.graph import tensors
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.micro_batches.batch_division import divide
-from gradscope.probes.optimizer_steps import OptimizerProbe
+from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
 from gradscope.probes.registry import probe_making, record_none, run_probes
 from gradscope.probes.snapshot import preserved
-from gradscope.recording.records import Recording, TargetRecord
-from gradscope.session.description import environment_of, target_record
-from gradscope.session.steps import Ending, Stepper, WatchedStep
-from gradscope.session.training import Training, told_after
+from gradscope.recording.meta import repository_of
+from gradscope.recording.records import Environment, Recording, TargetRecord
+from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, told_after
+from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
 from gradscope.target.target import Target
-from gradscope.target.trial_optimizer import set_learning_rate, with_trial_optimizer
+
+
+def environment_of(named: NamedModel) -> Environment:
+    """Return the environment in which a model runs."""
+    devices = dict.fromkeys(str(parameter.device) for parameter in named.parameters)
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        platform=f"{platform.system()} {platform.machine()}",
+        device=", ".join(devices) or "cpu",
+        threads=torch.get_num_threads(),
+    )
+
+
+def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetRecord:
+    """Return the record that describes a target.
+
+    Args:
+        target: The target that ran.
+        loss: Origin of its loss.
+        synthetic_loss: Whether gradscope guessed the loss.
+    """
+    folder = Path.cwd()
+    return TargetRecord(
+        name=target.name,
+        model=_class_name(target.model),
+        batch=_batch_text(target.batch),
+        loss=loss,
+        optimizer=describe_optimizer(target.optimizer) if target.optimizer else None,
+        mode="train" if target.model.training else "eval",
+        seed=target.seed,
+        synthetic_loss=synthetic_loss,
+        guessed=target.guessed,
+        root=str(folder),
+        repository=str(repository_of(folder)),
+    )
+
+
+def _class_name(model: nn.Module) -> str:
+    return type(getattr(model, "_orig_mod", model)).__name__
+
+
+def _batch_text(batch: object) -> str:
+    shapes = [shape_of(tensor) for tensor in tensors(batch)]
+    return ", ".join(f"{shape.dtype}{list(shape.dims)}" for shape in shapes) or type(batch).__name__
 
 
 def record(

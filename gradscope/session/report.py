@@ -35,7 +35,7 @@ class Report(report.Report):
         """Return the report as one self-contained HTML page."""
         # Only the HTML page needs plotly and jinja2.
         with _preserved_random_state():
-            from gradscope.report.html.render import render_html
+            from gradscope.report.html.report_page import render_html
 
             return render_html([self])
 

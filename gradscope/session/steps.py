@@ -1,9 +1,9 @@
-"""Runs and records one forward and backward of a target."""
+"""Runs and records steps of a target: a forward and backward, and optimizer steps before it."""
 
 import math
 from collections import deque
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,10 +19,13 @@ from gradscope.capture.errors import (
     subject_of,
 )
 from gradscope.capture.naming import NamedModel
+from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.sites import SiteMode
-from gradscope.errors import GradscopeError
+from gradscope.errors import GradscopeError, UserCodeError
+from gradscope.probes.clipping import ClipProbe
+from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.snapshot import RandomStates
 from gradscope.recording.records import GradientStat
 from gradscope.target.target import Outcome, Target
@@ -140,3 +143,146 @@ def _measured(capture: StepCapture, outcome: Outcome) -> Measurements:
             raise
         shown = backward_failed(capture, error)
         raise StepFailedError(shown, error, capture, outcome.description) from error
+
+
+class Training:
+    """Trains a target up to the judged step.
+
+    The judged step is the last one. If the loss or a gradient becomes non-finite before, or
+    autograd raises, it is the first such step: later steps do not show the origin.
+
+    Every step is recorded in full, because any of them may be the judged one. Of the others, only
+    loss and gradient norms are kept.
+
+    Args:
+        target: The target to train.
+        stepper: Makes the steps.
+        probe: Makes the optimizer steps.
+        assembler: Receives the records.
+        clipping: Measures the effect of clipping on the gradients of each step; None for no
+            measurement.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        stepper: Stepper,
+        probe: OptimizerProbe,
+        assembler: Assembler,
+        clipping: ClipProbe | None = None,
+    ) -> None:
+        self._first = target
+        self._stepper, self._probe = stepper, probe
+        self._assembler = assembler
+        self._clipping = clipping
+        self._read = 0
+        self.target = target
+        """The target with the batch of the latest step."""
+        self.made = 0
+        """Number of optimizer steps made."""
+
+    def judged_step(
+        self, steps: int, batches: int, probe_making: Callable[[WatchedStep], None]
+    ) -> WatchedStep:
+        """Make optimizer steps, and return the recorded step after them.
+
+        Args:
+            steps: Number of optimizer steps.
+            batches: Number of batches to run afterwards; the step of the last one is judged.
+            probe_making: Called with the first step, before any optimizer step.
+
+        Raises:
+            StepFailedError: Autograd ended a step, which is then the judged one.
+            GradscopeError: The target gives no loss, or the user's code raised.
+        """
+        if not steps and batches == 1:
+            return self._measured(self._stepper.make(self._first))
+        given = iter(self._first.batches)
+        while True:
+            step = self._next_step(given)
+            if self.made == steps:
+                break
+            gradients = step.measured.brief_parameters()
+            ending = step.trouble(gradients) or self._skip_reason()
+            if ending is not None:
+                self._skip_rest(ending, steps)
+                return step
+            if not self.made:
+                probe_making(step)
+            self._keep(step, gradients)
+            with said_after(self.made):
+                if self._clipping is not None:
+                    self._clipping.clip()
+                self._probe.move()
+            self.made += 1
+        for _ in range(batches - 1):
+            step.capture.close()
+            step = self._next_step(given)
+        return step
+
+    def _next_step(self, batches: Iterator[object]) -> WatchedStep:
+        with said_after(self.made):
+            batch = next(batches)
+            if self._read:
+                self.target = self._first.at(self._read, batch)
+            self._read += 1
+            return self._measured(self._stepper.make(self.target))
+
+    def _measured(self, step: WatchedStep) -> WatchedStep:
+        if self._clipping is not None:
+            self._clipping.measure(made=self.made, loss=step.ending.loss)
+        return step
+
+    def _skip_reason(self) -> str | None:
+        """Return why the optimizer cannot make a step, None if it can.
+
+        Raises:
+            GradscopeError: The user chose the optimizer, and another one could make a step.
+        """
+        reason = self._probe.skip_reason
+        if reason is not None and self._probe.is_users:
+            raise GradscopeError(
+                "gradscope cannot make steps with the target's optimizer",
+                cause=reason,
+                help="use another one, for example: --optimizer adamw",
+            )
+        return reason
+
+    def _keep(self, step: WatchedStep, gradients: tuple[GradientStat | None, ...]) -> None:
+        self._assembler.add_training_step(
+            step.capture,
+            step.measured,
+            gradients,
+            loss=step.ending.loss,
+            optimizer=self._probe.description,
+        )
+        step.capture.close()
+
+    def _skip_rest(self, reason: str, steps: int) -> None:
+        left = steps - self.made
+        plural = "s" if left > 1 else ""
+        self._assembler.skip(f"the last {left} of {steps} training step{plural}", reason)
+
+
+@contextmanager
+def said_after(steps: int) -> Iterator[None]:
+    """Add the number of optimizer steps made to errors of the user's code."""
+    try:
+        yield
+    except StepFailedError:
+        raise
+    except GradscopeError as error:
+        if not steps:
+            raise
+        raise told_after(steps, error) from error.__cause__
+
+
+def told_after(steps: int, error: GradscopeError) -> GradscopeError:
+    """Return an error that states after how many optimizer steps it occurred."""
+    kind = UserCodeError if isinstance(error, UserCodeError) else GradscopeError
+    plural = "s" if steps > 1 else ""
+    told = kind(
+        f"after {steps} optimizer step{plural}: {error.what}", cause=error.cause, help=error.help
+    )
+    told.__cause__ = error.__cause__
+    return told

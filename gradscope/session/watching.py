@@ -20,16 +20,15 @@ from gradscope.capture.training.pacing.budget import DEFAULT, check_share
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
-from gradscope.launch.endings import ending_by
+from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.recording.finding import Finding
+from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.run_header import has_no_gradients
-from gradscope.recording.store import load_recording
+from gradscope.recording.store import check_free, load_recording, remove_logs
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory
-from gradscope.recording.writer import check_free, remove_logs
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings

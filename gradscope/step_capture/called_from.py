@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, cast
 
-from gradscope.capture.frames import uncounted
+from gradscope.capture.interpreter import uncounted
 
 NAME = "<gradscope>"
 """File name of the frames of such calls in tracebacks."""

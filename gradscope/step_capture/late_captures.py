@@ -27,8 +27,15 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.forward.forward_values import Values
 from gradscope.probes.forward.operations import NodeNumber
 from gradscope.recording.evidence.failures import LateCapture, LineSource
-from gradscope.step_capture.gradient_frontier import Suspect, suspects
-from gradscope.step_capture.graph_trace import GraphTrace, lend, likeness, numbered, trace_of
+from gradscope.step_capture.graph_trace import (
+    GraphTrace,
+    Suspect,
+    lend,
+    likeness,
+    numbered,
+    suspects,
+    trace_of,
+)
 from gradscope.step_capture.nonfinite_search import Found, NonfiniteSearch
 from gradscope.step_capture.script_models import LiveSources, script_of
 from gradscope.step_capture.singular_points import SingularPoints, singular_values

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 
 import torch
 from torch._C import DisableTorchFunction, _len_torch_function_stack
@@ -14,19 +14,51 @@ from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode, _pop_mode,
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import follow_original, is_traced
-from gradscope.capture.frames import uncounted
+from gradscope.capture.interpreter import uncounted
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.training.guard import is_interruption
-from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.training.guard import Function, Patches, is_interruption
 from gradscope.step_capture.called_from import CalledFrom
 from gradscope.step_capture.forward_watch import ForwardWatch
-from gradscope.step_capture.replaced import HANDING_ON, handed_on
+
+HANDING_ON = torch.overrides.handle_torch_function.__code__
+
+_OWN = (str(Path(torch.__file__).parent) + os.sep, str(Path(__file__).parents[1]) + os.sep)
+
+
+def handed_on(func: Callable[..., object], frame: FrameType) -> Callable[..., object]:
+    """Return the function that passed itself to a mode.
+
+    Args:
+        func: The function that the mode got.
+        frame: Frame that called the mode.
+    """
+    caller = frame.f_back
+    if frame.f_code is not HANDING_ON or caller is None:
+        return func
+    code, given = caller.f_code, getattr(func, "__code__", None)
+    if given is code or not isinstance(given, CodeType) or given.co_filename.startswith(_OWN):
+        return func
+    return func if code.co_freevars else _again(caller)
+
+
+def _again(caller: FrameType) -> Callable[..., object]:
+    """Return the function that runs in a frame, with its arguments there as defaults."""
+    code, values = caller.f_code, caller.f_locals
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    by_place, by_name = names[: code.co_argcount], names[code.co_argcount :]
+    again = FunctionType(
+        code, caller.f_globals, code.co_name, tuple(values.get(name) for name in by_place)
+    )
+    again.__kwdefaults__ = {name: values.get(name) for name in by_name}
+    return again
+
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 _BACKWARDS = frozenset({"backward", "grad"})
 
 _GRADIENT = vars(torch._C.TensorBase)["grad"]
+
 _PASSIVE = frozenset(
     {
         *(
@@ -257,11 +289,11 @@ def _default_device() -> object:
     return getattr(context, "device_context", None)
 
 
-follow_original(CaptureMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)
-
-
 def _caller_of(frame: FrameType) -> FrameType:
     """Return the frame that called a function which passed itself to this mode."""
     if frame.f_code is HANDING_ON and frame.f_back is not None:
         return frame.f_back.f_back or frame
     return frame
+
+
+follow_original(CaptureMode.__torch_function__, BaseTorchFunctionMode.__torch_function__)

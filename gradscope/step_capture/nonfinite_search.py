@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from gradscope.capture.naming import dtype_name
-from gradscope.capture.step.gradients import Slot
 from gradscope.capture.step.graph import Graph
-from gradscope.capture.step.known_values import KnownValues
-from gradscope.capture.step.saved_tensors import saved_value
+from gradscope.capture.step.known_values import KnownValues, saved_value
+from gradscope.capture.step.measurements import Slot
 from gradscope.probes.forward.forward_values import values_of
-from gradscope.probes.forward.nonfinite_tracker import (
+from gradscope.probes.forward.nonfinite_origins import (
     MOST_ORIGINS,
     Origin,
     Source,

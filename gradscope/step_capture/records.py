@@ -26,13 +26,12 @@ from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep, Recording, TargetRecord
 from gradscope.step_capture.failed_step import failed_recording
-from gradscope.step_capture.half_precision import HalfPrecision
 from gradscope.step_capture.late_captures import LastStart, LateBackward, Suspicion
-from gradscope.step_capture.probing import probe_captured_step
+from gradscope.step_capture.probing import HalfPrecision, probe_captured_step
 from gradscope.step_capture.script_models import Script, script_of
 from gradscope.step_capture.structures import Structures, structure_of
 from gradscope.step_capture.window import Window
-from gradscope.target.loader import Batches
+from gradscope.target.batches import Batches
 from gradscope.target.target import Outcome, Target
 
 NOT_WATCHED = "the forward of this step was not observed"

@@ -9,9 +9,8 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.compiler import compiles_backward
-from gradscope.capture.errors import is_autograds
-from gradscope.capture.garbage import no_garbage_collection
-from gradscope.capture.own_faults import is_own_fault
+from gradscope.capture.errors import is_autograds, is_own_fault
+from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
 from gradscope.capture.step.forward_backward import StepCapture
@@ -23,7 +22,6 @@ from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
 from gradscope.step_capture.failed_step import broken_start
 from gradscope.step_capture.forward_watch import Constants
-from gradscope.step_capture.half_precision import HalfPrecision, unscaled
 from gradscope.step_capture.late_captures import (
     LastStart,
     LateBackward,
@@ -34,6 +32,7 @@ from gradscope.step_capture.late_captures import (
 )
 from gradscope.step_capture.mode import CaptureMode
 from gradscope.step_capture.own_part import alone
+from gradscope.step_capture.probing import HalfPrecision, unscaled
 from gradscope.step_capture.records import (
     CaptureRecords,
     CurrentCapture,

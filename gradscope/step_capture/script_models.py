@@ -8,11 +8,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from gradscope.capture.naming import NamedModel, name_model
-from gradscope.capture.shards import parameters_of
+from gradscope.capture.naming import NamedModel, name_model, parameters_of
 from gradscope.capture.training.state import TrainingState
-from gradscope.probes.forward.nonfinite_origins import by_storage, sources_of
-from gradscope.probes.forward.nonfinite_tracker import Source
+from gradscope.probes.forward.nonfinite_origins import Source, by_storage, sources_of
 from gradscope.recording.evidence.failures import NonfiniteSource
 
 _WRAPPERS = ("DataParallel", "DistributedDataParallel")

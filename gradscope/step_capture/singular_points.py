@@ -12,8 +12,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import created
 from gradscope.capture.step.graph import Graph
-from gradscope.capture.step.known_values import KnownValues
-from gradscope.capture.step.saved_tensors import saved_tensor, saved_value
+from gradscope.capture.step.known_values import KnownValues, saved_tensor, saved_value
 from gradscope.probes.forward.forward_values import Values, values_of
 from gradscope.probes.forward.operations import NodeNumber, plain_floats
 

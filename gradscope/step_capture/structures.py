@@ -18,9 +18,9 @@ from gradscope.capture.step.assemble import NOT_DELIVERED, parameter_stat
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
 from gradscope.probes.optimizers import with_numbers_of
-from gradscope.recording.evidence.optimizers import OptimizerRecord
+from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.records import InputStat, Recording, TargetRecord, TensorStat
-from gradscope.recording.repeated_captures import repeated
+from gradscope.recording.repetitions import repeated
 
 _MOST = 4
 """Maximum number of structures kept per line of a backward."""

@@ -1,15 +1,85 @@
-"""Batches: read from files, copied, and moved to a device and dtype."""
+"""Batches: made from specifications, read from files, copied, moved, and one per training step."""
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import cycle, repeat
 from pathlib import Path
 
 import torch
 
 from gradscope.errors import GradscopeError
 from gradscope.target.files import exists, require_file
-from gradscope.target.structures import map_tensors
+from gradscope.target.notation import InputSpec, parse_input
+from gradscope.target.structures import map_tensors, named_tensors
+from gradscope.target.user_code import UserCode
+
+
+def make_inputs(texts: tuple[str, ...], *, seed: int | None, vocabulary: int | None) -> object:
+    """Return the batch of `--input` options: a tensor, a tuple, or a dict of named tensors.
+
+    Floats are normal (uniform with a range), integers uniform, bools all true.
+
+    Args:
+        texts: The specifications, either all named or all positional.
+        seed: Seed of a separate generator; None draws from torch's global one.
+        vocabulary: Range of integers without an explicit one; None makes that an error.
+
+    Raises:
+        GradscopeError: A specification is not valid.
+    """
+    specs = [parse_input(text) for text in texts]
+    named = [spec for spec in specs if spec.name is not None]
+    if named and len(named) < len(specs):
+        raise GradscopeError(
+            "named and positional --input do not mix",
+            help="give every input a name: --input x=" + next(t for t in texts if "=" not in t),
+        )
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    tensors = [_make(spec, generator, vocabulary) for spec in specs]
+    if named:
+        return {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
+    return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+def spec_like(tensor: torch.Tensor) -> str:
+    """Return a specification for tensors of this shape, dtype and, for integers, range."""
+    dims = ",".join(map(str, tensor.shape))
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.dtype is torch.float32:
+        return dims
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
+        return f"{dtype}:{dims}"
+    high = int(tensor.max()) + 1 if tensor.numel() else 1
+    return f"{dtype}[0,{high}]:{dims}"
+
+
+def _make(
+    spec: InputSpec, generator: torch.Generator | None, vocabulary: int | None
+) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    if dtype is torch.bool:
+        return torch.ones(spec.dims, dtype=torch.bool)
+    if dtype.is_floating_point or dtype.is_complex:
+        return _make_floating(spec, dtype, generator)
+    low, high = spec.low, spec.high
+    if low is None or high is None:
+        if vocabulary is None:
+            raise GradscopeError(
+                f"--input {spec.text!r} needs a range, because its type is an integer",
+                help=f"--input {spec.text.replace(':', '[0,10]:')}",
+            )
+        low, high = 0, vocabulary
+    return torch.randint(int(low), int(high), spec.dims, dtype=dtype, generator=generator)
+
+
+def _make_floating(
+    spec: InputSpec, dtype: torch.dtype, generator: torch.Generator | None
+) -> torch.Tensor:
+    if spec.low is None or spec.high is None:
+        return torch.randn(spec.dims, generator=generator).to(dtype)
+    uniform = torch.rand(spec.dims, generator=generator)
+    return (spec.low + (spec.high - spec.low) * uniform).to(dtype)
 
 
 def is_batch_file(text: str) -> bool:
@@ -149,3 +219,115 @@ _READERS: dict[str, Callable[[Path], object]] = {
     ".safetensors": read_safetensors,
     ".json": _read_json,
 }
+
+STORED_BYTES = 256 * 2**20
+"""Maximum bytes kept of a one-shot iterator's batches, to repeat them once it is exhausted."""
+
+_END = object()
+
+
+class Batches:
+    """A batch per training step; here always the same.
+
+    Args:
+        first: Batch of the first step.
+    """
+
+    def __init__(self, first: object) -> None:
+        self.first = first
+
+    def __iter__(self) -> Iterator[object]:
+        """Yield batches without end, the first one first."""
+        return repeat(self.first)
+
+    def mapped(self, prepare: Callable[[object], object]) -> "Batches":
+        """Return the same batches, each prepared when it is read."""
+        return Batches(prepare(self.first))
+
+    def close(self) -> None:
+        """Release the reader of the batches; it restarts if more are requested."""
+
+
+class LoadedBatches(Batches):
+    """The batches of a loader, which restarts when it ends.
+
+    They may be iterated once: a second iteration yields the first batch and continues from there.
+
+    Args:
+        loader: A `DataLoader`, an iterator or another iterable; its first batch is read at once.
+        name: Name of the loader.
+        location: File of the loader.
+
+    Raises:
+        GradscopeError: The loader is empty.
+        UserCodeError: It raised.
+    """
+
+    def __init__(self, loader: Iterable[object], name: str, location: str) -> None:
+        self._loader, self._name, self._location = loader, name, location
+        self._prepare: tuple[Callable[[object], object], ...] = ()
+        with UserCode(f"reading the first batch of {name!r} failed"):
+            self._rest: Iterator[object] | None = iter(loader)
+            first = next(self._rest, _END)
+        if first is _END:
+            raise GradscopeError(f"{name!r} of {location!r} is empty: it contains no batch")
+        super().__init__(first)
+
+    def mapped(self, prepare: Callable[[object], object]) -> "LoadedBatches":
+        """Return the same batches, each prepared when it is read."""
+        self._prepare = (*self._prepare, prepare)
+        self.first = prepare(self.first)
+        return self
+
+    def close(self) -> None:
+        """Release the iterator, and with it the processes of a `DataLoader`."""
+        self._rest = None
+
+    def __iter__(self) -> Iterator[object]:
+        """Yield batches without end, the first one first."""
+        yield self.first
+        kept = _Kept(self.first)
+        is_one_shot = isinstance(self._loader, Iterator)
+        while True:
+            batch = self._read()
+            if batch is _END and is_one_shot:
+                yield from cycle(kept.batches)
+            if batch is _END:
+                batch = self._read()
+            if batch is _END:
+                raise GradscopeError(
+                    f"{self._name!r} of {self._location!r} gives no batch in a second iteration",
+                    help="use a list or a DataLoader, which restart",
+                )
+            for prepare in self._prepare:
+                batch = prepare(batch)
+            if is_one_shot:
+                kept.add(batch)
+            yield batch
+
+    def _read(self) -> object:
+        """Return the next batch; report the end, and restart at the next call."""
+        with UserCode(f"reading the next batch of {self._name!r} failed"):
+            if self._rest is None:
+                self._rest = iter(self._loader)
+            batch = next(self._rest, _END)
+        if batch is _END:
+            self._rest = None
+        return batch
+
+
+class _Kept:
+    """Batches read so far, within a memory limit."""
+
+    def __init__(self, first: object) -> None:
+        self.batches = [first]
+        self._bytes = _size(first)
+
+    def add(self, batch: object) -> None:
+        self._bytes += _size(batch)
+        if self._bytes <= STORED_BYTES:
+            self.batches.append(batch)
+
+
+def _size(batch: object) -> int:
+    return sum(tensor.numel() * tensor.element_size() for _, tensor in named_tensors(batch, ""))

@@ -12,9 +12,15 @@ from gradscope.target.batches import move_batch
 from gradscope.target.discovery.batch import FoundBatches, find_batch
 from gradscope.target.discovery.importing import Source, command_line, import_source
 from gradscope.target.discovery.model import FoundModel, find_model, to_model
-from gradscope.target.discovery.setup import checked_setup, clip_norm_of, find_setup
 from gradscope.target.discovery.training import find_objective
-from gradscope.target.discovery.values import build, evaluate, required_parameters
+from gradscope.target.discovery.values import (
+    build,
+    checked_setup,
+    clip_norm_of,
+    evaluate,
+    find_setup,
+    required_parameters,
+)
 from gradscope.target.forward import Forward, notes_on_batch, seed_everything
 from gradscope.target.notation import Expression, TargetSpec, parse_expression, parse_target
 from gradscope.target.objectives import LossFunction

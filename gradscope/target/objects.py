@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target.batches import Batches
 from gradscope.target.discovery.training import named_loss, to_objective
 from gradscope.target.forward import Forward, notes_on_batch
-from gradscope.target.loader import Batches
 from gradscope.target.objectives import GivenGradient, Objective, OwnLoss, training_step
 from gradscope.target.optimizers import usable_optimizer
 from gradscope.target.placement import check_materialized

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, Self
 import torch
 from torch import nn
 
-from gradscope.target.loader import Batches
+from gradscope.target.batches import Batches
 
 Guessed = Literal["arguments", "batch"]
 

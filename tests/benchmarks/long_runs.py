@@ -9,8 +9,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from gradscope.recording.evidence.clipping import ClipScope
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import ClipScope, TrainedOptimizer
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
     Environment,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from gradscope.report.html.render import render_html
+from gradscope.report.html.report_page import render_html
 from gradscope.session.report import Report
 from tests.browser.large import large_inspection, large_run
 from tests.browser.pages import Pages, installed_browser, launch

@@ -18,7 +18,7 @@ import torch
 from training_loops import LOOPS, Loop
 
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.recording.evidence.optimizers import WatchCost
+from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.store import load_recording
 from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_captures_by

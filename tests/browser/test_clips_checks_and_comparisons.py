@@ -5,9 +5,8 @@ import math
 import pytest
 from playwright.sync_api import expect
 
-from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
-from gradscope.check.results import CheckResult, Failure, Run, TargetResult
+from gradscope.check.results import CheckResult, Failure, Run, TargetResult, target_result
 from gradscope.report.html.check_page import render_check_html
 from gradscope.report.html.clip_tab import render_clip_html
 from gradscope.report.html.comparison_page import render_comparison_html

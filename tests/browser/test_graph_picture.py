@@ -9,7 +9,7 @@ from torch import nn
 
 from gradscope.report.graph.labels import exact
 from gradscope.report.graph.module_drawings import module_drawings
-from gradscope.report.graph.page import render_graph_page
+from gradscope.report.graph.render import render_graph_page
 from gradscope.session.api import inspect
 from tests.browser.recordings import HOSTILE, hostile_report
 

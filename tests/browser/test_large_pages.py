@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from gradscope.report.html.render import render_html
+from gradscope.report.html.report_page import render_html
 from tests.browser.large import large_inspection, large_run
 
 LIMIT = 8_000_000

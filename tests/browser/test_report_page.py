@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from gradscope.report.html.page import render_page
-from gradscope.report.html.tabs import tab_of
+from gradscope.report.html.report_page import tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 
 

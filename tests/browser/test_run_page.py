@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from gradscope.recording.records import CapturedStep
-from gradscope.report.html.render import render_html
+from gradscope.report.html.report_page import render_html
 from tests.browser.recordings import HOSTILE
 from tests.report.conftest import build
 from tests.report.html.charts.loops import finding, loop, report_of

@@ -10,7 +10,7 @@ from torch import nn
 import gradscope
 from gradscope.report.html.charts.module_map import MOST_DRAWN
 from gradscope.report.html.page import render_page
-from gradscope.report.html.tabs import tab_of
+from gradscope.report.html.report_page import tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 
 

@@ -4,7 +4,7 @@ import inspect
 
 from torch import nn
 
-from gradscope.capture.source.written_definitions import assignments
+from gradscope.capture.source.statements import assignments
 
 
 class Base(nn.Module):

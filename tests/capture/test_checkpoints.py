@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from gradscope.capture.source.lines import Caller
-from gradscope.capture.step.checkpoints import CheckpointObserver
+from gradscope.capture.step.forward_calls import CheckpointObserver
 
 LAYER, DROPOUT = nn.Linear(6, 6), nn.Dropout(0.5)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.capture.source.initialisations import watch_initialisations
+from gradscope.capture.source.definitions import watch_initialisations
 
 
 def here() -> int:

@@ -26,9 +26,9 @@ from gradscope.capture.step.stored_gradients import keep
 from gradscope.capture.training.clips import value_numbers
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import _is_zero
-from gradscope.capture.training.steps.rounding import _sampled
-from gradscope.probes.clip_methods import power_norm
-from gradscope.probes.forward.nonfinite_tracker import broken_of
+from gradscope.capture.training.steps.writer import _sampled
+from gradscope.probes.clipping import power_norm
+from gradscope.probes.forward.nonfinite_origins import broken_of
 from gradscope.probes.forward.operations import plain_floats
 from gradscope.probes.snapshot import preserved
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from gradscope.capture.step import teardown
+from gradscope.capture.step import graph
 from gradscope.capture.step.forward_backward import StepCapture
 
 STEPS = 5
@@ -350,17 +350,17 @@ def test_deep_graphs_are_released():
     capture = StepCapture([x])
     with capture.forward():
         y = x
-        for _ in range(teardown.DEEP * 3):
+        for _ in range(graph.DEEP * 3):
             y = y * 1.0
         loss = y.sum()
     capture.backward(loss)
     capture.close()
     # In torch 2.9 a graph does not hold the Python objects of its nodes; later it does.
     are_held = sys.getrefcount(loss.grad_fn) > 1
-    assert len(teardown._waiting) == are_held
+    assert len(graph._waiting) == are_held
     del y, loss
-    teardown.free_the_dead()
-    assert teardown._waiting == []
+    graph.free_the_dead()
+    assert graph._waiting == []
 
 
 def test_measurements_hold_no_tensor():

@@ -6,12 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.capture import sketches
-from gradscope.capture.sketches import Sketcher
+from gradscope.capture.step import stored_gradients
 from gradscope.capture.step import stored_gradients as gradient_keeping
-from gradscope.capture.step.stored_gradients import keep
-from gradscope.recording.count_sketch import BUCKETS
-from gradscope.recording.stored_gradient import agreement, cosine, relative_difference
+from gradscope.capture.step.stored_gradients import Sketcher, keep
+from gradscope.recording.stored_gradient import BUCKETS, agreement, cosine, relative_difference
 
 CPU = torch.device("cpu")
 
@@ -151,7 +149,7 @@ def test_indices_beyond_31_bits_are_hashed_apart():
 
 
 def test_sketches_of_sparse_gradients_are_those_of_the_dense_ones(monkeypatch):
-    monkeypatch.setattr(sketches, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(stored_gradients, "_BLOCK", 1 << 10)
     generator = torch.Generator().manual_seed(0)
     rows = torch.randint(500, (80,), generator=generator)
     values = torch.randint(-8, 9, (80, 30), generator=generator).double()

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from gradscope.capture.naming import name_model
-from gradscope.capture.source.written_definitions import written_definitions
+from gradscope.capture.source.statements import written_definitions
 
 
 class Block(nn.Module):

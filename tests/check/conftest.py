@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
-from gradscope.check.results import CheckResult, Run
+from gradscope.check.results import CheckResult, Run, target_result
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 from tests.rules.inspecting import report_of_file

@@ -14,9 +14,8 @@ from gradscope.check.baseline import (
     updated,
     write_baseline,
 )
-from gradscope.check.baseline_entry import target_key
-from gradscope.check.merging import target_result
-from gradscope.check.results import CheckedFinding, CheckResult, Failure
+from gradscope.check.baseline_file import target_key
+from gradscope.check.results import CheckedFinding, CheckResult, Failure, target_result
 from gradscope.recording.finding import Consequence
 from tests.rules.test_samples import SETTINGS
 

@@ -3,8 +3,7 @@
 import pytest
 
 from gradscope.check.baseline import Baseline, applied, updated
-from gradscope.check.merging import target_result
-from gradscope.check.results import CheckResult, Run
+from gradscope.check.results import CheckResult, Run, target_result
 from tests.rules.inspecting import report_of_file
 
 TEXT = """\

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.check.baseline_entry import LEVELS, Entry
-from gradscope.check.baseline_file import baseline_text, read_entries, write_entries
+from gradscope.check.baseline_file import LEVELS, Entry, baseline_text, read_entries, write_entries
 from gradscope.errors import GradscopeError
 
 TEXTS = st.text(max_size=12)

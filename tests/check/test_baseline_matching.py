@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.check.baseline_entry import Entry
+from gradscope.check.baseline_file import Entry
 from gradscope.check.baseline_matching import paired
 from gradscope.recording.finding import Finding
 from gradscope.rules.fingerprint import subjects

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gradscope.check.baseline import Baseline, applied, pruned, updated
-from gradscope.check.baseline_entry import Entry
+from gradscope.check.baseline_file import Entry
 from gradscope.check.baseline_matching import Surroundings, moved, similar
-from gradscope.check.merging import target_result
-from gradscope.check.results import CheckResult, Run
+from gradscope.check.results import CheckResult, Run, target_result
 from tests.check.test_baseline_edits import LINE, TEXT
 from tests.rules.inspecting import report_of_file
 

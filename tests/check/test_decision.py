@@ -2,9 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.options import Policy
-from gradscope.check.results import CheckResult, Failure, TargetResult
+from gradscope.check.results import (
+    CheckResult,
+    Failure,
+    TargetResult,
+    exit_code,
+    outcome_of,
+    reasons,
+)
 from gradscope.errors import ExitCode
 
 LEVELS = ("error", "warning", "note")

@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.check.merging import has_gradient, merged, skip_reason_of, target_result
-from gradscope.check.results import Run
+from gradscope.check.results import Run, has_gradient, merged, skip_reason_of, target_result
 from gradscope.recording.finding import Finding, Verdict
 
 

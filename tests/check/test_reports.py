@@ -10,9 +10,8 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
-from gradscope.check.results import Failure, TargetResult
+from gradscope.check.results import Failure, TargetResult, target_result
 from gradscope.report.render import render_check
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/check-1.json").read_text())

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from gradscope.check.results import Failure
-from gradscope.cli.isolation import run_apart
-from gradscope.cli.job import Job, failure_in, read_failure, write_failure
+from gradscope.cli.isolation import Job, failure_in, read_failure, run_apart, write_failure
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Recording
 from gradscope.target.options import TargetOptions, Trial

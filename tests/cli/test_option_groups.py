@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from gradscope.cli.app import _typed
-from gradscope.cli.option_groups import with_groups
+from gradscope.cli.options import with_groups
 from gradscope.options.declaration import Argument, Option, Overrides
 
 

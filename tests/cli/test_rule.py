@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.families import FAMILIES
 from gradscope.rules.manual import HEADINGS, summary_of
+from gradscope.rules.rule import FAMILIES
 
 
 @pytest.fixture

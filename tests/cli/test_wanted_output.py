@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gradscope.cli.output import Destination
-from gradscope.cli.wanted_output import wanted_output
+from gradscope.cli.output import Destination, wanted_output
 from gradscope.errors import GradscopeError
 
 

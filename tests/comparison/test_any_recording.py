@@ -10,7 +10,7 @@ from gradscope.comparison.parameters import WORSE
 from gradscope.errors import GradscopeError
 from tests.comparison.sides import changes, compared
 from tests.report.comparison.test_formats import TEXTS, rendered
-from tests.report_run.test_any_run import recordings
+from tests.report.run.test_any_run import recordings
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/compare-1.json").read_text())
 

@@ -12,7 +12,7 @@ from gradscope.cli.run import live as run_live
 from gradscope.cli.run.live import LiveDisplay, Pace
 from gradscope.recording.store import save_recording
 from gradscope.rules.settings import Settings
-from tests.report_run.conftest import plain
+from tests.report.run.conftest import plain
 
 
 class Panel:

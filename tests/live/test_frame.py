@@ -17,7 +17,7 @@ from gradscope.recording.store import save_recording
 from gradscope.report.live import Judged, frame
 from gradscope.report.page import Page
 from gradscope.rules.engine import judge
-from tests.report_run.conftest import accumulation, adversarial, network, plain
+from tests.report.run.conftest import accumulation, adversarial, network, plain
 from tests.rules.accumulation.runs import Run
 
 

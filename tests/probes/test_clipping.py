@@ -9,9 +9,8 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, get_total_norm
 
 from gradscope.analysis.clipping.arithmetic import norm_of, outcome, torchs_norm_of
-from gradscope.probes.clip_methods import LEAST_GRADIENT_NORM, LEAST_WEIGHT_NORM
-from gradscope.probes.clipping import ClipProbe
-from gradscope.recording.evidence.clipping import ClipPass, ClipTrial
+from gradscope.probes.clipping import LEAST_GRADIENT_NORM, LEAST_WEIGHT_NORM, ClipProbe
+from gradscope.recording.evidence.training import ClipPass, ClipTrial
 from gradscope.target.options import ClipOptions
 
 

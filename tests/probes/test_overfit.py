@@ -10,7 +10,7 @@ from torch.nn import functional
 from gradscope.analysis.overfitting import Overfit
 from gradscope.cli.options import with_optional_values
 from gradscope.recording.evidence.batches import ProbeRecord
-from gradscope.recording.evidence.optimizers import OverfitRecord
+from gradscope.recording.evidence.training import OverfitRecord
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects
 from gradscope.target.options import Trial

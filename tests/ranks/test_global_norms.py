@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.analysis.job import Job
-from gradscope.analysis.job_norms import agree, global_norms
+from gradscope.analysis.norms import agree, global_norms
 from gradscope.recording.evidence.ranks import ParameterPlacement, RankIdentity, RankNumbers
 from gradscope.recording.records import ParameterRecord, Shape, StepRecord
 from gradscope.recording.store import load_recording
@@ -231,8 +231,7 @@ def placement(index, kind, copies):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     """An empty recording."""
-    from gradscope.recording.meta import Header
-    from gradscope.recording.run_header import run_header
+    from gradscope.recording.meta import Header, run_header
     from gradscope.recording.run_recorder import RunRecorder
 
     path = tmp_path_factory.mktemp("empty") / "empty.gradscope"

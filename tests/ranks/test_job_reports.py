@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from gradscope.analysis.job import Job
-from gradscope.analysis.job_norms import global_norms
+from gradscope.analysis.norms import global_norms
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.analysis.ranks.kinds import kind_of
 from gradscope.analysis.ranks.rank_series import rank_series

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.recording.count_sketch import BUCKETS, sketch, sketch_in_python
+from gradscope.recording.stored_gradient import BUCKETS, sketch, sketch_in_python
 
 
 @settings(deadline=None)

@@ -16,7 +16,7 @@ from gradscope.recording.events import (
     only,
 )
 from gradscope.recording.records import EventRecord
-from gradscope.recording.repeated_steps import MEASURED
+from gradscope.recording.repetitions import MEASURED
 
 
 def record(kind, **numbers):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradscope.recording.inner_products import in_python, inner_products
+from gradscope.recording.stored_gradient import in_python, inner_products
 
 NUMBERS = st.floats(min_value=-(2.0**50), max_value=2.0**50, width=32)
 PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40)

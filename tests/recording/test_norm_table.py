@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gradscope.analysis.step_view import last_run_step, step_view
+from gradscope.analysis.recording_index import last_run_step, step_view
 from gradscope.recording.meta import header_of
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import GradientStat, StepRecord

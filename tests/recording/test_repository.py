@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.recording.run_header import repository_of
+from gradscope.recording.meta import repository_of
 from gradscope.recording.store import load_recording, save_recording
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradscope.recording import stored_gradient as kept_gradient
-from gradscope.recording.count_sketch import BUCKETS
 from gradscope.recording.stored_gradient import (
+    BUCKETS,
     StoredGradient,
     StoredPart,
     agreement,

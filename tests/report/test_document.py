@@ -36,9 +36,8 @@ from gradscope.report.document import (
 from gradscope.report.formats.markdown import render_markdown
 from gradscope.report.formats.notebook import render_notebook
 from gradscope.report.formats.text import render_text
-from gradscope.report.formats.text_words import hanging
-from gradscope.report.page import Page
-from gradscope.report.signs import UNICODE
+from gradscope.report.formats.text_lines import hanging
+from gradscope.report.page import UNICODE, Page
 from gradscope.report.snippets import CodeLine, Label, Snippet
 from gradscope.report.strips import Scale, StripLayout
 

@@ -6,7 +6,7 @@ import pytest
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.finding import Finding, SkippedRule, Verdict
-from gradscope.report.markdown_syntax import prose
+from gradscope.report.formats.markdown import prose
 from gradscope.report.render import render
 from gradscope.session.report import Report
 

@@ -5,7 +5,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from gradscope.recording.evidence.optimizers import RoundedUpdate
+from gradscope.recording.evidence.training import RoundedUpdate
 from tests.rules.accumulation.two_players import players
 from tests.rules.clipping.clipped_run import BACKWARD as LINE
 from tests.rules.clipping.clipped_run import ClippedRun, trained

@@ -13,9 +13,8 @@ import pytest
 import gradscope.rules
 from gradscope.rules.candidates import LOOKED_FOR
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.families import FAMILIES, family_of
 from gradscope.rules.manual import HEADINGS, manual_of
-from gradscope.rules.rule import Rule
+from gradscope.rules.rule import FAMILIES, Rule, family_of
 
 ROOT = Path(__file__).parents[2]
 CODES = [rule.code for rule in RULES]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.check.baseline_entry import measure_of
+from gradscope.check.baseline_file import measure_of
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.settings import Settings
 from tests.rules.inspecting import report_of_file
 from tests.rules.test_samples import ABOUT_RANKS, SETTINGS, findings_of_job

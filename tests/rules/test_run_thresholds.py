@@ -7,7 +7,7 @@ import pytest
 
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.engine import judge
-from gradscope.rules.families import family_of
+from gradscope.rules.rule import family_of
 from gradscope.rules.settings import Settings
 from tests.rules.accumulation.runs import Run
 from tests.rules.precision.test_scale_without_unstep import loop as scaled_steps

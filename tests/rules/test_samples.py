@@ -6,8 +6,8 @@ import pytest
 
 from gradscope.recording.store import load_recording
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.families import family_of
 from gradscope.rules.job_judging import judge_job
+from gradscope.rules.rule import family_of
 from gradscope.rules.settings import WHOLE_MODEL, NormLimit, Settings
 from tests.rules.inspecting import marked_lines, report_of_file
 from tests.rules.watching import findings_of_script

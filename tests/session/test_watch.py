@@ -104,7 +104,7 @@ def test_the_line_of_an_optimizer_that_was_made_before():
     with gradscope.watch(network, adam) as watch:
         train(network, adam, 2)
     recording = watch.report().recording
-    from gradscope.recording.evidence.optimizers import TrainedOptimizer
+    from gradscope.recording.evidence.training import TrainedOptimizer
 
     (optimizer,) = recording.evidence_of(TrainedOptimizer)
     assert recording.sites[optimizer.site].source == "adam = torch.optim.Adam(network.parameters())"

@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.forward import ForwardStat
-from gradscope.recording.evidence.optimizers import OptimizerRecord
-from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
+from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.repetitions import NOT_IN_EVERY_STEP
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.step_capture.schedule import FIRST, FULL_EVERY, Schedule, Thoroughness
 from tests.step_capture.models_to_train import features, mlp

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from gradscope.errors import GradscopeError
-from gradscope.target.inputs import make_inputs
+from gradscope.target.batches import make_inputs
 from gradscope.target.notation import parse_input
 
 

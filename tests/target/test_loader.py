@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gradscope.errors import GradscopeError, UserCodeError
-from gradscope.target import loader
-from gradscope.target.loader import Batches, LoadedBatches
+from gradscope.target import batches as loader
+from gradscope.target.batches import Batches, LoadedBatches
 
 NET = "model = nn.Linear(3, 1)\n"
 

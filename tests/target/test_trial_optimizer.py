@@ -7,8 +7,8 @@ from torch import nn
 from gradscope.errors import GradscopeError
 from gradscope.target.notation import OPTIMIZERS
 from gradscope.target.objects import target_from_objects
+from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
-from gradscope.target.trial_optimizer import set_learning_rate, with_trial_optimizer
 
 
 def target(model=None, optimizer=None):

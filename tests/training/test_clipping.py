@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 from gradscope.analysis.clipping.clipping import Clipping
-from gradscope.recording.evidence.clipping import ClipPass, ClipTrial
+from gradscope.recording.evidence.training import ClipPass, ClipTrial
 from gradscope.target.options import ClipOptions
 from tests.training.looping import SEED, norms_of, watched
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.analysis.step_view import first_step
+from gradscope.analysis.recording_index import RecordingIndex, first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.report.finding_phrasing import training_text

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gradscope.analysis.step_view import first_step
+from gradscope.analysis.recording_index import first_step
 from gradscope.target.options import Trial
 from tests.rules.inspecting import report_of_file
 

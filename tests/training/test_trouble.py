@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.analysis.step_view import ended_by, first_step
+from gradscope.analysis.recording_index import ended_by, first_step
 from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.rules.engine import judge

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.norms import norm_of_norms
-from gradscope.recording.evidence.clipping import (
+from gradscope.recording.evidence.training import (
     ClipMethod,
     ClipPass,
     ClippedGradient,

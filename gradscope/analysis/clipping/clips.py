@@ -9,7 +9,7 @@ from math import isinf
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import ClipEvent, ClipValueEvent, Event, StepEvent, only
-from gradscope.recording.evidence.clipping import ClipScope
+from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.norm_table import NormTable, norms_of
 
 _FUNCTIONS: Mapping[str, tuple[str, str]] = {

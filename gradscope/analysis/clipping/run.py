@@ -5,8 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
 from gradscope.analysis.clipping.clips import Clip, ClippedStep, Clips, clipped_steps
-from gradscope.analysis.clipping.contributions import Contributions
-from gradscope.analysis.clipping.sections import Check, Numbers, OptimizerFacts, Section
+from gradscope.analysis.clipping.sections import (
+    Check,
+    Contributions,
+    Numbers,
+    OptimizerFacts,
+    Section,
+)
 from gradscope.analysis.clipping.series import ClipPoint, ClipSeries, clip_series
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Series

@@ -9,8 +9,13 @@ from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.events import ClipNormEvent, ClipValueEvent
-from gradscope.recording.evidence.clipping import ClipMethod, ClipPass, ClipTrial
-from gradscope.recording.evidence.optimizers import OptimizerFamily, OptimizerRecord
+from gradscope.recording.evidence.training import (
+    ClipMethod,
+    ClipPass,
+    ClipTrial,
+    OptimizerFamily,
+    OptimizerRecord,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

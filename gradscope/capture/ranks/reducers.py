@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from gradscope.capture.ranks.ledger import Ledger
+from gradscope.capture.ranks.observations import Ledger
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
 

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 
 from gradscope.capture.compiler import is_traced, skip_frame
-from gradscope.capture.frames import uncounted
-from gradscope.capture.ranks.ledger import Ledger
-from gradscope.capture.training.patches import Function, Patches
+from gradscope.capture.interpreter import uncounted
+from gradscope.capture.ranks.observations import Ledger
+from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.state import TrainingState
 
 

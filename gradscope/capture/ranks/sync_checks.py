@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
-from gradscope.capture.ranks.ledger import Ledger
+from gradscope.capture.ranks.observations import Ledger
 from gradscope.capture.reading import is_plain
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.state import TrainingState

@@ -16,21 +16,31 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.ranks.collectives import Collectives
-from gradscope.capture.ranks.digests import digest
-from gradscope.capture.ranks.divisions import divisions
-from gradscope.capture.ranks.identity import identity, is_in_group, is_launched
-from gradscope.capture.ranks.ledger import Ledger, Taken
-from gradscope.capture.ranks.measures import Squares, line_outside, squares_of
-from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
+from gradscope.capture.ranks.observations import (
+    Ledger,
+    Squares,
+    Taken,
+    digest,
+    line_outside,
+    squares_of,
+)
+from gradscope.capture.ranks.placement import (
+    Placements,
+    identity,
+    is_fsdp1,
+    is_fsdp2,
+    is_in_group,
+    is_launched,
+)
 from gradscope.capture.ranks.reducers import Pass, Reducers
+from gradscope.capture.ranks.script_source import divisions, written_lines
 from gradscope.capture.ranks.sources import Sources
 from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
-from gradscope.capture.ranks.written import written_lines
-from gradscope.capture.step.edges import tensors
+from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry
+from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
-from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, WrappedModel
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from gradscope.capture.garbage import no_garbage_collection
+from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import sources_around, statements_around
-from gradscope.capture.step.cut_records import CutFinder
 from gradscope.capture.step.forward_backward import StepCapture
-from gradscope.capture.step.graph_records import GraphPosition, GraphRecords
+from gradscope.capture.step.graph_records import CutFinder, GraphPosition, GraphRecords
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.stored_gradients import UNREADABLE, keep
 from gradscope.phrasing import counted

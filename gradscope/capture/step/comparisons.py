@@ -10,7 +10,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.naming import shape_of
 from gradscope.capture.source.lines import Line
-from gradscope.capture.step.edges import Edge, edges, without_node
+from gradscope.capture.step.graph import Edge, edges, without_node
 from gradscope.recording.records import Shape
 
 LOSS_FUNCTIONS = frozenset(

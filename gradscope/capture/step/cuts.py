@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Caller, Forward, Line
-from gradscope.capture.step.edges import Edge, edges, tensors
+from gradscope.capture.step.graph import Edge, edges, tensors
 from gradscope.recording.records import CutKind
 
 _READS = frozenset(

@@ -10,10 +10,10 @@ from torch.autograd.graph import Node
 from gradscope.capture.errors import ENTRIES, StepFailedError, kind_of
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.lines import Line, created, is_users
-from gradscope.capture.source.written_definitions import backward_code, function_of
+from gradscope.capture.source.statements import backward_code, function_of
 from gradscope.capture.step.graph_records import GraphPosition
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.training.history.carried import carried_over
+from gradscope.capture.training.history.carried_history import carried_over
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     Carried,

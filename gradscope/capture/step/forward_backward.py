@@ -9,19 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from gradscope.capture.garbage import no_garbage_collection
-from gradscope.capture.shards import Shards, trained_by
+from gradscope.capture.interpreter import no_garbage_collection
+from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
-from gradscope.capture.step.autograd_calls import BackwardObserver, SwitchObserver
-from gradscope.capture.step.checkpoints import CheckpointObserver
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
-from gradscope.capture.step.gradients import Slot
-from gradscope.capture.step.graph import Graph, walk
-from gradscope.capture.step.measurements import BackwardWatch, Measurements
+from gradscope.capture.step.forward_calls import (
+    BackwardObserver,
+    CheckpointObserver,
+    SwitchObserver,
+)
+from gradscope.capture.step.graph import Graph, release, walk
+from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.sites import SiteMode
-from gradscope.capture.step.teardown import release
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 
 

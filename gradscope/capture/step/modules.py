@@ -25,7 +25,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.source.lines import Caller, Forward, Line, OpenCall, sequence_number
-from gradscope.capture.step.edges import Edge, edges, without_node
+from gradscope.capture.step.graph import Edge, edges, without_node
 
 _FAST = (nn.MultiheadAttention, nn.TransformerEncoder, nn.TransformerEncoderLayer)
 """Modules with a fast path in eval mode that rounds differently, and that torch never takes under a

@@ -1,22 +1,65 @@
-"""Records which line of code made which part of the graph.
-
-autograd numbers its nodes as it makes them. The counter is read around every call of a torch
-function. Nodes with numbers in between come from that call, and the innermost frame outside torch
-is the line that made it.
-"""
+"""Records which line of code made which part of the graph."""
 
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from types import FrameType
+from typing import Protocol
 
 from torch.overrides import BaseTorchFunctionMode, TorchFunctionMode
 
 from gradscope.capture.compiler import follow_original
 from gradscope.capture.source.lines import Caller, Line, hands_on_input, sequence_number
 from gradscope.capture.step.cuts import CutTracker
-from gradscope.capture.step.edges import Edge, edges
-from gradscope.capture.step.observers import Observer, Observers
+from gradscope.capture.step.graph import Edge, edges
+
+
+class Observer(Protocol):
+    """Observes calls of torch functions with certain names, such as `mse_loss` or `add_`."""
+
+    names: frozenset[str]
+    """`__name__`s of the observed functions."""
+
+    def wants(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> bool:
+        """Return whether the line of a call should be looked up."""
+
+    def see(
+        self,
+        name: str,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+        result: object,
+        line: Line | None,
+    ) -> None:
+        """Record a call that has just returned. Nothing recorded may outlive the capture."""
+
+
+class Observers:
+    """Observers by the names of their functions."""
+
+    def __init__(self, observers: tuple[Observer, ...]) -> None:
+        self._observers = observers
+        self._positions = _positions_by_name(tuple(observer.names for observer in observers))
+        self.names = self._positions.keys()
+        """Names of all observed functions."""
+
+    def of(
+        self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+    ) -> list[Observer]:
+        """Return the observers of a call with one of these names."""
+        observers = [self._observers[position] for position in self._positions[name]]
+        return [observer for observer in observers if observer.wants(name, args, kwargs)]
+
+
+@cache
+def _positions_by_name(names: tuple[frozenset[str], ...]) -> dict[str, tuple[int, ...]]:
+    return {
+        name: tuple(position for position, wanted in enumerate(names) if name in wanted)
+        for name in frozenset[str]().union(*names)
+    }
 
 
 class SiteMode(TorchFunctionMode):

@@ -12,7 +12,7 @@ from torch._C import DisableTorchFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.frames import uncounted
+from gradscope.capture.interpreter import uncounted
 from gradscope.capture.source.lines import Line, sequence_number
 from gradscope.capture.step.cuts import CutTracker
 

@@ -15,14 +15,14 @@ from torch.autograd.graph import GradientEdge, Node, saved_tensors_hooks
 
 from gradscope.capture.compiler import is_in_cuda_graph, is_traced
 from gradscope.capture.source.lines import Line, created, sequence_number
-from gradscope.capture.step.teardown import free_the_dead
+from gradscope.capture.step.graph import free_the_dead
 from gradscope.capture.training.event_log import Number, known, number, unread
 from gradscope.capture.training.graph_facts import contains, extent, scaling
+from gradscope.capture.training.guard import Function
 from gradscope.capture.training.history.history import History
 from gradscope.capture.training.locations import Location, subject_of
 from gradscope.capture.training.optimizers import learning_rate
 from gradscope.capture.training.pacing.budget import REPEATED_EVENT
-from gradscope.capture.training.patches import Function
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import Start, StepCaptures
 from gradscope.recording.events import (

@@ -14,9 +14,9 @@ from gradscope.capture.compiler import is_traced
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.training.event_log import known, unread
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
+from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.pacing.sentinels import is_broken
-from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import ClipEvent, ClipNormEvent, ClipValueEvent, named
 

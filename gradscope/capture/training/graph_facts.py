@@ -10,7 +10,7 @@ from torch.autograd.graph import Node
 
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.teardown import release
+from gradscope.capture.step.graph import release
 
 _PASSED_ON = frozenset(
     {

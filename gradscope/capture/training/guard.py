@@ -1,5 +1,6 @@
-"""Keeps faults of gradscope's own code away from the script."""
+"""Replaces functions of torch during recording, and keeps gradscope's faults off the script."""
 
+import functools
 import os
 import signal
 import threading
@@ -8,13 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from traceback import walk_tb
 from types import CodeType
-from typing import ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch._C import DisableTorchFunction
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gradscope.capture.compiler import unfollowed
+from gradscope.capture.compiler import follow_original, skip_frame, unfollowed
+from gradscope.capture.interpreter import uncounted
 from gradscope.errors import GradscopeError
 
 
@@ -36,8 +38,8 @@ def _code(handler: object) -> CodeType | None:
 
 
 Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
+Result = TypeVar("Result")
 
 _NO_MODES = nullcontext()
 
@@ -182,3 +184,52 @@ class Guard:
 def without_dispatch_modes() -> AbstractContextManager[object]:
     """Hide the block from the script's own dispatch modes."""
     return _disable_current_modes() if torch._C._len_torch_dispatch_stack() else _NO_MODES
+
+
+Function = Callable[..., Any]
+
+
+class _Replaced(NamedTuple):
+    owner: object
+    name: str
+    original: object
+    ours: object
+
+
+class Patches:
+    """The replaced functions. Each replacement looks like its original.
+
+    `inspect.signature`, pickling by name, `isinstance`, warnings and torch's compiler see no
+    difference.
+    """
+
+    def __init__(self) -> None:
+        self._replaced: list[_Replaced] = []
+
+    def wrap(self, owner: object, name: str, make: Callable[[Function], Function]) -> None:
+        """Replace a function, or a method of a class, by what `make` returns for it.
+
+        A method's replacement must first check `is_traced`, and then only call the original: the
+        compiler can substitute a function by another one, but not a method.
+        """
+        # `getattr` would unwrap static methods and bind class methods.
+        original = vars(owner)[name]
+        ours = functools.wraps(original)(uncounted(make(original)))
+        if isinstance(owner, type):
+            skip_frame(ours)
+        else:
+            follow_original(ours, original)
+        setattr(owner, name, ours)
+        self._replaced.append(_Replaced(owner, name, original, ours))
+
+    def put(self, owner: object, name: str, function: object) -> None:
+        """Replace another name of a function that was wrapped already."""
+        self._replaced.append(_Replaced(owner, name, vars(owner)[name], function))
+        setattr(owner, name, function)
+
+    def restore(self) -> None:
+        """Restore everything. Functions that other code has wrapped since are left alone."""
+        while self._replaced:
+            replaced = self._replaced.pop()
+            if vars(replaced.owner).get(replaced.name) is replaced.ours:
+                setattr(replaced.owner, replaced.name, replaced.original)

@@ -1,7 +1,8 @@
-"""Records where a script starts an epoch, and where it steps its learning-rate schedulers."""
+"""Records where a script starts an epoch, steps its learning-rate schedulers, or compiles."""
 
 import ast
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -10,13 +11,48 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
-from gradscope.capture.compiler import is_traced
+from gradscope.capture.compiler import is_traced, may_run_compiled
 from gradscope.capture.training.event_log import known, number, unread
+from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import stem
 from gradscope.capture.training.optimizers import learning_rate
-from gradscope.capture.training.patches import Function, Patches
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import EpochEvent, SchedulerEvent
+
+
+class Compilations:
+    """Reports everything that is about to be compiled, however it was requested.
+
+    `torch.compile` is one way of many: `torch._dynamo.explain`, `torch.export`, ...
+
+    Args:
+        begin: Called before something is compiled.
+    """
+
+    def __init__(self, patches: Patches, begin: Callable[[], None]) -> None:
+        self._patches, self._begin = patches, begin
+        self._listens = False
+
+    def start(self) -> None:
+        """Start listening."""
+        if may_run_compiled():
+            self._begin()
+        self.listen()
+
+    def listen(self) -> None:
+        """Listen to the compiler, if the script has imported it by now."""
+        frames = None if self._listens else sys.modules.get("torch._dynamo.eval_frame")
+        context = getattr(frames, "OptimizeContext", None)
+        if context is not None:
+            self._listens = True
+            self._patches.wrap(context, "__init__", self._wrap)
+
+    def _wrap(self, original: Function) -> Function:
+        def __init__(context: object, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401, N807
+            self._begin()
+            original(context, *args, **kwargs)
+
+        return __init__
 
 
 class Loaders:

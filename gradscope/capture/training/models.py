@@ -15,16 +15,20 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
-from gradscope.capture.naming import shape_of
-from gradscope.capture.shards import parameters_of
-from gradscope.capture.step.edges import tensors
+from gradscope.capture.naming import parameters_of, shape_of
+from gradscope.capture.step.graph import tensors
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.history.references import name_of
 from gradscope.capture.training.locations import Locations, receiver, stem
-from gradscope.capture.training.model_records import ModelRecords, models_of
-from gradscope.capture.training.modes import EvalModes, Mode, depends_on_mode
+from gradscope.capture.training.model_records import (
+    EvalModes,
+    Mode,
+    ModelRecords,
+    depends_on_mode,
+    models_of,
+)
 
 _MODULE_FILE = nn.modules.module.__file__
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
 from gradscope.capture.training.locations import NOWHERE, Location, Locations, receiver, stem
-from gradscope.recording.evidence.optimizers import OptimizerFamily, TrainedOptimizer
+from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
 
 _ADAPTIVE = (
     torch.optim.Adadelta,

@@ -1,7 +1,7 @@
 """State shared by the parts of a recorded training, and the log of its events."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,8 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
-from gradscope.capture.training.scopes import Scopes
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
+from gradscope.recording.evidence.training import ClipScope
 
 if TYPE_CHECKING:
     from gradscope.capture.ranks.watch import RankWatch
@@ -23,6 +23,44 @@ if TYPE_CHECKING:
     from gradscope.capture.training.step_captures import StepCaptures
     from gradscope.capture.training.steps.by_hand import ByHand
     from gradscope.capture.training.steps.steps import Steps
+
+
+_MOST = 1_000_000
+"""Maximum number of members of all sets. A script that clips a new set every time needs none."""
+
+
+class Scopes:
+    """Every set of parameters that was clipped, each once."""
+
+    def __init__(self) -> None:
+        self._locations: dict[tuple[int, ...], int] = {}
+        """By `id` of the entries, which the sets keep alive."""
+        self._sets: list[tuple[Entry, ...]] = []
+        self._taken = self._members = 0
+
+    def location(self, entries: Iterable[Entry]) -> int | None:
+        """Return a set's index in the recording; None for an empty set or beyond the maximum."""
+        held = tuple(entries)
+        key = tuple(map(id, held))
+        if key in self._locations or not key or self._members + len(key) > _MOST:
+            return self._locations.get(key)
+        self._members += len(key)
+        self._locations[key] = len(self._sets)
+        self._sets.append(held)
+        return self._locations[key]
+
+    def take(self) -> tuple[ClipScope, ...]:
+        """Return the sets that are new since the last call; their parameters are recorded."""
+        new, self._taken = self._sets[self._taken :], len(self._sets)
+        return tuple(
+            ClipScope(
+                parameters=tuple(
+                    sorted(entry.index for entry in entries if entry.index is not None)
+                )
+            )
+            for entries in new
+        )
+
 
 OUTSIDE = "outside"
 """Subject of gradients that were zeroed outside of observed calls."""

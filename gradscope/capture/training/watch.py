@@ -17,26 +17,22 @@ from gradscope.capture.ranks.sync_checks import SyncChecks
 from gradscope.capture.ranks.watch import RankWatch
 from gradscope.capture.training.backwards import Backwards
 from gradscope.capture.training.clips import Clips
-from gradscope.capture.training.compilations import Compilations
 from gradscope.capture.training.given import GivenObjects, compiled_models
-from gradscope.capture.training.guard import Guard
-from gradscope.capture.training.loop_calls import Loaders, Schedulers
+from gradscope.capture.training.gradient_calls import Scalers, Zeroing
+from gradscope.capture.training.guard import Function, Guard, Patches
+from gradscope.capture.training.loop_calls import Compilations, Loaders, Schedulers
 from gradscope.capture.training.pacing.budget import Budget
 from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.step_patterns import Position
-from gradscope.capture.training.patches import Function, Patches
-from gradscope.capture.training.scalers import Scalers
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
 from gradscope.capture.training.steps.by_hand import ByHand
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import StepWriter
-from gradscope.capture.training.zeroing import Zeroing
 from gradscope.errors import GradscopeError
-from gradscope.recording.meta import Header
+from gradscope.recording.meta import Header, run_header
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.run_header import run_header
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.switch import NO_TENSORS, OFF
 

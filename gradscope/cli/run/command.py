@@ -5,34 +5,237 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from gradscope.check.options import Policy
 from gradscope.cli import options
 from gradscope.cli.console import ColorChoice
 from gradscope.cli.errors import show_note
-from gradscope.cli.option_groups import with_groups
-from gradscope.cli.output import Destination, check_destinations, set_verbosity
-from gradscope.cli.run.misplaced_options import misplaced_options
-from gradscope.cli.run.options import (
-    ModuleOption,
-    NprocOption,
-    RunCheck,
-    RunOutput,
-    ScriptArgument,
-    ScriptArguments,
+from gradscope.cli.options import with_groups
+from gradscope.cli.output import (
+    Destination,
+    WantedOutput,
+    check_destinations,
+    set_verbosity,
+    wanted_output,
 )
+from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.cli.run.rank_launching import PlannedRanks, words_of_rank
 from gradscope.cli.running import settings_of, typed_command
-from gradscope.cli.wanted_output import WantedOutput, wanted_output
+from gradscope.config.formats import OutputFormatOption
+from gradscope.errors import GradscopeError
 from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program, check_program
+from gradscope.options.declaration import Argument, Option, declarations
+from gradscope.recording.finding import Severity
 from gradscope.switch import is_off
 
 if TYPE_CHECKING:
-    from gradscope.cli.run.recording import RecordingLocation
     from gradscope.options.checks import Value
     from gradscope.rules.settings import Settings
+
+
+_CHECK = "Check"
+
+_OUTPUT = "Output"
+
+ModuleOption = Annotated[bool, Option("-m", help="Run SCRIPT as a module, as python -m does.")]
+
+ScriptArgument = Annotated[
+    str,
+    Argument(
+        metavar="SCRIPT",
+        help="Script to run, or with -m a module. Put options of gradscope before it.",
+        show_default=False,
+    ),
+]
+
+ScriptArguments = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="ARGS",
+        help="Arguments and options for the script (sys.argv).",
+        show_default=False,
+    ),
+]
+
+NprocOption = Annotated[
+    int | None,
+    Option(
+        "--nproc",
+        min=1,
+        metavar="N",
+        help="Run N ranks of SCRIPT on this machine, as torchrun --nproc-per-node N does.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutput:
+    """Output options of a run."""
+
+    output_format: OutputFormatOption = None
+    output_file: Annotated[
+        str | None,
+        Option(
+            "-o",
+            "--output-file",
+            envvar="GRADSCOPE_OUTPUT_FILE",
+            metavar="PATH",
+            help="Write the report to PATH; - for stdout. Default: stderr.",
+            panel=_OUTPUT,
+        ),
+    ] = None
+    open_page: options.OpenOption = False
+    save: Annotated[
+        Path | None,
+        Option(
+            metavar="RECORDING",
+            help="Save the recording to this file. "
+            "Default: SCRIPT.gradscope, numbered if it exists.",
+            panel=_OUTPUT,
+        ),
+    ] = None
+    live: Annotated[
+        bool,
+        Option(
+            help="Show live progress on the terminal, below the script's own output.",
+            panel=_OUTPUT,
+        ),
+    ] = False
+    force: options.ForceOption = False
+    quiet: options.QuietOption = False
+    color: options.ColorOption = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCheck:
+    """Options that say which findings change the exit code."""
+
+    check: Annotated[
+        bool,
+        Option(
+            help="Exit with code 1 if gradients are broken, or 2 if none were observed.",
+            panel=_CHECK,
+        ),
+    ] = False
+    fail_fast: Annotated[
+        bool,
+        Option(
+            help="With --check, stop the script at the first finding that fails.",
+            panel=_CHECK,
+        ),
+    ] = False
+    fail_level: Annotated[
+        Severity | None,
+        declarations(Policy)["fail-level"].option.described(
+            help="With --check, lowest level that fails. Default: error."
+        ),
+    ] = None
+    max_warnings: Annotated[
+        int | None,
+        declarations(Policy)["max-warnings"].option.described(
+            help="With --check, fail above N warnings."
+        ),
+    ] = None
+
+    def policy(self, configured: Policy) -> Policy | None:
+        """Return the configured policy with the options applied; None without `--check`.
+
+        Raises:
+            GradscopeError: An option needs `--check`, which is not given.
+        """
+        given = {
+            "fail_fast": self.fail_fast or None,
+            "fail_level": self.fail_level,
+            "max_warnings": self.max_warnings,
+        }
+        names = [name for name, value in given.items() if value is not None]
+        if names and not self.check:
+            name = f"--{names[0].replace('_', '-')}"
+            raise GradscopeError(f"{name} needs --check", help="add --check")
+        if not self.check:
+            return None
+        return replace(
+            configured,
+            fail_level=self.fail_level or configured.fail_level,
+            max_warnings=configured.max_warnings
+            if self.max_warnings is None
+            else self.max_warnings,
+        )
+
+
+_SUFFIX = ".gradscope"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingLocation:
+    """A file that is created when recording starts; its folder is absolute."""
+
+    folder: Path
+    stem: str
+    suffix: str
+    """Suffix of the file name, with the rank if there is one."""
+    is_numbered: bool
+    """Whether the name gets a number if the file exists; otherwise it is overwritten."""
+
+    def choose(self) -> Path:
+        """Return the file to create, by the files that exist now."""
+        path = self.folder / f"{self.stem}{self.suffix}"
+        number = 1
+        while self.is_numbered and path.exists():
+            number += 1
+            path = self.folder / f"{self.stem}-{number}{self.suffix}"
+        return path
+
+    def clear(self) -> Path:
+        """Return the file to create, after removing one that may be overwritten."""
+        from gradscope.recording.store import remove_logs
+
+        path = self.choose()
+        path.unlink(missing_ok=True)
+        remove_logs(path)
+        return path
+
+
+def recording_location(
+    program: Program, save: Path | None, *, rank: int | None, force: bool
+) -> RecordingLocation:
+    """Return the file of a recording: the named one, or one with the program's name here.
+
+    Args:
+        program: The program.
+        save: File named by the user; None for none.
+        rank: Rank in a distributed training, in which each process has a file of its own.
+        force: Whether a named file may be overwritten.
+
+    Raises:
+        GradscopeError: The file cannot be written.
+    """
+    ending = "" if rank is None else f".rank{rank}"
+    if save is None:
+        location = RecordingLocation(
+            folder=Path.cwd(), stem=program.stem, suffix=ending + _SUFFIX, is_numbered=True
+        )
+    else:
+        location = RecordingLocation(
+            folder=save.resolve().parent,
+            stem=save.stem,
+            suffix=ending + save.suffix,
+            is_numbered=False,
+        )
+        if location.choose().exists() and not force:
+            raise GradscopeError(
+                f"'{save.with_name(location.choose().name)}' already exists",
+                help="add --force to overwrite it, or name another file",
+            )
+    if not os.access(location.folder, os.W_OK):
+        raise GradscopeError(
+            f"cannot write the recording into {str(location.folder)!r}",
+            help="name a writable path with --save RECORDING",
+        )
+    return location
 
 
 _STDERR = ""
@@ -97,7 +300,6 @@ def run(
     Exit code: the script's. With --check, 1 for findings and 2 if no gradient was observed.
     """
     set_verbosity(quiet=output.quiet, verbose=False)
-    from gradscope.cli.run.recording import recording_location
     from gradscope.config import read_configuration
 
     program = Program(name=script, arguments=tuple(args or ()), is_module=module)

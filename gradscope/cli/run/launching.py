@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 from gradscope.cli.errors import show_error, show_note, write_line
 from gradscope.cli.run.command import PlainRun, PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.launch.children import seconds_of_children
-from gradscope.launch.endings import stopping
-from gradscope.launch.execution import Ending, execute, leave
+from gradscope.launch.execution import (
+    Ending,
+    execute,
+    leave,
+    preserved_random_state,
+    seconds_of_children,
+    stopping,
+)
 from gradscope.launch.program import CannotRunError
-from gradscope.launch.random_numbers import preserved_random_state
 from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.switch import OFF
 
@@ -49,8 +53,7 @@ class WatchedRun:
 
     def make_watch(self) -> Watch:
         """Return the recorder of the training: torch has been imported."""
-        from gradscope.cli.run.recorders import training_watch
-        from gradscope.cli.run.spawned_ranks import RankPlan, spawned_ranks_watched
+        from gradscope.cli.run.recorders import RankPlan, spawned_ranks_watched, training_watch
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.location.clear()

@@ -17,7 +17,7 @@ from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.run.bottom_panel import BottomPanel
-from gradscope.launch.random_numbers import preserved_random_state
+from gradscope.launch.execution import preserved_random_state
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording
 from gradscope.report.live import Judged, frame

@@ -1,8 +1,11 @@
-"""Makes the recorder of a training as the options of `gradscope run` say."""
+"""Makes the recorders of a training: of the script, and of the ranks that it spawns."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradscope.launch.options import WatchOptions
 
@@ -44,3 +47,86 @@ def training_watch(
         on_step=on_step,
         sync_checks=watch.sync_checks,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankPlan:
+    """How to watch a spawned process; it is pickled."""
+
+    base: Path
+    """Recording of the script itself: those of the ranks are named after it."""
+    command: str
+    watch: WatchOptions
+
+    def path(self, index: int) -> Path:
+        """Return the recording of a process."""
+        return self.base.with_name(f"{self.base.stem}.rank{index}{self.base.suffix}")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedRank:
+    """The function of a spawned process, which is recorded while it runs."""
+
+    function: Callable[..., object]
+    plan: RankPlan
+
+    def __call__(self, index: int, *args: object) -> None:
+        """Run the function in the spawned process of an index."""
+        watch = _start(self.plan, index)
+        if watch is None:
+            self.function(index, *args)
+            return
+        from gradscope.launch.execution import RETURNED, ending_by
+        from gradscope.launch.tracebacks import drop_own_frames
+
+        try:
+            self.function(index, *args)
+        except BaseException as error:
+            watch.see_end(error)
+            watch.stop(ending_by(error))
+            drop_own_frames(error)
+            raise
+        watch.stop(RETURNED)
+
+
+def _start(plan: RankPlan, index: int) -> Any:  # noqa: ANN401 - the recorder, None without one
+    """Start recording; what fails is told, and the process runs on without it."""
+    from gradscope.cli.errors import show_error
+    from gradscope.errors import GradscopeError
+    from gradscope.recording.store import remove_logs
+
+    path = plan.path(index)
+    try:
+        path.unlink(missing_ok=True)
+        remove_logs(path)
+        watch = training_watch(path, plan.command, plan.watch)
+        watch.start()
+    except (OSError, GradscopeError) as error:
+        show_error(error if isinstance(error, GradscopeError) else GradscopeError(str(error)))
+        return None
+    return watch
+
+
+@contextmanager
+def spawned_ranks_watched(plan: RankPlan) -> Iterator[None]:
+    """Watch the processes that torch spawns inside the block; torch has been imported."""
+    module = sys.modules.get("torch.multiprocessing.spawn")
+    if module is None:  # `import torch` loads it
+        yield
+        return
+    original = vars(module)["start_processes"]
+
+    def start_processes(fn: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        method = args[4] if len(args) > 4 else kwargs.get("start_method", "spawn")
+        watched = WatchedRank(fn, plan) if method == "spawn" else fn
+        return original(watched, *args, **kwargs)
+
+    owners = (module, sys.modules["torch.multiprocessing"])
+    for owner in owners:
+        vars(owner)["start_processes"] = start_processes
+    try:
+        yield
+    finally:
+        for owner in owners:
+            if vars(owner).get("start_processes") is start_processes:
+                vars(owner)["start_processes"] = original

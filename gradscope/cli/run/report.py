@@ -1,19 +1,76 @@
-"""Reports on a run that has ended, or that no gradient was observed."""
+"""Reports on a run that has ended, or of which no gradient was observed."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gradscope import __version__
+from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.command import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.launch.children import TELLING_SECONDS
+from gradscope.launch.execution import TELLING_SECONDS
 from gradscope.phrasing import counted
-from gradscope.recording.records import Recording
-from gradscope.recording.run_header import has_no_gradients
-from gradscope.recording.store import load_recording
-from gradscope.recording.writer import remove_logs
+from gradscope.recording.finding import SkippedRule, Verdict
+from gradscope.recording.meta import has_no_gradients, run_header
+from gradscope.recording.records import Recording, Skipped, StepRecord
+from gradscope.recording.store import load_recording, remove_logs
+from gradscope.recording.tables import recording_of
+from gradscope.rules.engine import judge
+
+
+def unseen_result(
+    planned: PlannedRun, recording: Recording | None, error: GradscopeError
+) -> CheckResult:
+    """Return the result of a run without gradients, with a recording that says so.
+
+    Args:
+        planned: The run.
+        recording: The recording; None if the program was never recorded.
+        error: Reason why no gradient was observed.
+    """
+    failure = Failure(what=error.what, help=error.help)
+    recording = _told(recording or _empty(planned), failure)
+    verdict = _unjudged(judge(recording, planned.settings), failure.what)
+    return CheckResult(
+        version=__version__,
+        command=planned.command,
+        targets=(
+            TargetResult(
+                name=planned.program.name,
+                runs=(Run(recording=recording, verdict=verdict),),
+                failures=(failure,),
+            ),
+        ),
+        policy=planned.policy,
+    )
+
+
+def _told(recording: Recording, failure: Failure) -> Recording:
+    """Return the recording with the reason why it has no gradients."""
+    reason = failure.what if failure.help is None else f"{failure.what}; {failure.help}"
+    nothing = StepRecord(index=0, kind="run", graph=None, loss=None, optimizer=None)
+    return replace(
+        recording,
+        steps=recording.steps or (nothing,),
+        skipped=(*recording.skipped, Skipped(what="gradients", reason=reason)),
+    )
+
+
+def _unjudged(verdict: Verdict, reason: str) -> Verdict:
+    """Return the verdict with every rule skipped: none had a gradient to judge."""
+    left_out = [item for item in verdict.skipped if item.is_left_out]
+    others = [*verdict.ran, *(item.rule for item in verdict.skipped if not item.is_left_out)]
+    skipped = [*left_out, *(SkippedRule(rule=code, reason=reason) for code in others)]
+    return Verdict(skipped=tuple(sorted(skipped, key=lambda item: item.rule)))
+
+
+def _empty(planned: PlannedRun) -> Recording:
+    name = planned.program.name
+    header = run_header(planned.command, name, torch="not watched", threads=1)
+    return recording_of(header, lambda _: (), stats=())
+
 
 _NEVER_BACKWARD = {
     True: "never called backward",
@@ -114,7 +171,6 @@ def _report_unseen(
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
         from gradscope.cli.run.judging import write_result
-        from gradscope.cli.run.unseen import unseen_result
 
         write_result(planned, unseen_result(planned, recording, error))
     if is_told:

@@ -14,7 +14,7 @@ from torch.autograd import Function
 from gradscope.capture.naming import dtype_name
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import Caller, Line
-from gradscope.capture.source.written_definitions import backward_code, function_of
+from gradscope.capture.source.statements import backward_code, function_of
 from gradscope.capture.step.graph import Graph
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext

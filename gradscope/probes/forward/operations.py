@@ -11,8 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.reading import is_plain_float
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.graph import VIEW_OPERATIONS, walk
-from gradscope.capture.step.teardown import release
+from gradscope.capture.step.graph import VIEW_OPERATIONS, release, walk
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.records import TensorRef

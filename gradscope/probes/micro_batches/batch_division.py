@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from gradscope.capture.naming import shape_of
-from gradscope.capture.step.edges import tensors
+from gradscope.capture.step.graph import tensors
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.batches import BatchRecord

@@ -15,9 +15,7 @@ from gradscope.recording.evidence.batches import (
     ProbeRecord,
     TermPairRecord,
 )
-from gradscope.recording.evidence.clipping import ClipPass, ClipScope, ClipTrial
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
-from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.evidence.failures import (
     AutogradErrorRecord,
     CustomFunctionRecord,
@@ -31,18 +29,12 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
     HorizonRecord,
+    PathCutRecord,
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
 )
 from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
-from gradscope.recording.evidence.optimizers import (
-    OptimizerRecord,
-    OverfitRecord,
-    RoundedUpdate,
-    TrainedOptimizer,
-    WatchCost,
-)
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
@@ -65,6 +57,16 @@ from gradscope.recording.evidence.ranks import (
     RankNumbers,
     RankPass,
     WrappedModel,
+)
+from gradscope.recording.evidence.training import (
+    ClipPass,
+    ClipScope,
+    ClipTrial,
+    OptimizerRecord,
+    OverfitRecord,
+    RoundedUpdate,
+    TrainedOptimizer,
+    WatchCost,
 )
 from gradscope.recording.run_ending import RunEnding
 

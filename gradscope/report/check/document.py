@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.check.decision import exit_code, outcome_of
-from gradscope.check.results import CheckResult, Outcome, TargetResult
+from gradscope.check.results import CheckResult, Outcome, TargetResult, exit_code, outcome_of
 from gradscope.errors import ExitCode
 from gradscope.report.check.phrasing import (
     closing_text,

@@ -4,16 +4,23 @@ import math
 from collections.abc import Iterable, Iterator
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.report import Report
-from gradscope.analysis.step_view import first_step
-from gradscope.check.decision import exit_code, outcome_of, reasons
-from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
+from gradscope.check.results import (
+    CheckedFinding,
+    CheckResult,
+    Failure,
+    TargetResult,
+    exit_code,
+    outcome_of,
+    reasons,
+)
 from gradscope.phrasing import counted
 from gradscope.recording.records import Recording, StepRecord
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.finding_phrasing import level_counts, unjudged
 from gradscope.report.number_format import figure
-from gradscope.report.signs import UNICODE
+from gradscope.report.page import UNICODE
 
 
 def with_reports(

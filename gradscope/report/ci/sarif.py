@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from urllib.parse import quote
 
-from gradscope.check.decision import exit_code
-from gradscope.check.results import CheckResult, TargetResult
+from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.check.phrasing import unjudged_rules

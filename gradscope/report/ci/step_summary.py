@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gradscope.check.decision import exit_code
-from gradscope.check.results import CheckResult, TargetResult
+from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
 from gradscope.report.check.phrasing import (
@@ -21,7 +20,7 @@ from gradscope.report.ci.reported import (
     unmatched_text,
 )
 from gradscope.report.finding_phrasing import evidence_text
-from gradscope.report.markdown_syntax import code, escape, fenced, prose
+from gradscope.report.formats.markdown import code, escape, fenced, prose
 from gradscope.report.snippets import snippets
 
 _LARGEST = 512 * 1024

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gradscope.analysis.clipping.clipping import Clipping
-from gradscope.analysis.clipping.contributions import Contribution
+from gradscope.analysis.clipping.sections import Contribution
 from gradscope.analysis.clipping.sections import Section as Clip
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-from gradscope.analysis.clipping.contributions import Contribution
 from gradscope.analysis.clipping.limits import SHARES, Advice, Distribution
-from gradscope.analysis.clipping.sections import Section
+from gradscope.analysis.clipping.sections import Contribution, Section
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.clipping import ClipMethod, ClipTrial
+from gradscope.recording.evidence.training import ClipMethod, ClipTrial
 from gradscope.report.number_format import figure, percent
 
 METHODS: dict[ClipMethod, str] = {

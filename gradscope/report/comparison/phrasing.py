@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from gradscope.analysis.captured_steps import steps_text
+from gradscope.analysis.training_run import steps_text
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting
 from gradscope.comparison.differences import Difference
@@ -17,8 +17,8 @@ from gradscope.comparison.side import Side, letter_of
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.number_format import figure
+from gradscope.report.page import UNICODE
 from gradscope.report.parameter_names import folded_names
-from gradscope.report.signs import UNICODE
 
 _TWICE = 1.0
 """Relative increase from which a change is written as a factor."""

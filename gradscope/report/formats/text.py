@@ -1,7 +1,9 @@
 """A document as text on a console, which decides width, colour and characters."""
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as Grid
@@ -12,22 +14,180 @@ from gradscope.report.document import (
     Build,
     Document,
     Facts,
+    FindingBlock,
     Findings,
     Inner,
     Note,
     Points,
     Section,
+    Strip,
     Strips,
     Table,
+    TreeLabel,
     Word,
+    plain,
 )
-from gradscope.report.formats.text_findings import finding_parts
-from gradscope.report.formats.text_strips import strips_parts
-from gradscope.report.formats.text_tables import text_table
-from gradscope.report.formats.text_words import hanging, written
+from gradscope.report.formats.text_lines import STYLES, cut, hanging, written
+from gradscope.report.formats.text_tables import text_table, tree_label
 from gradscope.report.page import Page, Trimmed
+from gradscope.report.snippets import CodeLine, Label, Snippet
+from gradscope.report.strips import BROKEN, ZERO, strip
+
+_RELATED_STYLE = "bold blue"
 
 _INDENT = 2
+
+
+def finding_parts(finding: FindingBlock, page: Page) -> Iterator[RenderableType]:
+    """Yield a finding's title, code, numbers and remedy; a note in fewer lines."""
+    if finding.is_brief:
+        yield _line(finding, page)
+        return
+    if finding.standing:
+        yield written(Word(f"{finding.standing}:", "notable"), page)
+    is_note = finding.severity == "note"
+    text = hanging(_finding_title(finding, page), page.width, further=2 * _INDENT)
+    yield text
+    yield from (_place if is_note else _code)(finding, page)
+    for fact in finding.details:
+        # A note is told in short.
+        if not is_note or fact.name not in ("measured", "explains"):
+            yield _detail(fact.name, "dim", fact.text, page)
+    yield _detail("help", "bold green", finding.remedy, page)
+
+
+def _finding_title(finding: FindingBlock, page: Page) -> Text:
+    label = f"{finding.severity}[{finding.rule}]"
+    text = Text(label, STYLES[finding.severity]).append(f" {finding.name}:", "bold")
+    return text.append(page.spell(f" {finding.message}"), "not bold default")
+
+
+def _line(finding: FindingBlock, page: Page) -> Text:
+    """Return a finding in a line, which is folded where it is too long."""
+    head = Text(page.spell(f"{finding.standing}: ") if finding.standing else "", "dim")
+    text = head.append_text(_finding_title(finding, page))
+    if finding.location:
+        text.append(page.spell(f" ({finding.location})"))
+    return hanging(text, page.width, indent=_INDENT, further=2 * _INDENT)
+
+
+def _place(finding: FindingBlock, page: Page) -> Iterator[Text]:
+    if finding.location:
+        position = page.spell(f"--> {finding.location}  ")
+        source = cut(page.spell(finding.source), page.width - _INDENT - cell_len(position), page)
+        yield Text(" " * _INDENT).append(position, "dim").append(source)
+
+
+def _code(finding: FindingBlock, page: Page) -> Iterator[Text]:
+    numbers = [line.number for snippet in finding.snippets for line in snippet.lines]
+    frame = _Frame(page, len(str(max(numbers, default=0))), STYLES[finding.severity])
+    for snippet in finding.snippets:
+        yield from frame.show(snippet)
+
+
+def _detail(name: str, style: str, words: str, page: Page) -> Text:
+    text = Text(f"{name}:", style).append(page.spell(f" {words}"), "not bold not dim default")
+    return hanging(text, page.width, indent=_INDENT, further=_INDENT)
+
+
+class _Frame:
+    """Shows the snippets of one finding, their line numbers below each other."""
+
+    def __init__(self, page: Page, digits: int, style: str) -> None:
+        self._page, self._digits, self._style = page, digits, style
+
+    def show(self, snippet: Snippet) -> Iterator[Text]:
+        """Yield a snippet's lines, after its place in a line of its own."""
+        position = f"{self._page.spell(snippet.file)}:{snippet.line}"
+        inside = f" in {self._page.spell(snippet.function)}" if snippet.function else ""
+        margin = " " * self._digits
+        message = self._page.spell(f": {snippet.message}") if snippet.message else ""
+        text = Text(f"{margin}--> ", "dim", overflow="fold")
+        yield text.append(position + inside + message, "not dim")
+        if snippet.lines:
+            yield self._gutter("")
+        for line in snippet.lines:
+            yield from self._line(line)
+
+    def _gutter(self, number: str) -> Text:
+        bar = f"{number:>{self._digits}} {self._page.signs.bar} "
+        return Text(bar, "dim", overflow="fold")
+
+    @property
+    def _room(self) -> int:
+        return self._page.width - self._digits - 3
+
+    def _line(self, line: CodeLine) -> Iterator[Text]:
+        code = cut(self._page.spell(line.text), self._room, self._page)
+        style = "not dim" if line.labels else "dim"
+        yield self._gutter(str(line.number)).append(code, style)
+        indent = len(code) - len(code.lstrip())
+        for label in line.labels:
+            yield from self._label(label, indent, cell_len(code) - indent)
+
+    def _label(self, label: Label, indent: int, length: int) -> Iterator[Text]:
+        """Yield a line below the code, and the message after it or below where it is too long."""
+        mark, style = ("^", self._style) if label.is_cause else ("-", _RELATED_STYLE)
+        underline = self._gutter("").append(" " * indent).append(mark * length, f"not dim {style}")
+        message = self._page.spell(label.message)
+        if indent + length + 1 + cell_len(message) <= self._room:
+            yield underline.append(f" {message}".rstrip(), f"not dim {style}")
+            return
+        yield underline
+        for part in wrap(message, max(self._room - indent, 20), break_on_hyphens=False):
+            yield self._gutter("").append(" " * indent).append(part, f"not dim {style}")
+
+
+_GAP = 2
+
+_STYLES = {BROKEN: "bold red", ZERO: "magenta"}
+
+
+def strips_parts(strips: Strips, page: Page) -> Iterator[RenderableType]:
+    """Yield a line a strip with the steps below, then what a narrow page has no column for."""
+    yield _grid(strips, page)
+    if not strips.layout.extreme:
+        words = [
+            f"{' '.join(plain(one.label).split())} {one.extreme}"
+            for one in strips.strips
+            if one.extreme and not isinstance(one.label, TreeLabel)
+        ]
+        if words:
+            text = Text(page.spell("; ".join(words)))
+            yield hanging(text, page.width, indent=_GAP, further=_GAP)
+
+
+def _grid(strips: Strips, page: Page) -> Grid:
+    layout = strips.layout
+    count = max((len(one.cells) for one in strips.strips), default=0)
+    grid = Grid.grid(padding=(0, _GAP, 0, 0))
+    grid.add_column(width=layout.label, overflow="fold")
+    grid.add_column(width=count, no_wrap=True)
+    grid.add_column(width=layout.course, overflow="fold")
+    if layout.extreme:
+        grid.add_column(width=layout.extreme, style="dim")
+    for one in strips.strips:
+        extreme = [Text(page.spell(one.extreme))] if layout.extreme else []
+        label = (
+            tree_label(one.label, layout.label, page)
+            if isinstance(one.label, TreeLabel)
+            else written(one.label, page)
+        )
+        grid.add_row(label, _drawn(one, page), Text(page.spell(one.course)), *extreme)
+    first, last = f"{strips.first:,}", f"{strips.last:,}"
+    gap = count - len(first) - len(last)
+    if strips.has_axis and gap > 0:
+        grid.add_row("", Text(f"{first}{' ' * gap}{last}", style="dim"), "")
+    return grid
+
+
+def _drawn(one: Strip, page: Page) -> Text:
+    text = Text()
+    for sign in strip(one.cells, one.scale, page.signs):
+        text.append(sign, _STYLES.get(sign, "yellow" if one.is_other else "cyan"))
+    return text
+
+
 _NAME = 10
 """Least width of what facts are about."""
 

@@ -7,11 +7,11 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from gradscope.analysis.folding import Span
-from gradscope.report.bars import BAR, LogScale, axis, bar
 from gradscope.report.document import Column, Place, Share, Table, TreeLabel, Value
-from gradscope.report.formats.text_words import cut, written
+from gradscope.report.formats.text_lines import cut, written
 from gradscope.report.number_format import value_text
 from gradscope.report.page import Page
+from gradscope.report.strips import BAR, LogScale, axis, bar
 
 _GAP = 2
 _LEAST_NAME = 24

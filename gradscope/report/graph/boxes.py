@@ -4,9 +4,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gradscope.analysis.folding import FoldedModule, last_name, span
+from gradscope.analysis.recording_index import StepView, created
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
-from gradscope.analysis.step_view import StepView, created
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.tensor_links import module_of

@@ -10,7 +10,7 @@ from gradscope.phrasing import counted, printable
 from gradscope.recording.records import Reach
 from gradscope.report.graph.vertices import Box, Link, Vertex
 from gradscope.report.number_format import figure, operation_text, span_figure
-from gradscope.report.signs import UNICODE
+from gradscope.report.page import UNICODE
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]
 """What backward left in a parameter, or brought along a link."""

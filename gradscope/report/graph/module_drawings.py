@@ -6,16 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gradscope.analysis.folding import Span, span
+from gradscope.analysis.recording_index import StepView, first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
-from gradscope.analysis.step_view import StepView, first_step
 from gradscope.recording.records import TensorRef
 from gradscope.report.graph.drawing import Drawing
+from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.layout import Arrangements, lay_out
 from gradscope.report.graph.part_vertices import VertexMaker
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, shortened_part
+from gradscope.report.html.page import Chart
 
 WHOLE = -1
 """Stands for the whole graph: the models, and what is outside of all modules."""
@@ -26,6 +28,7 @@ _LISTED = 24
 """A list of more modules is one vertex in the module around it."""
 
 _Kind = Literal["module", "node", "parameter", "cut", "before", "after"]
+
 _Member = tuple[_Kind, int]
 
 
@@ -228,3 +231,51 @@ class _Insides:
 
 def _single(norm: float | None) -> Span | None:
     return span([norm])
+
+
+MOST_DRAWN, FEWEST_VERTICES = 12_000, 3_000
+"""Of all drawings together: about a megabyte, of which long tables take some."""
+
+
+def inside_chart(report: Report) -> Chart | None:
+    """Return the picture; None where the report is of no graph, as that of a training run."""
+    every = module_drawings(report)
+    if not every:
+        return None
+    drawings = _outermost(every, report)
+    tensors: dict[int, int] = {}
+    for position, row in enumerate(report.tensors):
+        tensors.setdefault(row.node, position)
+    left_out = len(every) - len(drawings)
+    return Chart(
+        name="inside",
+        kind="graph",
+        title="Module graph",
+        caption="Forward runs from top to bottom; links show gradient norms. Click a module to open"
+        " it, drag to move, and use Ctrl and the wheel to zoom."
+        + (
+            f" The graphs of {left_out:,} inner modules are omitted to keep the file small."
+            if left_out
+            else ""
+        ),
+        content=drawing_columns(drawings, tensors),
+        height=560,
+    )
+
+
+def _outermost(drawings: Mapping[int, Drawing], report: Report) -> Mapping[int, Drawing]:
+    """Return the drawings of the outermost modules, as many as there is room for, in order."""
+    paths = {module.index: module.path for module in report.recording.modules}
+
+    def depth(module: int) -> int:
+        path = paths.get(module, "")
+        return 0 if module == WHOLE or not path else 1 + path.count(".")
+
+    rows = len(report.parameters) + len(report.tensors)
+    kept, room = set(), max(FEWEST_VERTICES, MOST_DRAWN - rows // 3)
+    for module in sorted(drawings, key=lambda module: (depth(module), module)):
+        room -= len(drawings[module].vertices)
+        if room < 0:
+            break
+        kept.add(module)
+    return {module: drawing for module, drawing in drawings.items() if module in kept}

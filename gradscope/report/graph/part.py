@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, replace
 
 from gradscope.analysis.folding import fold_modules
+from gradscope.analysis.recording_index import StepView, first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.selection import modules_below
-from gradscope.analysis.step_view import StepView, first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.boxes import Boxes, Contents, Path, without_unused

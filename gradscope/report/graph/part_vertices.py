@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gradscope.analysis.folding import span
+from gradscope.analysis.recording_index import StepView
 from gradscope.analysis.report import Report
-from gradscope.analysis.step_view import StepView
 from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
 from gradscope.report.graph.boxes import Path
 from gradscope.report.graph.labels import module_reach

@@ -4,12 +4,44 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from gradscope.analysis.report import Report
+from gradscope.analysis.selection import modules_below
+from gradscope.analysis.view import ViewOptions
+from gradscope.errors import GradscopeError
 from gradscope.report.graph.formats import GraphFormat
+from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
+from gradscope.report.html.columns import module_columns
+from gradscope.report.html.page import Tab, render_page
+from gradscope.report.html.phrasing import words_of
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def render_graph_page(report: Report, module: str | None) -> str:
+    """Return a page that needs nothing beside itself, without a last line break.
+
+    Args:
+        report: Whose graph it is.
+        module: The path of the module that is open at first.
+
+    Raises:
+        GradscopeError: The module is not in the report, or there is no graph.
+    """
+    chart = inside_chart(report)
+    if chart is None:
+        raise GradscopeError("no graph to draw: no backward was recorded")
+    if module:
+        start = modules_below(report, ViewOptions(module=module))[0].index
+        chart = replace(chart, content={**chart.content, "start": start})
+    tab = Tab(
+        title=report.target.name,
+        words=words_of(report),
+        charts=(replace(chart, height=720),),
+        modules=module_columns(report),
+    )
+    return render_page([tab], f"{report.target.name} · gradscope graph")
 
 
 DRAWN_NODES = 200
@@ -55,8 +87,6 @@ def render_graph(
             part = graph_part(report, whole)
             return RenderedGraph(text=render_graph_json(report, part), folded=part.folded)
         case "html":
-            from gradscope.report.graph.page import render_graph_page
-
             return RenderedGraph(text=render_graph_page(report, options.module))
         case "dot" | "mermaid" | "svg":
             capped = replace(options, max_nodes=options.max_nodes or DRAWN_NODES)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.recording_index import StepView, created
 from gradscope.analysis.report import Report
-from gradscope.analysis.step_view import StepView, created
 from gradscope.analysis.view import shown_site
 from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
 

@@ -14,18 +14,18 @@ from gradscope.analysis.folding import (
     fold_modules,
     merge_containers,
 )
+from gradscope.analysis.recording_index import StepView, created, first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.analysis.selection import modules_below
-from gradscope.analysis.step_view import StepView, created, first_step
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
-from gradscope.report.bars import sparkline
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import cut_call, cut_place, cuts_of, module_of
 from gradscope.report.number_format import operation_text, span_figure
 from gradscope.report.page import Page, Trimmed
+from gradscope.report.strips import sparkline
 
 _BUCKETS = 40
 _ROWS = 200

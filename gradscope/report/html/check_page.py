@@ -5,9 +5,17 @@ from dataclasses import dataclass, replace
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.check.decision import exit_code, outcome_of, reasons
 from gradscope.check.options import Policy
-from gradscope.check.results import CheckedFinding, CheckResult, Failure, Outcome, TargetResult
+from gradscope.check.results import (
+    CheckedFinding,
+    CheckResult,
+    Failure,
+    Outcome,
+    TargetResult,
+    exit_code,
+    outcome_of,
+    reasons,
+)
 from gradscope.errors import ExitCode
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
@@ -25,9 +33,15 @@ from gradscope.report.check.phrasing import (
 )
 from gradscope.report.document import Fact
 from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
-from gradscope.report.html.phrasing import FindingCard, Words, finding_card, module_of_finding
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
-from gradscope.report.html.tabs import tab_of
+from gradscope.report.html.phrasing import (
+    FindingCard,
+    SummaryCell,
+    SummaryTable,
+    Words,
+    finding_card,
+    module_of_finding,
+)
+from gradscope.report.html.report_page import tab_of
 
 _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
 

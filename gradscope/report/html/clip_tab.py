@@ -21,10 +21,9 @@ from gradscope.report.html.charts.clip_limits import limit_chart, norm_chart
 from gradscope.report.html.charts.clip_shares import share_chart, share_table
 from gradscope.report.html.charts.clip_steps import step_chart
 from gradscope.report.html.charts.lettering import number
-from gradscope.report.html.modules import module_columns
+from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import Tab, render_page
-from gradscope.report.html.phrasing import Words, words_of
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.phrasing import SummaryCell, SummaryTable, Words, words_of
 from gradscope.report.number_format import percent
 
 

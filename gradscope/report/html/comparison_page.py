@@ -25,29 +25,28 @@ from gradscope.report.comparison.phrasing import (
     verdict_text,
 )
 from gradscope.report.document import Fact
-from gradscope.report.html.charts.compared_curves import compared_curves
-from gradscope.report.html.charts.compared_marks import (
+from gradscope.report.html.charts.comparison.curves import compared_curves
+from gradscope.report.html.charts.comparison.marks import (
     by_standing,
     pair_of,
     pair_rows,
     pair_table,
     sides_table,
 )
-from gradscope.report.html.charts.compared_norms import compared_norms
-from gradscope.report.html.charts.compared_ratios import compared_ratios
-from gradscope.report.html.charts.compared_sides import compared_sides
-from gradscope.report.html.charts.compared_spread import compared_spread
+from gradscope.report.html.charts.comparison.norms import compared_norms
+from gradscope.report.html.charts.comparison.ratios import compared_ratios, compared_spread
+from gradscope.report.html.charts.comparison.sides import compared_sides
 from gradscope.report.html.charts.lettering import number
-from gradscope.report.html.columns import Json
-from gradscope.report.html.modules import module_columns
+from gradscope.report.html.columns import Json, module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     FindingCard,
+    SummaryCell,
+    SummaryTable,
     Words,
     finding_card,
     module_of_finding,
 )
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
 
 _ALL = "all sides"
 _ALONE = "run gradscope compare on the base and this side alone to see them"

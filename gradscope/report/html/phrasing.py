@@ -1,4 +1,4 @@
-"""What a sheet tells in words: the header, the findings with their code, and what was not seen."""
+"""The words and small tables of a page: header, findings with their code, missing parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -7,15 +7,41 @@ from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.document import Fact, Facts, FindingBlock
-from gradscope.report.finding_phrasing import (
-    guess_warning,
-    unjudged,
-    verdict_text,
-)
+from gradscope.report.finding_phrasing import guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
-from gradscope.report.html.summary_table import SummaryTable
 from gradscope.report.inspection import header_of, parameters_line, summary_facts
-from gradscope.report.run.ranks import part_text
+from gradscope.report.run.document import part_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryCell:
+    """A cell of a small table."""
+
+    text: str
+    look: str = ""
+    """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
+    is_number: bool = False
+    is_strong: bool = False
+    tab: int | None = None
+    """The sheet that a click on it opens, by its place on the page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryTable:
+    """A table of a few rows."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[SummaryCell, ...], ...]
+    caption: str = ""
+
+    @property
+    def filled(self) -> tuple[int, ...]:
+        """The places of the columns in which something stands."""
+        positions = range(len(self.header))
+        return tuple(
+            position for position in positions if any(row[position].text for row in self.rows)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

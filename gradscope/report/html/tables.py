@@ -13,8 +13,7 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_site
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
-from gradscope.report.html.columns import Json, numbers, positions, texts
-from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.number_format import made_by, shape_text
 

@@ -4,8 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from gradscope.analysis.report import Report
-from gradscope.check.decision import exit_code, outcome_of, reasons
-from gradscope.check.results import CheckResult, Outcome, TargetResult
+from gradscope.check.results import (
+    CheckResult,
+    Outcome,
+    TargetResult,
+    exit_code,
+    outcome_of,
+    reasons,
+)
 from gradscope.recording.finding import Severity
 from gradscope.report.check.phrasing import with_reports
 from gradscope.report.json import parts

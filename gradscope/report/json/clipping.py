@@ -5,8 +5,7 @@ from typing import Annotated
 from gradscope.analysis.clipping.limits import Advice as AdviceFacts
 from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.report import Report
-from gradscope.recording.evidence.clipping import ClipMethod
-from gradscope.recording.evidence.optimizers import OptimizerFamily
+from gradscope.recording.evidence.training import ClipMethod, OptimizerFamily
 from gradscope.report.json.parts import Where
 from gradscope.report.json.run import each
 from gradscope.report.json.shape import INLINE, Count, Given, Of, Shape

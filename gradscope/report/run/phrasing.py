@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gradscope.analysis.captured_steps import steps_text
 from gradscope.analysis.columns import Course, Curve, CurveKind
 from gradscope.analysis.layers import Layer
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
-from gradscope.analysis.training_run import TrainingRun
+from gradscope.analysis.training_run import TrainingRun, steps_text
 from gradscope.phrasing import counted, printable
-from gradscope.recording.evidence.optimizers import WatchCost
+from gradscope.recording.evidence.training import WatchCost
 from gradscope.report.number_format import figure
-from gradscope.report.signs import UNICODE
+from gradscope.report.page import UNICODE
 
 CURVE_NAMES: dict[CurveKind, str] = {
     "loss": "loss",

@@ -15,7 +15,7 @@ from gradscope.recording.events import (
 )
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _OF_A_STEP = ("GS502", "GS503")

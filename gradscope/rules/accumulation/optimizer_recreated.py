@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.evidence.code import SourceRecord
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext

@@ -12,7 +12,7 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.norm_table import REACHES, norms_of
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.newer_models import line_of_newer_model
+from gradscope.rules.helpers.optimizers import line_of_newer_model
 from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.rule import Rule
 

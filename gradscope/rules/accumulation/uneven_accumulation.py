@@ -10,7 +10,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import accumulations, is_mean
 from gradscope.rules.helpers.sightings import Sighting, by_line
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -8,7 +8,7 @@ from gradscope.analysis.windows import Window
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, carried_over
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

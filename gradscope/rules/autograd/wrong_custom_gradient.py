@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.cuts import PathCutRecord
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
     UnrepeatedRegion,
 )
+from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -9,7 +9,7 @@ from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.rules.captured_steps.series import JudgedStep, Series, series_of
 from gradscope.rules.captured_steps.training import Training
 from gradscope.rules.context import RuleContext
-from gradscope.rules.merging import by_cause
+from gradscope.rules.fingerprint import by_cause
 from gradscope.rules.rule import Rule
 
 NO_CAPTURED_STEP = "no backward of the run was watched closely"

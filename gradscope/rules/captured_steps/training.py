@@ -20,8 +20,8 @@ from gradscope.recording.events import (
     only,
 )
 from gradscope.recording.evidence.failures import NonfiniteRecord
-from gradscope.recording.evidence.optimizers import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.evidence.parameters import LeafRecord
+from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.context import RuleContext

@@ -10,7 +10,7 @@ from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import is_of_trial, judged_series
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -6,11 +6,11 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.series import ClipSeries
-from gradscope.recording.evidence.clipping import ClipMethod
+from gradscope.recording.evidence.training import ClipMethod
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import is_of_trial, judged_series
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _HOW: dict[ClipMethod, str] = {

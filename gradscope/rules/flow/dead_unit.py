@@ -7,8 +7,8 @@ from typing import ClassVar
 from gradscope.recording.evidence.forward import UnitRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.upstream import is_in_model, line_of
-from gradscope.rules.measure import Measure
+from gradscope.rules.helpers.source_text import is_in_model, line_of
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
-from gradscope.recording.repeated_captures import NOT_IN_EVERY_STEP
+from gradscope.recording.repetitions import NOT_IN_EVERY_STEP
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

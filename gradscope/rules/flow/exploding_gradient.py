@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.spine import Spines
-from gradscope.analysis.trend import Trend
+from gradscope.analysis.spine import Spines, Trend
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import (
@@ -26,7 +25,7 @@ from gradscope.rules.helpers.growth_position import (
     related_lines,
 )
 from gradscope.rules.helpers.recurrence import Memory, growth_later, memories, recurrences
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

@@ -11,11 +11,9 @@ from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import UnclippedNorms
-from gradscope.rules.measure import Measure
-from gradscope.rules.measurement import Side
-from gradscope.rules.patterns import matches
+from gradscope.rules.measurement import Measure, Side
 from gradscope.rules.rule import Rule
-from gradscope.rules.settings import WHOLE_MODEL, NormLimit
+from gradscope.rules.settings import WHOLE_MODEL, NormLimit, matches
 
 _CAUSES = ("GS101", "GS103", "GS104", "GS108")
 """Rules that find why a gradient is not finite."""

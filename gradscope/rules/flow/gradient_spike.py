@@ -12,7 +12,7 @@ from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.spikes import History, Limits, Spike, spikes_of, times_seen
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _MOST_PARAMETERS = 8

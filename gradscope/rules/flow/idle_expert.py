@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.attention.routers import Router, routers
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _NAMED = 4

@@ -6,8 +6,12 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.gradient_breaks import GradientBreak, gradient_breaks
-from gradscope.rules.helpers.singularities import SINGULARITIES, plain_name
+from gradscope.rules.helpers.gradient_breaks import (
+    SINGULARITIES,
+    GradientBreak,
+    gradient_breaks,
+    plain_name,
+)
 from gradscope.rules.rule import Rule
 
 

@@ -7,10 +7,15 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.broken_steps import broken_steps
-from gradscope.rules.helpers.forward_origins import ForwardOrigin, forward_origins
-from gradscope.rules.helpers.late_lines import certainty, line_evidence, other_places
-from gradscope.rules.helpers.upstream import line_of
+from gradscope.rules.helpers.forward_origins import (
+    ForwardOrigin,
+    certainty,
+    forward_origins,
+    line_evidence,
+    other_places,
+)
+from gradscope.rules.helpers.gradient_breaks import broken_steps
+from gradscope.rules.helpers.source_text import line_of
 from gradscope.rules.rule import Rule
 
 

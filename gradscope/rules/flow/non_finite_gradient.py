@@ -9,18 +9,25 @@ from gradscope.recording.evidence.failures import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.broken_steps import broken_steps
-from gradscope.rules.helpers.forward_origins import ForwardOrigin, forward_origins
+from gradscope.rules.helpers.forward_origins import (
+    ForwardOrigin,
+    certainty,
+    forward_origins,
+    line_evidence,
+    line_near,
+    other_places,
+)
 from gradscope.rules.helpers.gradient_breaks import (
+    SINGULARITIES,
     GradientBreak,
+    broken_steps,
     forward_stats,
     gradient_breaks,
     is_singular,
+    plain_name,
 )
-from gradscope.rules.helpers.late_lines import certainty, line_evidence, line_near, other_places
 from gradscope.rules.helpers.nonfinite_causes import Cause, cause_of_break, what_it_is
-from gradscope.rules.helpers.singularities import SINGULARITIES, plain_name
-from gradscope.rules.helpers.upstream import line_of
+from gradscope.rules.helpers.source_text import line_of
 from gradscope.rules.rule import Rule
 
 _LOOK = "check the input of {}: 0, or numbers near the dtype's limit"

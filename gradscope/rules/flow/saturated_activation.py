@@ -8,8 +8,8 @@ from gradscope.recording.evidence.forward import SaturationRecord
 from gradscope.recording.evidence.parameters import InitialisationRecord, LoadedRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.upstream import line_of, parameters_before, weight_follows
-from gradscope.rules.measure import Measure
+from gradscope.rules.helpers.source_text import line_of, parameters_before, weight_follows
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

@@ -10,7 +10,7 @@ from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import is_recurrent, place_of, related_lines
 from gradscope.rules.helpers.recurrence import FADED, Memory, fadings, memories
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 _REMEDIES = {

@@ -8,7 +8,7 @@ from gradscope.analysis.reach import MOST_NAMED
 from gradscope.recording.evidence.parameters import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

@@ -12,7 +12,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.spikes import Limits, loss_jumps, robust_deviations
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _STAYS = 5

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
-from gradscope.recording.evidence.optimizers import OptimizerRecord
+from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.divergence import Divergence, rises
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.rules.helpers.update_ratios import UpdateRatios
-from gradscope.rules.measure import Measure
+from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _IF_LOSS_FALLS: dict[Severity, Severity | None] = {"error": "note", "warning": None, "note": None}

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.rate_stretches import RateStretch, rate_stretches
-from gradscope.rules.helpers.update_ratios import UpdateRatios
-from gradscope.rules.measure import Measure
+from gradscope.rules.helpers.updates import RateStretch, UpdateRatios, rate_stretches
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 _HALF = ("float16", "bfloat16")

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.spine import Spines
-from gradscope.analysis.trend import Trend
+from gradscope.analysis.spine import Spines, Trend
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import (
@@ -21,7 +20,7 @@ from gradscope.rules.helpers.growth_position import (
     place_of,
     related_lines,
 )
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 _SHRINKING = 0.05

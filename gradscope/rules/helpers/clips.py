@@ -18,7 +18,7 @@ from gradscope.recording.events import (
     StepEvent,
     ZeroEvent,
 )
-from gradscope.recording.evidence.clipping import ClipTrial
+from gradscope.recording.evidence.training import ClipTrial
 from gradscope.rules.context import RuleContext
 
 

@@ -1,12 +1,136 @@
-"""Where backward's numbers stop being finite."""
+"""Where backward's numbers stop being finite: at which functions of torch, in which step."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
+from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.recording.events import BackwardEvent
 from gradscope.recording.evidence.forward import ForwardStat
+from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.singularities import SINGULARITIES, plain_name
+
+Sign = Literal["zeros", "nonfinite", "none"]
+"""By what the output of an operation tells the elements at which its derivative is infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Singularity:
+    """A point at which a function or its derivative is not finite."""
+
+    function: str
+    """Name of the function as users write it."""
+    where: str
+    """The point: `its argument is 0`."""
+    sign: Sign
+    remedy: str
+
+
+_ADD_INSIDE = "add a small number to the argument, such as {}(x + 1e-8)"
+
+_LOG_REMEDY = (
+    "use log_softmax, logsigmoid or a loss with logits instead of the log of a probability, or "
+    "add a small number to the argument, such as log(x + 1e-8)"
+)
+
+_SAFE_ANGLE = "keep the argument away from 1 and -1, such as with x.clamp(-1 + 1e-6, 1 - 1e-6)"
+
+_NORM_REMEDY = "add a small number under the root: torch.sqrt(x.square().sum(-1) + 1e-8)"
+
+_SPECTRUM = (
+    "the gradient needs distinct values: use eigvalsh or svdvals if the vectors are not needed, "
+    "or add a small random symmetric matrix"
+)
+
+_DIVISION = "add a small number to the denominator, or clamp it from below"
+
+
+def _zero(function: str, sign: Sign, remedy: str | None = None) -> Singularity:
+    return Singularity(
+        function=function,
+        where="its argument is 0",
+        sign=sign,
+        remedy=remedy or _ADD_INSIDE.format(function),
+    )
+
+
+def _edge(function: str) -> Singularity:
+    return Singularity(
+        function=function, where="its argument is 1 or -1", sign="none", remedy=_SAFE_ANGLE
+    )
+
+
+def _spectrum(function: str, values: str) -> Singularity:
+    return Singularity(
+        function=function, where=f"two {values} are equal", sign="none", remedy=_SPECTRUM
+    )
+
+
+_DIVIDES = Singularity(
+    function="division", where="the denominator is 0", sign="nonfinite", remedy=_DIVISION
+)
+
+SINGULARITIES: dict[str, Singularity] = {
+    "acos": _edge("acos"),
+    "asin": _edge("asin"),
+    "atanh": _edge("atanh"),
+    "erfinv": _edge("erfinv"),
+    "atan2": Singularity(
+        function="atan2",
+        where="both arguments are 0",
+        sign="zeros",
+        remedy="keep one of the arguments away from 0",
+    ),
+    "cdist": Singularity(
+        function="cdist", where="two points are equal", sign="zeros", remedy=_NORM_REMEDY
+    ),
+    "div": _DIVIDES,
+    "linalgeigh": _spectrum("eigh", "eigenvalues"),
+    "linalgeig": _spectrum("eig", "eigenvalues"),
+    "linalgsvd": _spectrum("svd", "singular values"),
+    "linalgvectornorm": _zero("norm", "zeros", _NORM_REMEDY),
+    "log": _zero("log", "nonfinite", _LOG_REMEDY),
+    "log10": _zero("log10", "nonfinite", _LOG_REMEDY),
+    "log1p": Singularity(
+        function="log1p", where="its argument is -1", sign="nonfinite", remedy=_LOG_REMEDY
+    ),
+    "log2": _zero("log2", "nonfinite", _LOG_REMEDY),
+    "logit": Singularity(
+        function="logit",
+        where="its argument is 0 or 1",
+        sign="nonfinite",
+        remedy="pass eps, such as torch.logit(p, eps=1e-6), or use the logits directly",
+    ),
+    "norm": _zero("norm", "zeros", _NORM_REMEDY),
+    "pow": _zero("pow", "zeros", "add a small number to the base, such as (x + 1e-8) ** p"),
+    "rdiv": _DIVIDES,
+    "reciprocal": _DIVIDES,
+    "rsqrt": _zero("rsqrt", "nonfinite"),
+    "rtruediv": _DIVIDES,
+    "sqrt": _zero("sqrt", "zeros"),
+    "std": Singularity(
+        function="std",
+        where="its input is a single number or equal numbers",
+        sign="zeros",
+        remedy="add 1e-8 to var(...) before the square root, and pass at least two numbers",
+    ),
+    "truedivide": _DIVIDES,
+    "xlogy": _zero("xlogy", "nonfinite", _LOG_REMEDY),
+}
+"""By the operation's plain name."""
+
+LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.4e38, "float64": 1.8e308}
+"""The largest finite number of each type."""
+
+
+def plain_name(operation: str) -> str:
+    """Return an operation's name as its backward node and the dispatcher share it.
+
+    `LinalgVectorNormBackward0` and `linalg_vector_norm` are `linalgvectornorm`.
+    """
+    return operation.partition("Backward")[0].replace("_", "").lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +267,76 @@ def _spoilt_from(context: RuleContext, broken: list[TensorRef]) -> Iterator[int]
         onward = context.successors.get(ref.node, ())
         waiting += [following for following in onward if following not in seen]
         seen.update(onward)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenStep:
+    """The first step of an optimizer that took in NaN or infinity, and gave it to the weights."""
+
+    context: RuleContext
+    series: Series
+    window: Window
+    count: int
+    """Number of the optimizer's steps that are broken."""
+
+    @property
+    def step(self) -> int:
+        """Its number in the run."""
+        return self.window.step.step
+
+    @property
+    def backward(self) -> BackwardEvent:
+        """The pass whose loss is no number, the last one where each is."""
+        passes = self.window.passes
+        return next((one for one in passes if not math.isfinite(_loss(one))), passes[-1])
+
+    @property
+    def loss(self) -> float:
+        """Loss of the first non-finite pass, otherwise of the last pass."""
+        return _loss(self.backward)
+
+    @property
+    def related(self) -> RelatedLocation | None:
+        """The line of the step."""
+        return self.context.related(
+            self.window.step.site, "the step that applies it to the weights"
+        )
+
+    @property
+    def followers(self) -> str:
+        """How many steps are like it, for the end of a message."""
+        return f", as in {self.count} of {len(self.series.windows)} steps" * (self.count > 1)
+
+    @property
+    def remedy(self) -> str:
+        """What to do to see more."""
+        recording = self.context.recording
+        # Of a script that moves its weights itself no single step is looked at.
+        if not recording.captured_steps or self.series.record is None:
+            return "check the batch, the weights and the loss computation with torch.isfinite"
+        is_watched = recording.command == "watch"
+        how = "tensor_every=1" if is_watched else f"--tensors-at {self.step}"
+        return f"run it again with {how}to find the operation that breaks"
+
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Trained parameters of the series, or of the model if the series has none."""
+        trained = (one.index for one in self.context.recording.parameters if one.requires_grad)
+        return self.series.parameters or tuple(trained)
+
+
+def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
+    """Return the first such step of each optimizer whose last step is one too."""
+    found = []
+    for series in context.shared(Windows).series:
+        # An optimizer may leave out such a step by itself: then weights and loss are numbers again.
+        measured = [one for one in series.windows if one.step.knows_nonfinite]
+        broken = [one for one in measured if one.step.nonfinite and one.passes]
+        if broken and broken[-1] is measured[-1]:
+            found.append(BrokenStep(context, series, broken[0], len(broken)))
+    return tuple(found)
+
+
+def _loss(event: BackwardEvent) -> float:
+    loss = event.loss
+    return 0.0 if loss is None else loss

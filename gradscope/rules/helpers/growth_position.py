@@ -5,8 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gradscope.analysis.spine import ForwardLevels
-from gradscope.analysis.trend import Point, Trend
+from gradscope.analysis.spine import ForwardLevels, Point, Trend
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord

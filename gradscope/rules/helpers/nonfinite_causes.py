@@ -8,12 +8,15 @@ from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.gradient_breaks import (
+    LARGEST,
+    SINGULARITIES,
     GradientBreak,
+    Singularity,
     forward_inputs,
     forward_stats,
     is_singular,
+    plain_name,
 )
-from gradscope.rules.helpers.singularities import LARGEST, SINGULARITIES, Singularity, plain_name
 
 _WHERE_DIVISION = (
     "make the denominator safe before the division: a / torch.where(ok, b, 1). where() after the "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from gradscope.analysis.step_view import StepView
+from gradscope.analysis.recording_index import StepView
 from gradscope.recording.evidence.forward import HorizonRecord
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext

@@ -8,8 +8,7 @@ from gradscope.analysis.reach import Reach
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, is_averaged_into_loss
-from gradscope.rules.helpers.loss_sums import SUMS
+from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, SUMS, is_averaged_into_loss
 from gradscope.rules.rule import Lasting, Rule
 
 _PRODUCTS = frozenset({"DotBackward0", "MulBackward0"})

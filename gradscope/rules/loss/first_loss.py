@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

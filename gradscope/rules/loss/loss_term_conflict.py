@@ -8,7 +8,7 @@ from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.flushed_gradients import loss_site
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

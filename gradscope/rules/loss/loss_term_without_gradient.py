@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss_sums import sums_of_loss
-from gradscope.rules.helpers.path_cuts import call_of, path_cuts
+from gradscope.rules.helpers.cuts import call_of, path_cuts
+from gradscope.rules.helpers.loss_flow import sums_of_loss
 from gradscope.rules.rule import Lasting, Rule
 
 

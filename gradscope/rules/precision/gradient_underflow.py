@@ -16,7 +16,7 @@ from gradscope.rules.helpers.flushed_gradients import (
     parameters_flushed,
     share_flushed,
 )
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 

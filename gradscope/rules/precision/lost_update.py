@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import StepEvent
-from gradscope.recording.evidence.optimizers import RoundedUpdate
+from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _TORCHS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop")

@@ -9,7 +9,7 @@ from gradscope.recording.events import ScalerStepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import LossScale
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job, Rank
-from gradscope.analysis.job_norms import agree, global_norms
+from gradscope.analysis.norms import agree, global_norms
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import EventRecord, Site
 from gradscope.rules.context import RuleContext

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank
-from gradscope.analysis.job_failures import first_failure
-from gradscope.analysis.job_norms import AGREEMENT, agree
+from gradscope.analysis.job import Job, Rank, first_failure
+from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

@@ -17,7 +17,7 @@ from gradscope.rules.helpers.jobs import (
     lines,
     loss_site,
 )
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job
-from gradscope.analysis.job_norms import AGREEMENT, agree
+from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

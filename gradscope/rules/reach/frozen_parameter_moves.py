@@ -7,9 +7,8 @@ from typing import ClassVar
 from gradscope.analysis.windows import Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.late_freezes import late_freezes
-from gradscope.rules.helpers.optimizers import Optimizers, positions
-from gradscope.rules.measure import Measure
+from gradscope.rules.helpers.optimizers import Optimizers, late_freezes, positions
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -8,8 +8,8 @@ from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.cut_intent import Intent as Judged
-from gradscope.rules.helpers.cut_intent import intent
+from gradscope.rules.helpers.cuts import Intent as Judged
+from gradscope.rules.helpers.cuts import intent
 from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
 from gradscope.rules.rule import Rule
 

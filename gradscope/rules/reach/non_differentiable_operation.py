@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.cut_intent import intent
+from gradscope.rules.helpers.cuts import intent
 from gradscope.rules.reach.gradient_cut import stop_related
 from gradscope.rules.rule import Rule
 

@@ -11,7 +11,7 @@ from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.path_cuts import call_of, is_made_of, is_sample, path_cuts
+from gradscope.rules.helpers.cuts import call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.rule import Lasting, Rule
 
 _ARITHMETIC = frozenset({"AddBackward0", "AddcmulBackward0", "MulBackward0"})

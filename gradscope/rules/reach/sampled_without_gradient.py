@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import Reach
-from gradscope.recording.evidence.cuts import PathCutRecord
+from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss_flow import is_averaged_into_loss
-from gradscope.rules.helpers.loss_sums import SUMS
-from gradscope.rules.helpers.path_cuts import is_made_of, is_sample, path_cuts
+from gradscope.rules.helpers.cuts import is_made_of, is_sample, path_cuts
+from gradscope.rules.helpers.loss_flow import SUMS, is_averaged_into_loss
 from gradscope.rules.rule import Lasting, Rule
 
 _WEIGHTS = frozenset({"DotBackward0", "MulBackward0"})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import counted
-from gradscope.recording.evidence.optimizers import OptimizerRecord, StaleTensor
+from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers

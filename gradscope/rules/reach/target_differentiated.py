@@ -17,7 +17,7 @@ from gradscope.rules.helpers.loss_flow import (
     nodes_behind,
     parameters_behind,
 )
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _REGRESSIONS = frozenset({"huber_loss", "l1_loss", "mse_loss", "smooth_l1_loss"})

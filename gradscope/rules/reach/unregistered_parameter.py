@@ -9,7 +9,7 @@ from gradscope.recording.evidence.parameters import LeafRecord, ReplacementRecor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _CONTAINERS = frozenset({"deque", "dict", "list", "set", "tuple"})

@@ -27,7 +27,7 @@ from gradscope.rules.helpers.zero_phrasing import (
     twice_differentiated,
     why,
 )
-from gradscope.rules.measure import Measure
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Evidence, Rule
 
 

@@ -9,15 +9,13 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
-from gradscope.target.batches import is_batch_file, read_batch
+from gradscope.target.batches import Batches, LoadedBatches, is_batch_file, make_inputs, read_batch
 from gradscope.target.calling import TARGET_NAMES, forward_signature
 from gradscope.target.discovery.guessed_inputs import guess_inputs
 from gradscope.target.discovery.importing import Source
 from gradscope.target.discovery.values import build, evaluate, required_parameters
 from gradscope.target.hints import class_name, signature_text
-from gradscope.target.inputs import make_inputs
 from gradscope.target.layer_inputs import guess_input, vocabulary
-from gradscope.target.loader import Batches, LoadedBatches
 from gradscope.target.notation import parse_expression
 from gradscope.target.options import TargetOptions
 from gradscope.target.structures import named_tensors

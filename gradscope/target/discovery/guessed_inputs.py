@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.target.batches import make_inputs
 from gradscope.target.calling import TARGET_NAMES, divide_batch, forward_signature
-from gradscope.target.inputs import make_inputs
 from gradscope.target.layer_inputs import InputLayer, input_layers, layer_title, specs_of
 from gradscope.target.notation import parse_input
 from gradscope.target.objectives import NOTHING

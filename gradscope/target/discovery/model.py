@@ -1,7 +1,8 @@
-"""Finds the model in a file."""
+"""Finds the model in a file, also from where its source binds and uses names."""
 
+import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -10,7 +11,6 @@ from torch.nn.modules.loss import _Loss
 
 from gradscope.errors import GradscopeError
 from gradscope.target.discovery.importing import Source
-from gradscope.target.discovery.outline import Outline, outline_of
 from gradscope.target.discovery.values import (
     build,
     call_help,
@@ -20,8 +20,67 @@ from gradscope.target.discovery.values import (
 from gradscope.target.notation import parse_expression
 from gradscope.target.user_code import Advice, UserCode
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """The top level of a file."""
+
+    lines: tuple[tuple[str, int], ...]
+    """Names, each with the line of its first binding."""
+    uses: tuple[tuple[str, frozenset[str]], ...]
+    """For each class and function, the names that it mentions."""
+
+    def line_of(self, name: str) -> int | None:
+        """Return the line that binds a name; None if the source does not show it."""
+        return next((line for bound, line in self.lines if bound == name), None)
+
+    def reachable(self, name: str) -> frozenset[str]:
+        """Return the names that a class or function uses, also through others of the file."""
+        uses = dict(self.uses)
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = uses.get(waiting.pop(), frozenset()) - found
+            found |= new
+            waiting.extend(new)
+        return frozenset(found)
+
+
+def outline_of(module: ModuleType) -> Outline:
+    """Return the outline of a module, empty if it has no source."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except (OSError, TypeError, SyntaxError):
+        return Outline(lines=(), uses=())
+    lines: dict[str, int] = {}
+    uses = []
+    for statement in tree.body:
+        for name in _bound(statement):
+            lines.setdefault(name, statement.lineno)
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+            uses.append((statement.name, _mentioned(statement)))
+    return Outline(lines=tuple(lines.items()), uses=tuple(uses))
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+
+
+def _mentioned(statement: ast.stmt) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+
+
 _NAMES = ("build_model", "model", "net")
+
 _LOOKED_FOR = "gradscope_setup, build_model, model, net, a single nn.Module"
+
 _LOSS_ENDINGS = ("Loss", "Criterion")
 
 

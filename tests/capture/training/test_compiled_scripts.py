@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import gradscope
-from gradscope.capture.own_faults import is_own_fault
+from gradscope.capture.errors import is_own_fault
 from gradscope.capture.statistics import Measurer
-from gradscope.capture.step.gradients import GradientCollector
+from gradscope.capture.step.measurements import GradientCollector
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,7 +14,7 @@ from torch.optim import SGD, AdamW, Optimizer
 from gradscope.analysis.run_optimizers import Optimizers
 from gradscope.analysis.windows import windows
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.step_capture.schedule import FIRST, Schedule

@@ -8,7 +8,7 @@ from torch import nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 
 
 def data(rows=16):

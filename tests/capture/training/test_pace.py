@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradscope.capture.training.pacing import pace
-from gradscope.recording.evidence.optimizers import WatchCost
-from gradscope.recording.repeated_steps import is_repeated, is_shared
+from gradscope.recording.evidence.training import WatchCost
+from gradscope.recording.repetitions import is_repeated, is_shared
 
 FIRST = 6
 STEPS = 40

@@ -1,7 +1,7 @@
 import torch
 
 from gradscope.capture.training.gradient_state import GradientState
-from gradscope.capture.training.scopes import Scopes
+from gradscope.capture.training.state import Scopes
 
 
 def entries(number):
@@ -28,7 +28,7 @@ def test_nothing_has_no_place():
 
 
 def test_sets_that_are_new_every_time_are_not_kept_without_end(monkeypatch):
-    monkeypatch.setattr("gradscope.capture.training.scopes._MOST", 3)
+    monkeypatch.setattr("gradscope.capture.training.state._MOST", 3)
     _parameters, found = entries(4)
     scopes = Scopes()
     assert [scopes.location(found[:size]) for size in (1, 2, 3, 1)] == [0, 1, None, 0]

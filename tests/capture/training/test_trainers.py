@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.rules.engine import judge
 from gradscope.rules.helpers.optimizers import NO_OPTIMIZER, NO_STEPPER
 from gradscope.step_capture.schedule import Schedule

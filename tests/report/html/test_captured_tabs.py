@@ -1,9 +1,8 @@
 from dataclasses import replace
 
 from gradscope.recording.records import CapturedStep
-from gradscope.report.html import tabs as captured_tabs
-from gradscope.report.html.render import render_html
-from gradscope.report.html.tabs import run_tabs
+from gradscope.report.html import report_page as captured_tabs
+from gradscope.report.html.report_page import render_html, run_tabs
 from tests.report.conftest import build
 from tests.report.html.charts.loops import finding, loop, report_of
 

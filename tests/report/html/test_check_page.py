@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 from lxml import html
 
-from gradscope.check.merging import target_result
 from gradscope.check.options import Policy
-from gradscope.check.results import CheckResult, Failure, Run, TargetResult
+from gradscope.check.results import CheckResult, Failure, Run, TargetResult, target_result
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import Site
 from gradscope.report.check.phrasing import closing_text

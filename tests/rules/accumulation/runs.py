@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from gradscope.recording.evidence.optimizers import TrainedOptimizer
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import (
     Environment,
     EventRecord,

@@ -8,7 +8,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 import gradscope
-from gradscope.capture.source.written_definitions import backward_code
+from gradscope.capture.source.statements import backward_code
 from gradscope.recording.evidence.failures import CustomFunctionRecord
 from gradscope.rules.autograd.wrong_custom_gradient import WrongCustomGradient
 from gradscope.rules.engine import judge

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gradscope.recording.evidence.clipping import ClipScope
+from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.records import Recording
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings

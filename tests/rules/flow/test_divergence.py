@@ -8,7 +8,7 @@ from torch import nn
 
 from gradscope.rules.context import RuleContext
 from gradscope.rules.engine import judge
-from gradscope.rules.helpers.divergence import Divergence
+from gradscope.rules.helpers.updates import Divergence
 from gradscope.rules.settings import Settings
 from gradscope.session.inspection import record
 from gradscope.target.objects import target_from_objects

@@ -10,8 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.analysis.spine import Dominators, Spines
-from gradscope.analysis.trend import Point, Trend, jump, running_medians
+from gradscope.analysis.spine import Dominators, Point, Spines, Trend, jump, running_medians
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 from gradscope.session.inspection import record

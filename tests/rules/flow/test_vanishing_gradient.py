@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gradscope.analysis.trend import Point, Trend
+from gradscope.analysis.spine import Point, Trend
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.short_memory_horizon import ShortMemoryHorizon
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient

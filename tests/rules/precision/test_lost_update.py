@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gradscope.recording.evidence.optimizers import RoundedUpdate
+from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.records import Shape
 from gradscope.rules.engine import judge
 from tests.rules.clipping.clipped_run import trained

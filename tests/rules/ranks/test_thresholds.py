@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.families import family_of
 from gradscope.rules.job_judging import judge_job
+from gradscope.rules.rule import family_of
 from gradscope.rules.settings import Settings
 from tests.rules.ranks.running import script
 from tests.rules.ranks.test_local_norm_clip import FSDP1_CLIP

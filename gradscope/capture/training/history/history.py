@@ -1,18 +1,169 @@
-"""Finds what carries a tensor with its history from one step to the next."""
+"""Finds variables that keep tensors with their history, or whole graphs, from step to step."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from types import FrameType
 
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.graph import Node
 
-from gradscope.capture.source.lines import Line
+from gradscope.capture.source.lines import Line, created, sequence_number
 from gradscope.capture.training.event_log import EventLog
+from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.history.assignments import Store
-from gradscope.capture.training.history.kept import KeptHistory
 from gradscope.capture.training.history.references import HistoryReference, references, store_of
 from gradscope.capture.training.locations import NOWHERE, Location, Locations
-from gradscope.recording.events import CarriedEvent, named
+from gradscope.recording.events import CarriedEvent, KeptEvent, named
+
+_FIRST, _GROWTH = 5, 1.4
+"""Every one of this many first steps is followed by a search, then every one after this many times
+as many steps. A search takes some milliseconds."""
+
+_MOST_NODES = 20_000
+"""Maximum number of nodes visited in a search."""
+
+_RISES = 3
+"""Number of searches, each with more of the past than all before, after which it is recorded."""
+
+_Key = tuple[int, str]
+
+
+@dataclass(slots=True)
+class _Hoard:
+    """What one variable kept so far."""
+
+    most: int = 0
+    """Largest number of operations of earlier steps."""
+    rises: int = 0
+    first_step: int = 0
+    first: int = 0
+    is_used: bool = False
+    """Whether a backward has used the past that it keeps."""
+
+
+class KeptHistory:
+    """Counts the operations of earlier steps that variables keep.
+
+    A parameter that has changed since shows that a step came between: a backward through the
+    operations would give the gradient of weights that are gone.
+    """
+
+    def __init__(self, event_log: EventLog) -> None:
+        self._event_log = event_log
+        self._hoards: dict[_Key, _Hoard] = {}
+        self._versions: dict[int, int] = {}
+        """By `id` of a parameter: its version at the last search."""
+        self._moment: int | None = None
+        """Sequence number at the last search."""
+        self._next = 0
+
+    def is_due(self, step: int) -> bool:
+        """Return whether a search is due in a step."""
+        return step >= self._next
+
+    def search(
+        self,
+        step: int,
+        references: Iterable[HistoryReference],
+        crossed: frozenset[int],
+        frames: list[FrameType],
+    ) -> None:
+        """Count what each reference keeps of the time before the last search.
+
+        Args:
+            step: Number of steps so far.
+            references: Variables and attributes, with the operations that made their tensors.
+            crossed: Sequence numbers of the operations of earlier steps that this backward uses.
+            frames: Running frames of the user's code.
+        """
+        self._next = step + 1 if step < _FIRST else int(step * _GROWTH) + 1
+        moment, self._moment = self._moment, sequence_number()
+        if moment is None:
+            return
+        walk = _Walk(moment, self._versions)
+        for one in references:
+            found = walk.past_of(one)
+            if found:
+                self._count(step, one, found, crossed, frames)
+        walk.close()
+
+    def remember(self, entries: Iterable[Entry]) -> None:
+        """Remember the versions of the parameters until the next search."""
+        parameters = (entry.parameter() for entry in entries)
+        self._versions = {id(one): one._version for one in parameters if one is not None}
+
+    def _count(
+        self,
+        step: int,
+        reference: HistoryReference,
+        past: frozenset[int],
+        crossed: frozenset[int],
+        frames: list[FrameType],
+    ) -> None:
+        hoard = self._hoards.setdefault(reference.key, _Hoard())
+        hoard.is_used |= not crossed.isdisjoint(past)
+        if len(past) <= hoard.most:
+            return
+        if not hoard.rises:
+            hoard.first_step, hoard.first = step, len(past)
+        hoard.most, hoard.rises = len(past), hoard.rises + 1
+        if hoard.rises < _RISES or hoard.is_used:
+            return
+        store = store_of(reference, frames)
+        if store is not None:
+            self._note(store, hoard, step)
+
+    def _note(self, store: Store, hoard: _Hoard, step: int) -> None:
+        numbers = named(
+            KeptEvent,
+            nodes_before=float(hoard.first),
+            nodes=float(hoard.most),
+            steps=float(step - hoard.first_step),
+            repeated=float(store.is_repeated),
+            sum=float(store.is_sum),
+            collected=float(store.collects),
+        )
+        location = Location(store.line, store.line, None, 0)
+        self._event_log.note("kept", location, numbers, subject=store.target)
+
+
+class _Walk:
+    """A walk through the graphs behind references, each node once."""
+
+    def __init__(self, moment: int, versions: dict[int, int]) -> None:
+        self._moment, self._versions = moment, versions
+        self._seen: set[Node] = set()
+
+    def past_of(self, reference: HistoryReference) -> frozenset[int]:
+        """Return the operations of before that lead to a parameter which has changed since."""
+        waiting = [node for node in reference.nodes if node not in self._seen]
+        self._seen.update(waiting)
+        past, is_outdated = set[int](), False
+        while waiting and len(self._seen) < _MOST_NODES:
+            node = waiting.pop()
+            number = created(node)
+            is_past = number is not None and number < self._moment
+            if number is not None and is_past:
+                past.add(number)
+            for following, _ in node.next_functions:
+                if following is None:
+                    continue
+                is_outdated = is_outdated or (is_past and self._has_changed(following))
+                if following not in self._seen:
+                    self._seen.add(following)
+                    waiting.append(following)
+        return frozenset(past) if is_outdated else frozenset()
+
+    def _has_changed(self, node: Node) -> bool:
+        leaf = None if created(node) is not None else getattr(node, "variable", None)
+        before = self._versions.get(id(leaf))
+        return before is not None and isinstance(leaf, Tensor) and before != leaf._version
+
+    def close(self) -> None:
+        """Release the nodes."""
+        self._seen.clear()
+
 
 _MOST_SEARCHES = 6
 """Maximum number of searches without a result at a line whose graph reaches back."""
@@ -20,8 +171,6 @@ _MOST_SEARCHES = 6
 _ADVANCE_SEARCHES = 5
 """Maximum number of advance searches at a line whose graph does not reach back, but whose next one
 may. Each takes some milliseconds."""
-
-_Key = tuple[int, str]
 
 
 class History:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import Node
 
 from gradscope.capture.source.lines import created
-from gradscope.capture.step.edges import edges
+from gradscope.capture.step.graph import edges
 from gradscope.capture.training.history.assignments import (
     Store,
     store_of_attribute,

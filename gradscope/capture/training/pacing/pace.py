@@ -13,8 +13,8 @@ from gradscope.capture.training.locations import Locations
 from gradscope.capture.training.pacing.budget import FIRST, Budget, WindowKind
 from gradscope.capture.training.pacing.sentinels import Sentinels, loss_of
 from gradscope.capture.training.pacing.step_patterns import Position, StepPatterns
-from gradscope.recording.evidence.optimizers import WatchCost
-from gradscope.recording.repeated_steps import RepeatedSteps
+from gradscope.recording.evidence.training import WatchCost
+from gradscope.recording.repetitions import RepeatedSteps
 
 if TYPE_CHECKING:
     pass

@@ -20,7 +20,7 @@ from gradscope.capture.training.event_log import Event, EventLog
 from gradscope.capture.training.gradient_state import GradientState, States
 from gradscope.capture.training.locations import Locations
 from gradscope.recording.events import BackwardEvent, named
-from gradscope.recording.repeated_steps import is_repeated, is_shared
+from gradscope.recording.repetitions import is_repeated, is_shared
 
 _MOST_NODES = 2_000
 """Maximum size of all sequences. A script without repetitions is recorded in full."""

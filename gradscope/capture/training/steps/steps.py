@@ -29,17 +29,26 @@ from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
 from gradscope.capture.training.steps.gradient_changes import GradientChanges
-from gradscope.capture.training.steps.measurements import (
+from gradscope.capture.training.steps.open_steps import (
+    OpenStep,
+    calls,
     copies,
     gradient_of,
+    is_left,
+    joined,
     measure,
     measure_updates,
     own_scale,
+    parts_of,
 )
-from gradscope.capture.training.steps.open_steps import OpenStep, calls, is_left, joined, parts_of
-from gradscope.capture.training.steps.rounding import rounded, samples_of
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
-from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
+from gradscope.capture.training.steps.writer import (
+    Finished,
+    Measured,
+    StepWriter,
+    rounded,
+    samples_of,
+)
 from gradscope.phrasing import counted
 from gradscope.recording.events import StepEvent, named
 

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.clipping.contributions import Contribution, Contributions
-from gradscope.analysis.clipping.sections import Section
+from gradscope.analysis.clipping.sections import Contribution, Contributions, Section
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.clipping.phrasing import headline
 from gradscope.report.html.charts.lettering import hover, lettered, number
-from gradscope.report.html.columns import Json, numbers, positions, texts
-from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column
 from gradscope.report.number_format import percent

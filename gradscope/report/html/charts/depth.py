@@ -19,8 +19,7 @@ from gradscope.report.html.charts.depth_layout import (
     spine_line,
     tensor_marks,
 )
-from gradscope.report.html.charts.flags import flag_traces, flags
-from gradscope.report.html.charts.forward_order import ForwardOrder
+from gradscope.report.html.charts.forward_order import ForwardOrder, flag_traces, flags
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
 

@@ -13,8 +13,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.report.html.charts.step_marks import finding_text
-from gradscope.report.html.columns import Json, numbers, positions
-from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions
 
 ROWS = 300
 """Parameters, or modules, up to which each has a row of its own."""

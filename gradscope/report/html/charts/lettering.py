@@ -5,7 +5,7 @@ from html import escape
 
 from gradscope.phrasing import printable
 from gradscope.report.number_format import figure
-from gradscope.report.signs import UNICODE
+from gradscope.report.page import UNICODE
 
 LONGEST = 90
 """Signs of a name; of a longer one the middle is left out."""

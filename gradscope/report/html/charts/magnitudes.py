@@ -8,8 +8,7 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.report.html.charts.lettering import row_labels
-from gradscope.report.html.columns import Json, positions
-from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.columns import Json, ModulePlaces, positions
 from gradscope.report.html.page import Chart
 
 MOST_ROWS = 200

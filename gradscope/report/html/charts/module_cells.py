@@ -10,7 +10,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.recording.finding import Finding
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.modules import ModulePlaces
+from gradscope.report.html.columns import ModulePlaces
 from gradscope.report.html.phrasing import module_of_finding
 
 ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]

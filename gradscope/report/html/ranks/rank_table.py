@@ -6,9 +6,9 @@ from gradscope.analysis.job_summary import RankRow
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
-from gradscope.report.html.summary_table import SummaryCell, SummaryTable
+from gradscope.report.html.phrasing import SummaryCell, SummaryTable
 from gradscope.report.number_format import figure
-from gradscope.report.run.ranks import own_findings, remarks, telling_rows
+from gradscope.report.run.document import own_findings, remarks, telling_rows
 
 _SHOWN = 64
 """Ranks up to which each has a row; of more, those that differ from the first."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.records import ParameterStat
 from gradscope.session.report import Report
-from tests.report_run.conftest import gradient
+from tests.report.run.conftest import gradient
 from tests.rules.accumulation.runs import Run
 
 NUMBERS = st.one_of(

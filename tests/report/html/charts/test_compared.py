@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.html.charts.compared_marks import (
+from gradscope.report.html.charts.comparison.marks import (
     drawn,
     drawn_text,
     pair_of,
@@ -14,9 +14,8 @@ from gradscope.report.html.charts.compared_marks import (
     pair_table,
     sides_table,
 )
-from gradscope.report.html.charts.compared_norms import compared_norms, kind_of
-from gradscope.report.html.charts.compared_ratios import compared_ratios
-from gradscope.report.html.charts.compared_spread import compared_spread
+from gradscope.report.html.charts.comparison.norms import compared_norms, kind_of
+from gradscope.report.html.charts.comparison.ratios import compared_ratios, compared_spread
 from tests.comparison.sides import GivenGradient, compared, of_step
 from tests.report.html.figures import assert_valid, plain, shown
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.html.charts.compared_curves import compared_curves
+from gradscope.report.html.charts.comparison.curves import compared_curves
 from tests.comparison.sides import compared, of_run, of_step
 from tests.report.html.figures import assert_valid, labels, shown
 

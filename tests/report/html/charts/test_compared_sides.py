@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.report.html.charts.compared_sides import compared_sides, shown_rows
+from gradscope.report.html.charts.comparison.sides import compared_sides, shown_rows
 from tests.comparison.sides import compared, of_step
 from tests.report.html.charts.test_compared import NORMS, given_norm
 from tests.report.html.figures import assert_valid, shown, trace

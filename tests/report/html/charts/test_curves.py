@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gradscope.report.html.charts.curves import curve_chart, drawn_points
 from tests.report.html.charts.loops import NORMS, NUMBERS, finding, loop, report_of
 from tests.report.html.figures import assert_valid, shown
-from tests.report_run.conftest import accumulation
+from tests.report.run.conftest import accumulation
 from tests.rules.accumulation.runs import Run
 
 

@@ -14,7 +14,7 @@ from gradscope.report.html.charts.lettering import common_prefix
 from tests.report.conftest import HOSTILE_NAMES
 from tests.report.html.charts.loops import NORMS, finding, loop, report_of
 from tests.report.html.figures import assert_valid, shown, trace
-from tests.report_run.conftest import network
+from tests.report.run.conftest import network
 from tests.rules.accumulation.runs import Run
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gradscope.report.html.charts.colours import SEQUENTIAL, ColourScale
 from gradscope.report.html.charts.module_map import module_map
-from gradscope.report.html.modules import module_columns
+from gradscope.report.html.columns import module_columns
 from gradscope.session.report import Report
 from tests.report.conftest import build, build_hostile, module
 from tests.report.html.charts.conftest import REPORTS

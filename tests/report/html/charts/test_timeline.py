@@ -11,7 +11,7 @@ from gradscope.report.html.charts import timeline as charts
 from gradscope.report.html.charts.timeline import timeline
 from tests.report.html.charts.loops import NUMBERS, finding, loop, report_of
 from tests.report.html.figures import plain
-from tests.report_run.conftest import accumulation, adversarial
+from tests.report.run.conftest import accumulation, adversarial
 from tests.rules.accumulation.runs import Run
 
 

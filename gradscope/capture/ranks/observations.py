@@ -1,0 +1,139 @@
+"""Measures what ranks compare, and holds what was observed of a rank until it is written."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import FrameType
+
+import torch
+from torch import Tensor, nn
+
+from gradscope.capture.reading import is_plain
+from gradscope.capture.source.lines import Line
+from gradscope.capture.statistics import norms
+from gradscope.capture.training.event_log import Sites
+from gradscope.capture.training.gradient_state import Entry
+from gradscope.capture.training.locations import Location
+from gradscope.recording.evidence.ranks import RankEvent
+
+_MOST_ELEMENTS = 4_096
+"""Number of elements of each tensor that a digest reads."""
+
+_MOST_TENSORS = 8
+
+
+def digest(tensors: Iterable[Tensor]) -> str | None:
+    """Return a digest of the first tensors of a batch; None if one of them cannot be read."""
+    found = 0
+    count = 0
+    with torch.no_grad():
+        for tensor in tensors:
+            if count == _MOST_TENSORS:
+                break
+            if not is_plain(tensor) or tensor.is_complex():
+                return None
+            count += 1
+            part = tensor.detach().flatten()[:_MOST_ELEMENTS].cpu().contiguous()
+            found = zlib.crc32(f"{part.dtype}{tuple(tensor.shape)}".encode(), found)
+            if part.numel():
+                found = zlib.crc32(part.view(torch.uint8).numpy().tobytes(), found)
+    return f"{found:08x}" if count else None
+
+
+Squares = list[tuple[Entry, float | None]]
+"""Parameters, and the sums of squares of their gradients or weights; None if unknown."""
+
+
+def squares_of(entries: list[Entry], values: "list[Tensor | None]") -> Squares:
+    """Return the sum of squares of a gradient or weight of each parameter."""
+    with torch.no_grad():
+        found = norms(values)
+    squares = (None if norm is None else norm * norm for norm in found)
+    return list(zip(entries, squares, strict=True))
+
+
+def line_outside(frames: list[FrameType]) -> Line | None:
+    """Return the innermost line of the script that is not in a method of a module."""
+    for frame in frames:
+        first = frame.f_code.co_varnames[:1]
+        owner = frame.f_locals.get(first[0]) if first else None
+        if not isinstance(owner, nn.Module):
+            return Line(frame.f_code, frame.f_lineno)
+    return None
+
+
+MOST_EVENTS = 1_000
+"""Maximum number of different events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records that are new since the last call."""
+
+    records: tuple[object, ...]
+    events: tuple[tuple[int, RankEvent], ...]
+    """New and changed events with their indices."""
+
+
+class Ledger:
+    """The records of a rank. Equal events at one line are one record with a count."""
+
+    def __init__(self, sites: Sites) -> None:
+        self.sites = sites
+        self.step = 0
+        """Number of optimizer steps made."""
+        self._records: list[object] = []
+        self._events: list[RankEvent] = []
+        self._indices: dict[tuple[str, int | None, str], int] = {}
+        self._changed: set[int] = set()
+
+    def add(self, record: object) -> None:
+        """Add a record."""
+        self._records.append(record)
+
+    def site(self, location: Location | None) -> int | None:
+        """Return the index of the user's line at a location."""
+        return None if location is None else self.line(location.user or location.inner)
+
+    def line(self, line: Line | None) -> int | None:
+        """Return the index of a line."""
+        return self.sites.index(line)
+
+    def note(
+        self,
+        kind: str,
+        site: int | None,
+        subject: str = "",
+        numbers: Mapping[str, float] | None = None,
+        related: Iterable[int | None] = (),
+    ) -> None:
+        """Record an event; one that happened before at the same line is counted."""
+        key = (kind, site, subject)
+        index = self._indices.get(key)
+        others = tuple(dict.fromkeys(one for one in related if one is not None and one != site))
+        told = tuple((numbers or {}).items())
+        if index is None:
+            if len(self._events) >= MOST_EVENTS:
+                return
+            index = self._indices[key] = len(self._events)
+            self._events.append(
+                RankEvent(
+                    kind=kind,
+                    site=site,
+                    subject=subject,
+                    step=self.step,
+                    count=1,
+                    numbers=told,
+                    related=others,
+                )
+            )
+        else:
+            one = self._events[index]
+            self._events[index] = replace(one, count=one.count + 1, numbers=told or one.numbers)
+        self._changed.add(index)
+
+    def take(self) -> Taken:
+        """Return what is new since the last call."""
+        records, self._records = tuple(self._records), []
+        changed, self._changed = sorted(self._changed), set()
+        return Taken(records, tuple((index, self._events[index]) for index in changed))

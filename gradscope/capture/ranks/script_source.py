@@ -1,0 +1,286 @@
+"""Finds lines of a script's source that can set ranks apart, or divide by their number."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import code_at, tree_of
+
+_NAMES = re.compile(
+    r"^(world|world_?size|n_?gpus?|num_?gpus|num_?processes|n_?ranks|num_?ranks|nprocs)$",
+    re.IGNORECASE,
+)
+
+_SOURCES = re.compile(r"get_world_size|WORLD_SIZE|num_processes")
+
+RETURNED = "return"
+"""Subject of a quotient that a function returns."""
+
+
+def divisions(file: str) -> Iterator[tuple[str, Line]]:
+    """Yield what is divided by the number of ranks, as `loss`, and the line.
+
+    The subject is the variable that holds the quotient, `return` for a function's result, and empty
+    for a quotient that is used at once.
+    """
+    tree = tree_of(file)
+    known = frozenset(_assigned(tree))
+    shares = frozenset(_shares(tree, known))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and (subject := _subject(node, known, shares)) is not None:
+            code = code_at(file, node.lineno)
+            if code is not None:
+                yield subject, Line(code, node.lineno)
+
+
+def _assigned(tree: ast.AST) -> Iterator[str]:
+    """Yield the variables that hold the number of ranks."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                is_quotient = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div)
+                if not is_quotient and _SOURCES.search(ast.unparse(value)):
+                    yield name
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                for target, value in zip(names, values, strict=False):
+                    if isinstance(target, ast.Name) and _SOURCES.search(ast.unparse(value)):
+                        yield target.id
+
+
+def _shares(tree: ast.AST, known: frozenset[str]) -> Iterator[str]:
+    """Yield the variables that hold one over the number of ranks."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.BinOp(op=ast.Div(), left=ast.Constant(), right=right),
+            ) if _is_world(right, known):
+                yield name
+
+
+def _subject(node: ast.stmt, known: frozenset[str], shares: frozenset[str]) -> str | None:
+    """Return what a statement divides by the number of ranks, None if it does not."""
+    match node:
+        case ast.AugAssign(op=ast.Div(), target=target, value=value) if _is_world(value, known):
+            return ast.unparse(target)
+        case ast.AugAssign(op=ast.Mult(), target=target, value=ast.Name(id=n)) if n in shares:
+            return ast.unparse(target)
+        case ast.Assign(targets=[target], value=value) if _has_division(value, known, shares):
+            return ast.unparse(target)
+        case ast.Return(value=value) if value is not None and _has_division(value, known, shares):
+            return RETURNED
+        case ast.Expr(value=value) if _has_division(value, known, shares):
+            return ""
+    return None
+
+
+def _has_division(value: ast.expr, known: frozenset[str], shares: frozenset[str]) -> bool:
+    for node in ast.walk(value):
+        match node:
+            case ast.BinOp(op=ast.Mult(), left=left, right=right):
+                if any(isinstance(one, ast.Name) and one.id in shares for one in (left, right)):
+                    return True
+            case ast.BinOp(op=ast.Div(), right=right) if _is_world(right, known):
+                return True
+            case ast.Call(func=ast.Attribute(attr="div_" | "div"), args=[divisor]):
+                if _is_world(divisor, known):
+                    return True
+    return False
+
+
+def _is_world(value: ast.expr, known: frozenset[str]) -> bool:
+    match value:
+        case ast.Name(id=name):
+            return name in known or bool(_NAMES.match(name))
+        case ast.Attribute(attr=name):
+            return bool(_NAMES.match(name))
+        case ast.Call(func=ast.Name(id="float" | "int"), args=[inner]):
+            return _is_world(inner, known)
+        case ast.Call(func=function):
+            return bool(_SOURCES.search(ast.unparse(function)))
+    return False
+
+
+_SEEDS = frozenset({"manual_seed", "seed", "seed_everything", "set_seed", "default_rng"})
+
+_WRAPPERS = frozenset({"fully_shard", "parallelize_module", "FSDP", "FullyShardedDataParallel"})
+
+_MOST_LINES = 64
+"""Maximum number of lines of one kind in a file."""
+
+
+def written_lines(file: str) -> Iterator[tuple[str, Line]]:
+    """Yield lines of a file by kind.
+
+    Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
+    `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
+    a condition), `reduce` (a loop with an all_reduce), `wrap` and `unfreeze`.
+    """
+    counts: dict[str, int] = {}
+    seen = set[tuple[str, int]]()
+    for kind, number in _found(tree_of(file)):
+        if (kind, number) in seen or counts.get(kind, 0) >= _MOST_LINES:
+            continue
+        seen.add((kind, number))
+        counts[kind] = counts.get(kind, 0) + 1
+        code = code_at(file, number)
+        if code is not None:
+            yield kind, Line(code, number)
+
+
+def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    for scope in _scopes(tree):
+        tainted = _gradients(scope)
+        for node in _within(scope):
+            yield from _of_node(node, tainted)
+
+
+def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    match node:
+        case ast.Call():
+            yield from _of_call(node)
+            yield from _of_write(node, tainted)
+        case ast.Assign(targets=[target]) | ast.AugAssign(target=target):
+            yield from _of_assignment(node, target)
+            yield from _of_gradient(node, target, tainted)
+        case ast.If():
+            yield from _of_branch(node)
+        case ast.For(body=body) if any(_reduces(one) for one in body):
+            yield "reduce", node.lineno
+        case ast.With(items=items):
+            if any("no_sync" in ast.unparse(item.context_expr) for item in items):
+                yield "no-sync", node.lineno
+
+
+def _reduces(node: ast.stmt) -> bool:
+    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(_called(one).startswith("all_reduce") for one in calls)
+
+
+def _of_branch(node: ast.If) -> Iterator[tuple[str, int]]:
+    for one in (*node.body, *node.orelse):
+        if isinstance(one, ast.Continue | ast.Break | ast.Return):
+            yield "leave", one.lineno
+            yield "leave", node.lineno
+
+
+def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
+    yield tree
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _within(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope, without those of functions inside."""
+    waiting = list(ast.iter_child_nodes(scope))[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += list(ast.iter_child_nodes(node))[::-1]
+
+
+def _called(node: ast.Call) -> str:
+    match node.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
+    name = _called(node)
+    if name in _SEEDS:
+        yield "seed", node.lineno
+    if name in _WRAPPERS:
+        yield "wrap", node.lineno
+    if name == "requires_grad_" and not _is_false(node.args):
+        yield "unfreeze", node.lineno
+
+
+def _of_write(node: ast.Call, tainted: set[str]) -> Iterator[tuple[str, int]]:
+    """Yield a call that writes to a gradient or a weight in place."""
+    name = _called(node)
+    if not name.endswith("_") or name.endswith("__") or name == "requires_grad_":
+        return
+    if name.startswith("_foreach_"):
+        if any(_is_gradient(one, tainted) for one in node.args):
+            yield "gradient", node.lineno
+        return
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    if owner is not None:
+        yield "gradient" if _is_gradient(owner, tainted) else "weight", node.lineno
+
+
+def _of_assignment(node: ast.Assign | ast.AugAssign, target: ast.expr) -> Iterator[tuple[str, int]]:
+    match target:
+        case ast.Subscript(slice=ast.Constant(value="lr")):
+            yield "rate", node.lineno
+        case ast.Attribute(attr="requires_grad") if not _is_constant(node.value, False):
+            yield "unfreeze", node.lineno
+        case ast.Attribute(attr="data"):
+            yield "weight", node.lineno
+
+
+def _of_gradient(
+    node: ast.Assign | ast.AugAssign, target: ast.expr, tainted: set[str]
+) -> Iterator[tuple[str, int]]:
+    """Yield an assignment that writes to a gradient."""
+    is_set = isinstance(target, ast.Attribute) and target.attr == "grad"
+    is_changed = isinstance(node, ast.AugAssign) and _is_gradient(target, tainted)
+    if is_changed or (is_set and not _is_constant(node.value, None)):
+        yield "gradient", node.lineno
+
+
+def _is_constant(value: ast.expr, constant: object) -> bool:
+    return isinstance(value, ast.Constant) and value.value is constant
+
+
+def _gradients(scope: ast.AST) -> set[str]:
+    """Return the variables of a scope that hold gradients, or lists of them."""
+    tainted: set[str] = set()
+    for _ in range(3):
+        for node in _within(scope):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    pairs = [(name, value)]
+                case ast.For(target=ast.Name(id=name), iter=value):
+                    pairs = [(name, value)]
+                case ast.For(target=ast.Tuple(elts=elements), iter=value):
+                    pairs = [(e.id, value) for e in elements if isinstance(e, ast.Name)]
+                case _:
+                    continue
+            tainted |= {name for name, value in pairs if _holds_gradient(value, tainted)}
+    return tainted
+
+
+def _holds_gradient(value: ast.expr, tainted: set[str]) -> bool:
+    """Return whether a value is a gradient or a list of gradients, and not computed from them."""
+    match value:
+        case ast.ListComp(elt=inner) | ast.GeneratorExp(elt=inner):
+            return _holds_gradient(inner, tainted)
+        case ast.Call(func=ast.Attribute(value=owner, attr="to_local" | "view" | "flatten")):
+            return _holds_gradient(owner, tainted)
+        case ast.Call(func=ast.Name(id="list" | "zip" | "enumerate"), args=args):
+            return any(_holds_gradient(one, tainted) for one in args)
+    return _is_gradient(value, tainted)
+
+
+def _is_gradient(value: ast.expr, tainted: set[str]) -> bool:
+    match value:
+        case ast.Attribute(attr="grad"):
+            return True
+        case ast.Attribute(value=owner, attr="data" | "_local_tensor"):
+            return _is_gradient(owner, tainted)
+        case ast.Call(func=ast.Attribute(value=owner, attr="to_local")):
+            return _is_gradient(owner, tainted)
+        case ast.Subscript(value=owner):
+            return _is_gradient(owner, tainted)
+        case ast.Name(id=name):
+            return name in tainted
+    return False
+
+
+def _is_false(args: list[ast.expr]) -> bool:
+    return bool(args) and _is_constant(args[0], False)

@@ -1,0 +1,69 @@
+"""Records the forward's losses, softmaxes and checkpoints."""
+
+from torch.autograd.graph import Node
+
+from gradscope.capture.step.graph import Edge
+from gradscope.probes.context import ProbeContext
+from gradscope.recording.evidence.failures import UnrepeatedRegion
+from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
+from gradscope.recording.records import TensorRef
+
+_SOFTMAXES = frozenset({"LogSoftmaxBackward0", "SoftmaxBackward0"})
+
+
+def probe_comparisons(context: ProbeContext) -> str | None:
+    """Record the comparisons that lead to the loss, and the softmaxes of the graph."""
+    if context.opaque:
+        return "compiled code cannot be observed"
+    for one in context.capture.comparisons.comparisons:
+        result = _reference(context, one.result)
+        if result is not None:
+            context.assembler.note(
+                ComparisonRecord(
+                    operation=one.operation,
+                    site=context.assembler.site_of(one.line),
+                    left=one.left,
+                    right=one.right,
+                    left_tensor=_reference(context, one.left_edge),
+                    right_tensor=_reference(context, one.right_edge),
+                    result=result,
+                    left_from=one.left_from,
+                    right_from=one.right_from,
+                )
+            )
+    graph = context.capture.graph
+    for index, node in enumerate(graph.nodes):
+        if graph.operations[index] in _SOFTMAXES:
+            dimension = _dimension(node)
+            context.assembler.note(
+                SoftmaxRecord(node=context.position.first_node + index, dimension=dimension)
+            )
+    return None
+
+
+def _reference(context: ProbeContext, edge: Edge | None) -> TensorRef | None:
+    slot = None if edge is None else context.capture.graph.slot_of(edge)
+    return (
+        None
+        if slot is None
+        else TensorRef(node=context.position.first_node + slot[0], slot=slot[1])
+    )
+
+
+def _dimension(node: Node) -> int:
+    """Return the forward's `dim`, counted from the first dimension."""
+    dimension: int = node._saved_dim  # type: ignore[attr-defined]
+    if dimension >= 2**63:  # a negative number, read as unsigned
+        dimension -= 2**64
+    rank = len(node._input_metadata[0].shape)
+    return dimension % rank if rank else 0
+
+
+def probe_checkpoints(context: ProbeContext) -> str | None:
+    """Record the lines of these checkpoints."""
+    if context.opaque:
+        return "compiled code cannot be observed"
+    for one in context.capture.checkpoints.found:
+        site = context.assembler.site_of(one.line)
+        context.assembler.note(UnrepeatedRegion(site=site, calls=one.calls))
+    return None

@@ -1,0 +1,89 @@
+"""Finds modules and parameters that were loaded, replaced, frozen or initialized again."""
+
+import linecache
+import re
+from collections.abc import Iterator
+from types import CodeType
+
+from gradscope.capture.source.lines import Line
+from gradscope.probes.context import ProbeContext
+from gradscope.recording.evidence.parameters import (
+    FreezeRecord,
+    InitialisationRecord,
+    LoadedRecord,
+    ReplacementRecord,
+)
+
+_FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
+
+
+def probe_freezes(context: ProbeContext) -> str | None:
+    """Record which modules were loaded or replaced, and the lines that freeze parameters."""
+    loaded = context.definitions.loaded
+    for position, module in enumerate(context.named.modules):
+        if module in loaded or _is_pretrained(module):
+            context.assembler.note(LoadedRecord(module=position))
+        line = context.definitions.replacements.get(module)
+        if line is not None:
+            site = context.assembler.site_of(line)
+            context.assembler.note(ReplacementRecord(module=position, site=site))
+    for file in sorted(_files(context)):
+        for line in _freezing_lines(file):
+            site = context.assembler.site_of(line)
+            if site is not None:
+                context.assembler.note(FreezeRecord(site=site))
+    return None
+
+
+def _is_pretrained(module: object) -> bool:
+    """Return whether a module says where its weights were loaded from, as those of transformers."""
+    name = vars(module).get("name_or_path")
+    return isinstance(name, str) and bool(name)
+
+
+def _files(context: ProbeContext) -> set[str]:
+    """Return the files that make frozen parameters, and the modules that own them."""
+    lines = []
+    for parameter in context.named.parameters:
+        if not parameter.requires_grad:
+            registration = context.definitions.registration(parameter)
+            lines.append(None if registration is None else registration.line)
+    return {line.code.co_filename for line in lines if line is not None}
+
+
+def _freezing_lines(file: str) -> Iterator[Line]:
+    source = linecache.getlines(file)
+    numbers = [number for number, text in enumerate(source, 1) if _FREEZES.search(text)]
+    if not numbers:
+        return
+    try:
+        code = compile("".join(source), file, "exec", dont_inherit=True)
+    except SyntaxError:  # magic commands of a notebook
+        return
+    for number in numbers:
+        yield Line(_innermost(code, number), number)
+
+
+def _innermost(code: CodeType, number: int) -> CodeType:
+    """Return the innermost function that contains a line."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            last = max((line for *_, line in inner.co_lines() if line is not None), default=0)
+            if inner.co_firstlineno <= number <= last:
+                return _innermost(inner, number)
+    return code
+
+
+def probe_initialisations(context: ProbeContext) -> str | None:
+    """Record the line of `torch.nn.init` for each parameter that another line made."""
+    for index, parameter in enumerate(context.named.parameters):
+        found = context.definitions.initialisations.of(parameter)
+        made = context.definitions.registration(parameter)
+        if found is None or (made is not None and made.line == found.line):
+            continue
+        site = context.assembler.site_of(found.line)
+        if site is not None:
+            context.assembler.note(
+                InitialisationRecord(parameter=index, site=site, function=found.function)
+            )
+    return None

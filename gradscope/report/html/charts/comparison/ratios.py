@@ -1,0 +1,324 @@
+"""Ratios of each parameter's gradient norm to the base's: along the model, and how they spread."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from gradscope.comparison.side import Side
+from gradscope.phrasing import counted
+from gradscope.report.html.charts.axes import (
+    Axis,
+    Panel,
+    bin_bars,
+    log_axis,
+    log_band,
+    range_around,
+    stacked,
+    strip_axis,
+)
+from gradscope.report.html.charts.comparison.marks import (
+    PairRow,
+    by_change,
+    color_of,
+    drawn,
+    drawn_text,
+    marks,
+    title_of,
+)
+from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.columns import Json, numbers
+from gradscope.report.html.page import Chart
+
+_PARTS = 18
+"""Parts of a model that may be named below the axis."""
+
+_NAME = 20
+"""Signs of such a name."""
+
+_NUMBERLESS = ("reshaped", "gained", "missing", "new", "lost", "frozen")
+"""What may have become of a parameter whose norms have no ratio."""
+
+Trace = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """A number that tells how far a parameter is from the base."""
+
+    title: str
+    of: Callable[[PairRow], float | None]
+    is_log: bool
+    height: float
+    band: tuple[float, float] | None = None
+    """Range within the tolerance."""
+    is_told_equal: bool = True
+    """Whether it is drawn where all of it is as in the base."""
+
+    def tells(self, rows: Sequence[PairRow]) -> bool:
+        """Return whether it is known, and not that all weights are as they were."""
+        known = {value for row in rows if (value := self.of(row)) is not None}
+        return bool(known) and (self.is_told_equal or known != {1.0})
+
+    def is_on_axis(self, value: float) -> bool:
+        """Return whether the axis can show a number; it has a strip of its own else."""
+        return math.isfinite(value) and (value > 0 or not self.is_log)
+
+
+def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
+    """Return what may be drawn of parameters, from above."""
+    return (
+        Measure(
+            title="gradient",
+            of=lambda row: row.pair.ratio,
+            is_log=True,
+            height=2.0,
+            band=(1 / (1 + tolerance), 1 + tolerance),
+        ),
+        Measure(
+            title="weights",
+            of=lambda row: row.pair.weight_ratio,
+            is_log=True,
+            height=1.3,
+            is_told_equal=False,
+        ),
+        Measure(
+            title="cosine",
+            of=lambda row: row.pair.cosine,
+            is_log=False,
+            height=1.3,
+            band=(least_cosine, 1.0),
+        ),
+        Measure(
+            title="difference",
+            of=lambda row: row.pair.relative_difference,
+            is_log=True,
+            height=1.3,
+        ),
+    )
+
+
+_TOLD = {
+    "cosine": "Cosine between both gradients: 1 means the same direction.",
+    "difference": "Norm of the difference, relative to the larger gradient.",
+}
+
+
+def compared_ratios(
+    rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float, least_cosine: float
+) -> Chart | None:
+    """Return the picture; None where there is nothing to compare."""
+    shown = drawn(rows)
+    known = [one for one in measures(tolerance, least_cosine) if one.tells(shown)]
+    panels = [panel for one in known for panel in _panels(shown, one)]
+    panels += _changed(shown)
+    if not panels:
+        return None
+    data, layout = stacked(panels, "")
+    anchor = f"y{len(panels) if len(panels) > 1 else ''}"
+    layout |= {"meta": {}, "xaxis": {**_parts_axis(rows), "anchor": anchor}}
+    base, other = sides
+    return Chart(
+        name="compared-ratios",
+        kind="plot",
+        title=f"Ratio by parameter: {other.letter} over {base.letter}",
+        caption=" ".join(_caption(rows, known, tolerance)),
+        content={"figure": {"data": _in_legend_once(data), "layout": layout}},
+        height=120 + round(90 * sum(panel.height for panel in panels)),
+    )
+
+
+def _caption(rows: Sequence[PairRow], known: Sequence[Measure], tolerance: float) -> Iterator[str]:
+    norms = [one.title for one in known if one.title in ("gradient", "weights")]
+    if norms:
+        yield f"Norm of {' and '.join(norms)} over the base's, parameter by parameter."
+    yield from (_TOLD[one.title] for one in known if one.title in _TOLD)
+    yield f"The band is the tolerance of {100 * tolerance:.3g} %."
+    yield drawn_text(rows)
+
+
+def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
+    """Yield the panel of a measure, between strips of what its axis cannot show."""
+    known = [row for row in rows if measure.of(row) is not None]
+    values = [measure.of(row) or 0.0 for row in known]
+    broken = [row for row in known if not math.isfinite(measure.of(row) or 0.0)]
+    if broken:
+        yield Panel(height=0.35, traces=_strip(broken), axis=strip_axis("NaN, inf"))
+    shown = [row for row in known if measure.is_on_axis(measure.of(row) or 0.0)]
+    # An axis with nothing on it has no range, and plotly draws its lines nowhere.
+    if shown:
+        yield Panel(
+            height=measure.height,
+            traces=[_trace(found, measure) for _, found in by_change(shown)],
+            axis=_axis(measure, [value for value in values if measure.is_on_axis(value)]),
+            band=measure.band,
+        )
+    zeros = [row for row in known if measure.is_log and measure.of(row) == 0]
+    if zeros:
+        yield Panel(height=0.35, traces=_strip(zeros), axis=strip_axis("0"))
+
+
+def _axis(measure: Measure, values: Sequence[float]) -> Axis:
+    band = measure.band
+    if not measure.is_log:
+        ends = {} if band is None else {"range": range_around(values, 1.0, band)}
+        return {"title": {"text": measure.title}, **ends}
+    axis = log_axis(measure.title, values)
+    if band is None:
+        return axis
+    logarithms = [math.log10(value) for value in values]
+    return {**axis, "range": range_around(logarithms, 0.0, log_band(band))}
+
+
+def _trace(rows: Sequence[PairRow], measure: Measure) -> Trace:
+    return {
+        **_placed(rows),
+        "y": numbers(measure.of(row) for row in rows),
+    }
+
+
+def _strip(rows: Sequence[PairRow]) -> list[Trace]:
+    return [{**_placed(found), "y": numbers([0.5] * len(found))} for _, found in by_change(rows)]
+
+
+def _changed(rows: Sequence[PairRow]) -> Iterator[Panel]:
+    """Yield a strip of the parameters that have no ratio, and tell more than numbers."""
+    told = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
+    if told:
+        yield Panel(height=0.35, traces=_strip(told), axis=strip_axis("changed"))
+
+
+def _placed(rows: Sequence[PairRow]) -> Trace:
+    return {**marks(rows), "x": numbers(row.position for row in rows)}
+
+
+def _in_legend_once(data: Sequence[Json]) -> list[Json]:
+    """Return traces of which each name is in the legend once."""
+    seen: set[Json] = set()
+    found: list[Json] = []
+    for trace in data:
+        assert isinstance(trace, dict)
+        found.append({**trace, "showlegend": trace["name"] not in seen})
+        seen.add(trace["name"])
+    return found
+
+
+def _parts_axis(rows: Sequence[PairRow]) -> Axis:
+    """Return the axis of parameters, on which the parts of the model are named."""
+    prefix = _common_modules([row.name for row in rows])
+    groups = [
+        (part, [row.position for row in group])
+        for part, group in groupby(rows, key=lambda row: _part(row.name, prefix))
+    ]
+    named: list[tuple[str, float]] = []
+    for part, inside in groups:
+        centre = (inside[0] + inside[-1]) / 2
+        # Names over each other are none.
+        if not named or centre - named[-1][1] >= len(rows) / _PARTS:
+            named.append((part, centre))
+    return {
+        "range": [rows[0].position - 0.5, rows[-1].position + 0.5],
+        "tickvals": [centre for _, centre in named],
+        "ticktext": [lettered(part, _NAME) for part, _ in named],
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def _common_modules(names: Sequence[str]) -> int:
+    """Return how many parts of their names, from the first on, all parameters have in common."""
+    split = [name.split(".")[:-1] for name in names]
+    least = min(map(len, split))
+    return next((at for at in range(least) if len({parts[at] for parts in split}) > 1), least)
+
+
+def _part(name: str, prefix: int) -> str:
+    """Return the part of the model that a parameter is of: `embedding`, `blocks.3`."""
+    modules = name.split(".")[prefix:-1]
+    depth = 2 if len(modules) > 1 and modules[1].isdigit() else 1
+    return ".".join(modules[:depth]) or name.rpartition(".")[2]
+
+
+_BINS = 41
+
+_MARGIN = 1 + 1e-9
+"""By which the outermost bins reach beyond the outermost ratios."""
+
+
+def compared_spread(
+    rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float
+) -> Chart | None:
+    """Return the picture; None where fewer than two ratios differ."""
+    known = [row for row in rows if _is_drawn(row.pair.ratio)]
+    ratios = [row.pair.ratio or 0.0 for row in known]
+    if len(set(ratios)) < 2:
+        return None
+    edges = bin_edges(ratios)
+    base, other = sides
+    band = 1 / (1 + tolerance), 1 + tolerance
+    drawn = [math.log10(edge) for edge in (edges[0], edges[-1])]
+    layout: dict[str, Json] = {
+        "barmode": "overlay",
+        "bargap": 0,
+        "showlegend": True,
+        "legend": {"traceorder": "normal"},
+        "xaxis": {
+            **log_axis(f"gradient norm, {other.letter} over {base.letter}", edges),
+            "range": range_around(drawn, 0.0, log_band(band)),
+        },
+        "yaxis": {"title": {"text": "parameters"}, "rangemode": "tozero"},
+        "shapes": [_band(band)],
+    }
+    return Chart(
+        name="compared-spread",
+        kind="plot",
+        title="Distribution of the ratios",
+        caption=" ".join(_spread_caption(rows, len(known))),
+        content={"figure": {"data": list(_bars(known, edges)), "layout": layout}},
+        is_wide=False,
+        height=520,
+    )
+
+
+def bin_edges(ratios: Sequence[float]) -> list[float]:
+    """Return the ends of bins that are equally wide on a logarithmic axis, and hold all ratios."""
+    low, high = math.log10(min(ratios) / _MARGIN), math.log10(max(ratios) * _MARGIN)
+    return [10 ** (low + (high - low) * at / _BINS) for at in range(_BINS + 1)]
+
+
+def _is_drawn(ratio: float | None) -> bool:
+    return ratio is not None and 0 < ratio < math.inf
+
+
+def _spread_caption(rows: Sequence[PairRow], known: int) -> Iterator[str]:
+    yield f"Of {counted(known, 'parameter')}; the band is the tolerance."
+    if known < len(rows):
+        yield f"{len(rows) - known:,} have no finite, positive ratio."
+
+
+def _bars(rows: Sequence[PairRow], edges: Sequence[float]) -> Iterator[Trace]:
+    bins = list(pairwise(edges))
+    below = [0] * len(bins)
+    for change, found in by_change(rows):
+        counts = [0] * len(bins)
+        for row in found:
+            at = bisect_right(edges, row.pair.ratio or 0.0, hi=len(bins)) - 1
+            counts[at] += 1
+        yield bin_bars(bins, counts, below, title_of(change), color_of(change))
+        below = [one + count for one, count in zip(below, counts, strict=True)]
+
+
+def _band(ends: tuple[float, float]) -> Json:
+    return {
+        "type": "rect",
+        "xref": "x",
+        "yref": "y domain",
+        "x0": ends[0],
+        "x1": ends[1],
+        "y0": 0,
+        "y1": 1,
+        "fillcolor": "@accent-soft",
+        "line": {"width": 0},
+        "layer": "below",
+    }

@@ -1,0 +1,190 @@
+"""Sides by parameters: how many times the base's gradient norm each side's is."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gradscope.comparison.comparison import Comparison
+from gradscope.comparison.parameters import Change, ComparedParameter, ParameterPair
+from gradscope.report.html.charts.colours import DIVERGING
+from gradscope.report.html.charts.comparison.marks import worst_first
+from gradscope.report.html.charts.lettering import lettered, number
+from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, single_numbers
+from gradscope.report.html.page import Chart
+
+ROWS = 200
+"""Parameters that are drawn: those that changed most."""
+_LABEL = 40
+"""Signs of a parameter's name."""
+_ROW, _LOW, _HIGH = 15, 160, 900
+"""Heights in pixels: of a row, and the least and the largest of all."""
+_FARTHEST = 2.0
+"""Powers of ten from which on all is of one colour."""
+_SCALE: Json = [[position / (len(DIVERGING) - 1), stop] for position, stop in enumerate(DIVERGING)]
+
+Trace = dict[str, Json]
+Row = tuple[int, ComparedParameter]
+"""A parameter, after its row in the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What is no ratio, and has a colour of its own."""
+
+    name: str
+    color: str
+    changes: tuple[Change, ...]
+
+
+# Other colours than elsewhere: those of what is missing and of what is new are ends of the scale.
+_STATES = (
+    _State(name="not finite", color="@broken", changes=("non-finite",)),
+    _State(name="zero", color="@zero", changes=("zero",)),
+    _State(name="no gradient", color="@accent", changes=("lost", "frozen", "missing")),
+    _State(name="only here", color="@series-3", changes=("gained", "finite", "new")),
+)
+
+
+def compared_sides(comparison: Comparison, tolerance: float) -> Chart | None:
+    """Return the picture; None where there is no parameter."""
+    rows = shown_rows(comparison)
+    if not rows:
+        return None
+    labels = _labels([one.name for _, one in rows])
+    ratios = [[_ratio(pair) for pair in one.pairs[1:]] for _, one in rows]
+    base = _base(comparison, rows, labels)
+    traces = [_ratio_trace(base, ratios, tolerance)]
+    traces += [
+        _state_trace(base, rows, state) for state in _STATES if _cells(rows, _is_of(state))[1]
+    ]
+    height = min(max(_ROW * len(rows), _LOW), _HIGH)
+    return Chart(
+        name="compared-sides",
+        kind="plot",
+        title="All sides relative to the base",
+        caption=" ".join(_caption(comparison, rows)),
+        content={"figure": {"data": traces, "layout": _layout(labels)}},
+        height=height + 110,
+    )
+
+
+def shown_rows(comparison: Comparison, most: int = ROWS) -> list[Row]:
+    """Return the parameters that are drawn, in the order of the model."""
+    positions = {one.name: position for position, one in enumerate(comparison.parameters)}
+    worst = list(enumerate(worst_first(comparison)))[:most]
+    return sorted(worst, key=lambda row: positions[row[1].name])
+
+
+def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
+    words = ["Gradient norm of each side relative to the base, by parameter."]
+    count = len(comparison.parameters)
+    if len(rows) < count:
+        words.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
+    return words
+
+
+def _ratio(pair: ParameterPair | None) -> float | None:
+    """Return a ratio that a colour can tell; None of others."""
+    ratio = None if pair is None else pair.ratio
+    return ratio if ratio is not None and 0 < ratio < math.inf else None
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    """Return a label for each name, no two alike: rows of one label would be one."""
+    found: dict[str, None] = {}
+    for name in names:
+        label, turn = lettered(name, _LABEL), 2
+        while label in found:
+            label, turn = f"{lettered(name, _LABEL)} ({turn})", turn + 1
+        found[label] = None
+    return list(found)
+
+
+def _base(comparison: Comparison, rows: Sequence[Row], labels: Sequence[str]) -> Trace:
+    modules = ModulePlaces(comparison.sides[0].report)
+    paths = (next((side.module for side in one.sides if side), None) for _, one in rows)
+    return {
+        "type": "heatmap",
+        "x": [side.letter for side in comparison.sides[1:]],
+        "y": list(labels),
+        "xgap": 1,
+        "ygap": 1,
+        "hoverongaps": False,
+        "meta": {
+            "rows": {
+                "module": positions(modules.each(paths)),
+                "parameter": positions(rank for rank, _ in rows),
+            },
+            "isLogarithm": True,
+        },
+    }
+
+
+def _ratio_trace(base: Trace, ratios: Sequence[Sequence[float | None]], tolerance: float) -> Trace:
+    levels = [math.log10(ratio) for line in ratios for ratio in line if ratio is not None]
+    farthest = min(max([math.log10(1 + tolerance), *map(abs, levels)]), _FARTHEST)
+    ticks = [share * farthest for share in (-1.0, -0.5, 0.0, 0.5, 1.0)]
+    return {
+        **base,
+        "name": "ratio",
+        "z": [
+            single_numbers(None if ratio is None else math.log10(ratio) for ratio in line)
+            for line in ratios
+        ],
+        "colorscale": _SCALE,
+        "zmin": -farthest,
+        "zmax": farthest,
+        "colorbar": {
+            "thickness": 12,
+            "outlinewidth": 0,
+            "tickvals": ticks,
+            "ticktext": [number(10**tick) for tick in ticks],
+        },
+        "hovertemplate": "%{y}<br>%{x}: %{customdata:.4~g} times the base<extra></extra>",
+    }
+
+
+def _state_trace(base: Trace, rows: Sequence[Row], state: _State) -> Trace:
+    lines, _ = _cells(rows, _is_of(state))
+    meta = base["meta"]
+    assert isinstance(meta, dict)
+    return {
+        **base,
+        "name": state.name,
+        "z": [numbers(1 if holds else None for holds in line) for line in lines],
+        "meta": {"rows": meta["rows"], "under": True},
+        "colorscale": [[0, state.color], [1, state.color]],
+        "showscale": False,
+        "showlegend": True,
+        "hovertemplate": f"%{{y}}<br>%{{x}}: {state.name}<extra></extra>",
+    }
+
+
+def _is_of(state: _State) -> Callable[[ParameterPair | None], bool]:
+    return lambda pair: pair is not None and pair.change in state.changes
+
+
+def _cells(
+    rows: Sequence[Row], holds: Callable[[ParameterPair | None], bool]
+) -> tuple[list[list[bool]], bool]:
+    """Return of which cells something holds, and whether of any."""
+    lines = [[holds(pair) for pair in one.pairs[1:]] for _, one in rows]
+    return lines, any(map(any, lines))
+
+
+def _layout(labels: Sequence[str]) -> Trace:
+    return {
+        "showlegend": True,
+        "plot_bgcolor": "@panel",
+        "xaxis": {"type": "category", "side": "top", "showgrid": False},
+        "yaxis": {
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": list(labels),
+            "range": [len(labels) - 0.5, -0.5],
+            "showgrid": False,
+            "ticks": "",
+            "tickfont": {"size": 11},
+        },
+        "margin": {"l": 60, "r": 16, "t": 12, "b": 12},
+    }

@@ -1,0 +1,203 @@
+"""The page of a report: tabs of a step, of a run, and of its captured steps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gradscope.analysis.job_summary import job_summary
+from gradscope.analysis.report import Report
+from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdict_on
+from gradscope.analysis.view import shown_site
+from gradscope.phrasing import counted, printable
+from gradscope.report.graph.module_drawings import inside_chart
+from gradscope.report.html.charts.curves import curve_chart
+from gradscope.report.html.charts.depth import depth
+from gradscope.report.html.charts.heatmap import heatmap
+from gradscope.report.html.charts.magnitudes import magnitudes
+from gradscope.report.html.charts.module_map import module_map
+from gradscope.report.html.charts.other_steps import other_steps
+from gradscope.report.html.charts.timeline import timeline
+from gradscope.report.html.columns import module_columns
+from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, tab_size, within
+from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, words_of
+from gradscope.report.html.ranks.rank_map import rank_map
+from gradscope.report.html.ranks.rank_table import rank_tables
+from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
+
+
+def step_tab(report: Report, title: str) -> Tab:
+    """Return the sheet of a report without a training run."""
+    return Tab(
+        title=title,
+        words=words_of(report),
+        charts=tuple(step_charts(report)),
+        modules=module_columns(report),
+    )
+
+
+def step_charts(report: Report) -> Iterator[Chart]:
+    """Yield the pictures of one step, those first that tell the most."""
+    found = (
+        depth(report),
+        module_map(report),
+        inside_chart(report),
+        magnitudes(report),
+        other_steps(report),
+        parameter_table(report),
+        tensor_table(report),
+    )
+    yield from (chart for chart in found if chart is not None)
+
+
+def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
+    """Return the sheet of a run."""
+    charts = (
+        curve_chart(report, run),
+        rank_map(report),
+        heatmap(report),
+        timeline(report, run),
+        _last_map(report),
+        run_parameter_table(report),
+    )
+    return Tab(
+        title=title,
+        words=replace(words_of(report), summaries=rank_tables(report)),
+        charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
+        modules=module_columns(report),
+    )
+
+
+def _last_map(report: Report) -> Chart | None:
+    found = module_map(report)
+    if found is None:
+        return None
+    return replace(found, caption=f"Latest measured gradients. {found.caption}")
+
+
+def tab_of(report: Report, title: str | None = None) -> Tab:
+    """Return the sheet of a report, under its target's name or another title."""
+    if report.training_run is not None:
+        return run_tab(report, report.training_run, title or report.target.name)
+    return step_tab(report, title or report.target.name)
+
+
+_ALONE = "use gradscope report --output-format jsonl for all numbers"
+
+_MOST = 6
+"""Largest number of captured steps that get a tab."""
+
+
+def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
+    """Return the tab of a run, followed by those of its most relevant captured steps."""
+    (whole,) = within(SIZE_BUDGET, [run_tab(report, run, report.target.name)], [0], _ALONE)
+    size_budget = SIZE_BUDGET - tab_size(whole)
+    found: dict[int, Tab] = {}
+    for position in _by_interest(report, run)[:_MOST]:
+        tab = _captured_tab(report, run, position)
+        size = tab_size(tab)
+        if size <= size_budget:
+            found[position] = tab
+            size_budget -= size
+    shown = sorted(found)
+    if shown:
+        words = replace(
+            whole.words,
+            cards=tuple(_linked(card, run, shown) for card in whole.words.cards),
+            summaries=(*whole.words.summaries, _table(report, run, shown)),
+        )
+        whole = replace(whole, words=words)
+    return [whole, *(found[position] for position in shown)]
+
+
+def _by_interest(report: Report, run: TrainingRun) -> list[int]:
+    """Return positions of captured steps: those of findings, then each line's last and first."""
+    steps = [finding.step for finding in report.findings if finding.step is not None]
+    at_findings = [
+        position
+        for step in steps
+        for position, row in enumerate(run.captured_steps)
+        if row.step == step
+    ]
+    # A run may have several losses: each gets a tab.
+    last = {(row.site, row.subject): position for position, row in enumerate(run.captured_steps)}
+    first = {
+        (row.site, row.subject): position
+        for position, row in reversed(list(enumerate(run.captured_steps)))
+    }
+    others = reversed(range(len(run.captured_steps)))
+    return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
+
+
+def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
+    captured = report.recording.captured_steps[position]
+    found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
+    # A captured step is of one rank, also on the page of a whole job.
+    job = job_summary(report.ranks[:1] or (report.recording,))
+    return step_tab(replace(found, job=job), _title(run.captured_steps, position))
+
+
+def _title(captured_steps: Sequence[CapturedStepRow], position: int) -> str:
+    row = captured_steps[position]
+    of_step = [other for other in captured_steps if other.step == row.step]
+    subject = f" · {printable(row.subject)}" if len(of_step) > 1 and row.subject else ""
+    return f"step {row.step:,}{subject}"
+
+
+def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> FindingCard:
+    """Return a finding with a link to the tab of its step, if there is one."""
+    tabs = (
+        at
+        for at, position in enumerate(shown, start=1)
+        if run.captured_steps[position].step == card.step
+    )
+    return replace(card, tab=next(tabs, None))
+
+
+def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
+    """Return a table of the captured steps that have tabs, with links to these."""
+    return SummaryTable(
+        title="Captured steps",
+        header=("step", "backward of", "loss", "tensors", "line"),
+        rows=tuple(
+            tuple(_cells(run.captured_steps[at], tab, report))
+            for tab, at in enumerate(shown, start=1)
+        ),
+        caption=_caption(len(run.captured_steps) - len(shown)),
+    )
+
+
+def _cells(row: CapturedStepRow, tab: int, report: Report) -> Iterator[SummaryCell]:
+    loss = "" if row.loss is None else f"{row.loss:.4g}"
+    yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
+    yield SummaryCell(text=printable(row.subject), look="code")
+    yield SummaryCell(text=loss, is_number=True)
+    yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
+    yield SummaryCell(text=shown_site(row.site, report.target.root), look="code")
+
+
+def _caption(others: int) -> str:
+    told = "The gradient of every tensor was measured at these steps. Each has its own tab."
+    if not others:
+        return told
+    shown = counted(others, "more captured step")
+    return f"{told} Use gradscope report RECORDING --step N for {shown}."
+
+
+_NO_OTHER_CONTROLS = "report this recording alone to see them"
+
+
+def render_html(reports: Sequence[Report]) -> str:
+    """Return a page with a sheet for each report, without a last line break.
+
+    That of one training run has tabs for its captured steps too.
+    """
+    run = reports[0].training_run
+    if run is not None and len(reports) == 1:
+        tabs = run_tabs(reports[0], run)
+    else:
+        whole = [tab_of(report) for report in reports]
+        tabs = (
+            within(SIZE_BUDGET, whole, [0] * len(whole), _NO_OTHER_CONTROLS)
+            if len(whole) > 1
+            else whole
+        )
+    return render_page(tabs, f"{reports[0].target.name} · gradscope")

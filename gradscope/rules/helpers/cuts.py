@@ -1,0 +1,189 @@
+"""Cuts of the graph: whether they look intended, and which parameters they concern."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gradscope.analysis.intent import Intent as Evidence
+from gradscope.analysis.intent import is_named_fixed
+from gradscope.analysis.reach import Reach, Stop
+from gradscope.recording.evidence.forward import PathCutRecord
+from gradscope.recording.finding import Severity
+from gradscope.recording.records import TensorRef
+from gradscope.rules.context import RuleContext
+
+_COPY = "like a copy of a module that learns"
+
+_FROZEN = "frozen on purpose"
+
+
+class Intent(NamedTuple):
+    """How bad a cut is, and what it looks like where it may be meant."""
+
+    severity: Severity
+    looks_like: str | None
+    although: str | None = None
+    """What else tells that the parameters were to learn."""
+
+
+def intent(reach: Reach, stop: Stop) -> Intent:
+    """Return how bad a cut is that keeps parameters from learning."""
+    if not (reach.learning and reach.is_certain(stop)):
+        return Intent("warning" if reach.learning else "error", None)
+    held = reach.is_held(stop.parameters)
+    evidence = reach.indexed.shared(Evidence)
+    if evidence.is_followed(stop.parameters):
+        return Intent("note", "like a copy that follows what learns")
+    if reach.is_target(stop):
+        return _of_target(reach, stop, held=held)
+    if reach.has_ceased(stop):
+        return Intent("note" if _is_named(reach, stop) else "warning", "like a stage of training")
+    if not stop.is_whole:
+        return Intent("warning" if held is False else "error", None)
+    without_grad = stop.runs_without_grad and not reach.draws(stop)
+    if held is False or reach.is_in_eval_mode(stop):
+        is_copy = without_grad and reach.is_twin(stop)
+        return Intent("note", _COPY if is_copy else _FROZEN)
+    if evidence.is_given_a_rate(stop.parameters):
+        return Intent("error", None)
+    return _of_whole_modules(reach, stop, held=held is True, without_grad=without_grad)
+
+
+def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
+    if stop.bypassed:
+        evidence = reach.indexed.shared(Evidence)
+        is_given = any(p.module is not None and evidence.is_loaded(p.module) for p in stop.parts)
+        is_kept = is_given or held is False or is_named_fixed(part.name for part in stop.parts)
+        # In a run, no other loss and no running mean moves a codebook that an optimizer holds.
+        is_still = held is True and reach.indexed.run is not None
+        if (is_still or evidence.stays(stop.parameters)) and not is_kept:
+            return Intent("error", None, "no other term of the loss and no forward moves it")
+        return Intent("note", "like the straight-through estimator of a codebook")
+    return Intent("warning" if held else "note", "like a target of the loss")
+
+
+def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: bool) -> Intent:
+    frozen = _frozen_beside(reach, stop, without_grad=without_grad)
+    if frozen is not None:
+        return Intent("error", None, f"only {frozen} is frozen by requires_grad")
+    if without_grad and reach.is_twin(stop):
+        return Intent("note", _COPY)
+    if without_grad and _are_own_layers(reach, stop):
+        return Intent("error", None)
+    # To leave a backbone as it is, one detaches it; for that nobody chooses by it or copies it.
+    chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
+    is_accident = chooses or stop.is_copy or stop.is_checkpoint
+    if reach.learns_only_head(stop) and not is_accident:
+        # In a run, no other batch and no other loss brings it a gradient either: it is meant.
+        is_meant = without_grad and reach.indexed.run is not None
+        return Intent("note" if is_meant else "warning", "like a frozen backbone under a head")
+    if held:
+        # All of a model's parameters go into its optimizer without a thought; a name is one.
+        is_meant = without_grad and _is_named(reach, stop)
+        return Intent("note", _FROZEN) if is_meant else Intent("error", None)
+    outside = not reach.is_in_model(stop.cut.call)
+    if without_grad:
+        return Intent("note" if outside else "warning", _FROZEN)
+    if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
+        return Intent("warning", "like parts that are trained by their own losses")
+    return Intent("error", None)
+
+
+def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | None:
+    """Return the network whose freezing tells that what was cut off was to learn.
+
+    Under no_grad, that is one that runs before in the same function and is larger: what follows it
+    got into its block.
+    """
+    frozen = reach.indexed.shared(Evidence).frozen_beside(stop.parameters)
+    if frozen is None or not frozen.path or _is_named(reach, stop):
+        return None
+    if without_grad and not _follows(reach, stop, frozen.index):
+        return None
+    return frozen.path
+
+
+def _follows(reach: Reach, stop: Stop, frozen: int) -> bool:
+    """Return whether what was cut off runs after a larger module, in the same function."""
+    records, site = reach.recording, reach.indexed.site(stop.cut.site)
+    callers = [reach.indexed.site(one.site) for one in records.calls if one.module == frozen]
+    before = [
+        one.line
+        for one in callers
+        if one and site and (one.file, one.function) == (site.file, site.function)
+    ]
+    size = sum(records.parameters[index].numel for index in stop.parameters)
+    below = (p for p in records.parameters if frozen in reach.subtrees.lineage(p.module))
+    is_near = site is not None and bool(before) and min(before) <= site.line
+    return is_near and size < sum(p.numel for p in below)
+
+
+def _are_own_layers(reach: Reach, stop: Stop) -> bool:
+    """Return whether it is several layers of one module's own function, not a network it was given.
+
+    A backbone that is to stay as it is comes as one module, and is mostly loaded.
+    """
+    modules = [
+        reach.recording.modules[part.module] for part in stop.parts if part.module is not None
+    ]
+    parents = {module.parent for module in modules}
+    inner = {module.parent for module in reach.recording.modules}
+    if len(modules) < 2 or len(parents) > 1 or any(module.index in inner for module in modules):
+        return False
+    evidence = reach.indexed.shared(Evidence)
+    is_loaded = any(evidence.is_loaded(module.index) for module in modules)
+    return not is_loaded and not _is_named(reach, stop)
+
+
+def _is_named(reach: Reach, stop: Stop) -> bool:
+    """Return whether the module or the function under no_grad says that it is not to learn."""
+    site = reach.indexed.site(stop.cut.site)
+    function = None if site is None else site.function
+    return is_named_fixed([function, *(part.name for part in stop.parts)])
+
+
+_DRAWS = frozenset({"_sample_dirichlet", "_standard_gamma", "normal"})
+
+
+def path_cuts(context: RuleContext) -> Iterator[tuple[PathCutRecord, tuple[int, ...]]]:
+    """Yield the cuts, and the parameters behind each that this backward is to train.
+
+    In a training run those are the ones that the steps after it update.
+    """
+    reach = context.shared(Reach)
+    wanted = reach.learning if context.run is None else context.run.stepped
+    for cut in context.recording.evidence_of(PathCutRecord):
+        concerned = tuple(index for index in cut.parameters if index in wanted)
+        if concerned:
+            yield cut, concerned
+
+
+def call_of(cut: PathCutRecord) -> str:
+    """Return how a cut is called in messages."""
+    if cut.operation == "data":
+        return ".data"
+    if cut.operation == "autograd.grad":
+        return "autograd.grad() without create_graph"
+    return f"{cut.operation}() under no_grad" if cut.kind == "no-grad" else f"{cut.operation}()"
+
+
+def is_made_of(context: RuleContext, tensor: TensorRef, origins: Iterable[TensorRef]) -> bool:
+    """Return whether a tensor is one of several, or was made from one."""
+    wanted = set(origins)
+    seen, waiting = {tensor}, [tensor]
+    while waiting:
+        one = waiting.pop()
+        if one in wanted:
+            return True
+        fresh = [ref for ref in context.successors.get(one.node, ()) if ref not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return False
+
+
+def is_sample(context: RuleContext, cut: PathCutRecord) -> bool:
+    """Return whether a cut is a draw from a distribution that could hand a gradient on."""
+    if cut.operation in _DRAWS:
+        return True
+    # Some distributions draw by way of `rsample` under no_grad.
+    site = context.site(cut.site)
+    return cut.kind == "no-grad" and site is not None and ".sample(" in site.source

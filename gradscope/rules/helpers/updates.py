@@ -1,0 +1,240 @@
+"""Updates of a run: how far steps move the weights, and whether training diverged."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, takewhile
+from math import isfinite
+from statistics import median
+
+from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.events import SchedulerEvent, StepEvent, only
+from gradscope.recording.records import ParameterRecord, StepRecord
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import Optimizers
+
+
+@dataclass(frozen=True)
+class UpdateRatios:
+    """The first step's norm over the weight's, of every weight matrix that gets a gradient.
+
+    Left out are vectors, weights that are all zero, and embeddings, whose unused rows do not move.
+    """
+
+    context: RuleContext
+
+    @cached_property
+    def optimizers(self) -> Optimizers:
+        """What is known of the optimizers."""
+        return Optimizers(self.context)
+
+    @cached_property
+    def by_parameter(self) -> dict[int, float]:
+        """The ratio of each weight matrix."""
+        ratios = {}
+        held = self.optimizers.targets.parameters if self.optimizers.targets else frozenset()
+        for index in sorted(held):
+            stat, record = (
+                self.context.parameter_stat(index),
+                self.context.recording.parameters[index],
+            )
+            if stat is None or stat.update_norm is None or not self._counts(record):
+                continue
+            weight = stat.weight_norm or 0.0
+            if stat.gradient is not None and stat.gradient.norm > 0 and weight > 0:
+                ratios[index] = stat.update_norm / weight
+        return {index: ratio for index, ratio in ratios.items() if isfinite(ratio)}
+
+    @property
+    def typical(self) -> float:
+        """The median over the matrices; their greatest is noisy."""
+        return median(self.by_parameter.values())
+
+    def skip_reason(self) -> str | None:
+        """Return why there is no ratio."""
+        skip_reason = self.optimizers.skip_reason()
+        if skip_reason is not None:
+            return skip_reason
+        stats = self.context.first.parameter_stats.values()
+        if all(stat.update_norm is None for stat in stats):
+            return self.optimizers.without_update
+        if self.learning_rates == {0.0}:
+            return "the learning rate is 0 at this step, as at the start of a warm-up"
+        return None if self.by_parameter else "no weight matrix gets a gradient"
+
+    @cached_property
+    def learning_rates(self) -> set[float]:
+        """Learning rates of the parameter groups."""
+        groups = () if self.optimizers.targets is None else self.optimizers.targets.groups
+        return {g.learning_rate for g in groups if g.learning_rate is not None}
+
+    @property
+    def rates(self) -> str:
+        """The learning rates for a message, as ` (lr 0.1)`; empty where the optimizer has none."""
+        rates = ", ".join(f"{rate:g}" for rate in sorted(self.learning_rates))
+        return f" (lr {rates})" if rates else ""
+
+    def _counts(self, record: ParameterRecord) -> bool:
+        if len(record.shape.dims) < 2 or not record.requires_grad:
+            return False
+        if self.context.recording.modules[record.module].class_name.startswith("Embedding"):
+            return False
+        node = self.context.parameter_nodes.get(record.index)
+        users = () if node is None else self.context.consumers(node)
+        return not any(user.operation.startswith("Embedding") for user in users)
+
+
+_RATES = re.compile(r"\(lr=([-+.e\d, ]+)\)")
+"""The learning rates in an optimizer's description."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateStretch:
+    """Consecutive steps of an optimizer, at the start or the end of a run."""
+
+    series: Series
+    steps: tuple[StepEvent, ...]
+    is_end: bool
+    highest: float
+    """The largest learning rate of the optimizer in the run."""
+    rate: float
+    """The largest learning rate of these steps."""
+    scheduler: SchedulerEvent | None
+    """The call of a scheduler's `step` that led to them; None without one."""
+
+    @property
+    def share(self) -> float:
+        """Share of the optimizer's steps, 0 to 1."""
+        return len(self.steps) / len(self.series.windows)
+
+
+def rate_stretches(
+    context: RuleContext, is_lost: Callable[[float, float], bool]
+) -> Iterator[RateStretch]:
+    """Yield the first and the last steps of each optimizer that are without a learning rate.
+
+    Args:
+        context: What is judged.
+        is_lost: Whether a learning rate is next to nothing, given it and the highest of the run.
+    """
+    windows = context.shared(Windows)
+    texts = {step.index: step.optimizer for step in context.recording.steps}
+    schedulers = list(only(SchedulerEvent, windows.events))
+    for series in windows.series:
+        steps = [window.step for window in series.windows]
+        rates = [_rate(step, texts.get(step.step)) for step in steps]
+        known = [rate for rate in rates if rate is not None]
+        if len(known) < len(steps) or not windows.requires_grad(series):
+            continue
+        highest = max(known, default=0.0)
+        lost = [is_lost(rate, highest) for rate in known]
+        for is_end in (True, False):
+            count = sum(1 for _ in takewhile(bool, reversed(lost) if is_end else lost))
+            if not 0 < count < len(steps):
+                continue
+            own = steps[-count:] if is_end else steps[:count]
+            before = [
+                one
+                for one in schedulers
+                if one.optimizer in (None, *series.optimizers)
+                and (not is_end or one.position < own[0].position)
+            ]
+            yield RateStretch(
+                series=series,
+                steps=tuple(own),
+                is_end=is_end,
+                highest=highest,
+                rate=max(known[-count:] if is_end else known[:count]),
+                scheduler=None if not before else before[-1 if is_end else 0],
+            )
+
+
+def _rate(step: StepEvent, text: str | None) -> float | None:
+    """Return the largest learning rate of a step: its event has that of the first group only."""
+    first = step.lr
+    listed = _RATES.search(text or "")
+    rates = [float(rate) for rate in listed[1].split(", ")] if listed else []
+    return first if first is None or len(rates) < 2 else max(first, *rates)
+
+
+_RISE = 10.0
+"""Times its first value to which a loss does not rise while training goes well."""
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The losses and the weights of the training steps, and of the judged one after them."""
+
+    context: RuleContext
+
+    @cached_property
+    def steps(self) -> tuple[StepRecord, ...]:
+        """The steps, the judged one last; empty where nothing was trained."""
+        judged = self.context.first.step
+        way = [step for step in self.context.recording.steps if step.kind == "training"]
+        return (*way, judged) if way and judged is not None else ()
+
+    @cached_property
+    def growths(self) -> tuple[float, ...]:
+        """By optimizer step: by what share of itself the norm of a typical weight matrix grew.
+
+        The update is at least as large: norms differ by no more than what lies between them.
+        """
+        by_step = self._norms()
+        norms = [by_step[step.index] for step in self.steps]
+        return tuple(
+            median([_growth(before[index], after.get(index, 0.0)) for index in before] or [0.0])
+            for before, after in pairwise(norms)
+        )
+
+    @property
+    def loss_rose(self) -> bool:
+        """Whether the loss has risen manyfold, or is no number any more."""
+        return rises([step.loss for step in self.steps if step.loss is not None])
+
+    def step_beyond(self, limit: float) -> int | None:
+        """Return the first optimizer step that moved the weights by more than a share of them.
+
+        Args:
+            limit: The share.
+
+        Returns:
+            Its number, from 0; None where there is none, or where the loss did not rise.
+        """
+        if not self.loss_rose:
+            return None
+        return next((step for step, growth in enumerate(self.growths) if growth >= limit), None)
+
+    @property
+    def loss_words(self) -> str:
+        """From where to where the loss went, and in how many steps."""
+        losses = [step.loss for step in self.steps if step.loss is not None]
+        count = len(self.steps) - 1
+        plural = "" if count == 1 else "s"
+        return f"the loss goes from {losses[0]:.4g} to {losses[-1]:.4g} in {count} step{plural}"
+
+    def _norms(self) -> dict[int, dict[int, float]]:
+        """Return by step the norms of the weight matrices that are not zero, as it found them."""
+        parameters = self.context.recording.parameters
+        found: dict[int, dict[int, float]] = {step.index: {} for step in self.steps}
+        for stat in self.context.recording.parameter_stats:
+            parameter = parameters[stat.parameter]
+            is_trained_matrix = len(parameter.shape.dims) > 1 and parameter.requires_grad
+            if stat.step in found and stat.weight_norm and is_trained_matrix:
+                found[stat.step][stat.parameter] = stat.weight_norm
+        return found
+
+
+def rises(losses: Sequence[float]) -> bool:
+    """Return whether losses rise manyfold above the first, or are no numbers any more."""
+    first, *later = losses or [0.0]
+    limit = _RISE * max(abs(first), 1e-6)
+    return math.isfinite(first) and any(
+        not math.isfinite(loss) or abs(loss) > limit for loss in later
+    )
+
+
+def _growth(before: float, after: float) -> float:
+    return (after - before) / before if math.isfinite(after) else math.inf
