@@ -5,7 +5,7 @@ of any document in one format. Neither imports torch.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradscope.analysis.columns import Cells
@@ -166,6 +166,10 @@ class FindingBlock:
     message: str
     location: str
     """`file:line`; empty where no line could be told."""
+    column: int = 1
+    """Column of the line at which its code begins, from 1; 1 where it is not known."""
+    target: str = ""
+    """What was inspected, which stands for a line that could not be told."""
     source: str = ""
     """The line of code itself."""
     snippets: tuple[Snippet, ...]
@@ -249,10 +253,39 @@ class Document:
     blocks: tuple[Block, ...]
     closing: tuple[Inner, ...]
     """What it comes to: last on a terminal, first on a page that is read from the top."""
+    next_command: str = ""
+    """The command to run next; empty where there is none. Agents and `concise` are told it."""
 
 
 Build = Callable[[int], Document]
 """Returns a document for a page whose lines hold so many characters, as strips are drawn on."""
+
+
+def findings_in(document: Document) -> list[Findings]:
+    """Return the blocks of findings, those in sections too."""
+    inner = [
+        one
+        for block in document.blocks
+        for one in (block.blocks if isinstance(block, Section) else (block,))
+    ]
+    return [one for one in inner if isinstance(one, Findings)]
+
+
+def brief(document: Document) -> Document:
+    """Return the findings of a document and what it comes to, without a title."""
+    found = tuple(replace(one, title="", note="", verdict="") for one in findings_in(document))
+    verdicts = [one.verdict for one in findings_in(document) if one.verdict and not one.found]
+    return replace(
+        document,
+        program="",
+        subject="",
+        header=(),
+        blocks=tuple(one for one in found if one.found),
+        closing=(
+            *(Note(verdict) for verdict in verdicts),
+            *(Note(one.line) if isinstance(one, Note) else one for one in document.closing),
+        ),
+    )
 
 
 def section(title: str, blocks: Sequence[Inner], *, note: Line = "") -> tuple[Section, ...]:

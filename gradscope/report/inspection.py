@@ -23,6 +23,7 @@ from gradscope.report.document import (
 from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
 from gradscope.report.findings import findings_of, unseen
 from gradscope.report.module_tree import module_sections, parameter_sections, tensor_sections
+from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import rank_sections, run_closing, run_header, run_sections
@@ -46,6 +47,7 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
             *unseen(report),
         ),
         closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
+        next_command=next_of_report(report),
     )
 
 

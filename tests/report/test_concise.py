@@ -2,10 +2,24 @@ import math
 import re
 from dataclasses import replace
 
+import pytest
+
 from gradscope.analysis.view import ViewOptions
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.finding import Finding, Verdict
-from gradscope.report.concise import render_concise
+from gradscope.recording.store import with_evidence
+from gradscope.report.render import render
 from gradscope.session.report import Report
+
+VSCODE = {
+    "docs/ci.md": r"^(.*?):(\d+):(\d+): (GS\d{3}) (error|warning|note): (.*)$",
+    # What Visual Studio Code itself has under the name $go.
+    "$go": r"^([^:]*: )?((.:)?[^:]*):(\d+)(:(\d+))?: (.*)$",
+}
+
+
+def render_concise(report, view):
+    return render(report, "concise", view, None)
 
 
 def test_each_line_begins_with_its_place(report):
