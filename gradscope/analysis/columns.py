@@ -10,7 +10,7 @@ from typing import Literal, Self
 from gradscope.analysis.training_run import RunStep, TrainingRun
 
 Cells = tuple[float | None, ...]
-"""A number a column; None where nothing was measured."""
+"""One number per column; None if not measured."""
 
 
 class Columns:
@@ -106,14 +106,14 @@ class Course:
 
     cells: Cells
     ends: tuple[float, ...]
-    """The first and the last; one number alone."""
+    """First and last number; a single number appears once."""
     lowest: Extreme | None
-    """Lowest finite value; the first of several."""
+    """Lowest finite value; the first one of several equal ones."""
     highest: Extreme | None
     nonfinite: int
-    """Steps in which it was NaN or infinite."""
+    """Number of steps in which it was NaN or infinite."""
     first_nonfinite: int | None
-    """The first such step."""
+    """First such step."""
 
 
 def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
@@ -133,10 +133,10 @@ def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
 
 
 CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
-"""`raw` is the norm before clips, `norm` that which the optimizer found."""
+"""`raw` is the norm before clips, `norm` the one that the optimizer used."""
 
 _WHOLE = 0.999
-"""Share of a norm from which it counts as unclipped, apart from rounding."""
+"""Share of a norm above which it counts as unclipped, to allow for rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class Curve:
 
     kind: CurveKind
     optimizer: int
-    """Place among the run's optimizers."""
+    """Index among the run's optimizers."""
     course: Course
 
 

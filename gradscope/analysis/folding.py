@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow
 
 LONGEST_PATTERN = 4
-"""Siblings repeat in patterns of up to so many, as Linear and ReLU in turn are one of two."""
+"""Maximum length of a repeated pattern of siblings: Linear and ReLU in turn are a pattern of two.
+"""
 
 NOTABLE_GAIN = 10.0
-"""Backward through a module without parameters is worth a row when it changes the norm so much."""
+"""Minimum change of the norm by a module without parameters that gets a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +19,9 @@ class Span:
     """The range of some numbers."""
 
     low: float
-    """NaN where all of them are."""
+    """Lowest value; NaN if all are."""
     high: float
-    """NaN where one of them is."""
+    """Highest value; NaN if one is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class FoldedModule:
     copies: int
     """Number of siblings that the module represents; its parent may represent several too."""
     rows: tuple[ModuleRow, ...]
-    """All the modules it stands for, in order."""
+    """All modules that it represents, in order."""
     children: tuple["FoldedModule", ...]
 
     @property

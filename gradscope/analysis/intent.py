@@ -15,7 +15,7 @@ _FIXED = re.compile(
     r"|momentum|shadow|averag|perceptual|lpips|vgg|pretrained|guide|oracle|detach|stop_?grad",
     re.IGNORECASE,
 )
-"""Names by which authors say that something is not to learn by gradients."""
+"""Names that authors give to parameters which gradients should not train."""
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
@@ -29,8 +29,9 @@ class Holding:
     number: int
     """Index of the group in its optimizer."""
     is_own: bool
-    """Whether the group, or the whole optimizer, holds nothing else of the model: somebody gave
-    just these parameters a learning rate."""
+    """Whether the group, or the whole optimizer, holds no other parameter of the model: the author
+    then chose a learning rate for just these parameters.
+    """
 
     def words(self, parameters: int, *, several: bool) -> str:
         """Return the evidence for a message.

@@ -22,7 +22,7 @@ from gradscope.recording.records import EventRecord, Recording, Site
 from gradscope.recording.run_ending import RunEnding
 
 _FIRST_PASSES = 24
-"""Number of backward passes whose rows and tokens are compared."""
+"""Number of first backward passes whose rows and tokens are compared."""
 
 
 def identity_of(recording: Recording) -> RankIdentity | None:
@@ -248,8 +248,9 @@ def _is_tensor_parallel(rank: Rank, placement: ParameterPlacement) -> bool:
 
 
 RankState = Literal["finished", "failed", "consequence", "lost"]
-"""`failed`: by an exception of its own. `consequence`: because another rank was gone or did not
-answer. `lost`: without an ending, killed or still waiting."""
+"""`failed`: raised an exception of its own. `consequence`: ended because another rank had failed or
+did not answer. `lost`: has no ending, was killed or still waits.
+"""
 
 _COMMUNICATION = re.compile(
     r"connection (closed|reset|refused)|broken pipe|gloo/|\bnccl|tcpstore|recvvalue"
@@ -269,11 +270,11 @@ class RankEnding:
     rank: int
     state: RankState
     what: str
-    """What happened, in words."""
+    """Description of what happened."""
     site: Site | None
-    """Line of the exception, or of its last event."""
+    """Line of the exception, or of the last event."""
     seconds: float | None
-    """Wall clock of its last event, in seconds since 1970."""
+    """Wall clock of the last event, in seconds since 1970."""
 
 
 def is_communication(exception: str, message: str) -> bool:

@@ -82,20 +82,20 @@ class ParameterCourse:
     """What was measured of a parameter, from the first step to the last."""
 
     last: float | None
-    """The norm that was measured last; None where it had no gradient then."""
+    """Last measured norm; None if there was no gradient at that time."""
     middle: float | None
     """Median of the finite norms."""
     largest: float | None
     """Largest finite norm."""
     largest_step: int | None
     first_nonfinite: int | None
-    """The first step with a NaN or an infinity in the gradient."""
+    """First step with a NaN or infinite gradient."""
     without: int
-    """Steps without a gradient."""
+    """Number of steps without a gradient."""
     zero: int
-    """Steps with a gradient that was exactly zero throughout."""
+    """Number of steps with a gradient of only zeros."""
     update: float | None
-    """Median of the norm of a step's change over that of the weights."""
+    """Median of a step's update norm over the weight norm."""
 
 
 def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
@@ -141,9 +141,9 @@ def optimizer_names(recording: Recording) -> dict[int, str]:
 
 
 _NUMBER = re.compile(r"#\d+(?=\.|$)")
-"""What tells a model from an earlier one of the same name, as in `model#2.head`."""
+"""Suffix that distinguishes a model from an earlier one of the same name, as in `model#2.head`."""
 ROWS = 20
-"""Number of rows that the tree is cut to, unless the reader sets a depth."""
+"""Number of rows to which the tree is cut, unless the reader sets a depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +154,9 @@ class Layer:
     level: int
     """Depth in the displayed tree."""
     cells: Cells
-    """The root of the sum of squares over a module's parameters, each with its largest norm of the
-    column; of several modules, that of the largest."""
+    """Root of the sum of squares over a module's parameters, each with its largest norm of the
+    column. For several modules, the largest such value.
+    """
 
 
 def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS) -> list[Layer]:

@@ -36,10 +36,10 @@ from gradscope.recording.records import (
 )
 
 _MOST = 256
-"""Buckets: a series that is longer has neighbours in one."""
+"""Maximum number of buckets: a longer series puts neighbours into one."""
 
 _Bucket = tuple[float, int]
-"""What stands for some neighbouring numbers, and how many they are."""
+"""A representative of neighbouring numbers, and their count."""
 
 
 class Series:
@@ -134,7 +134,7 @@ class Track:
 
     def __init__(self) -> None:
         self.name = self.title = ""
-        """The variable that holds it, and what it is: `AdamW(lr=0.001)`."""
+        """Variable that holds it, and its call: `AdamW(lr=0.001)`."""
         self.steps = 0
         self.curves: dict[CurveKind, Series] = {
             "loss": Series("mean"),
@@ -142,19 +142,19 @@ class Track:
             "rate": Series("largest"),
         }
         self.before_clip = Series("largest")
-        """The norms that clipping found."""
+        """Norms that clipping measured."""
         self.clips = 0
-        """The steps whose gradients went through a clip."""
+        """Steps whose gradients were clipped."""
         self.clipped = 0
         """Number of clips whose norm was above the limit."""
         self.limit: float | None = None
         """Limit of the last clip: largest norm, or largest element."""
         self.is_by_value = False
-        """Whether that clip was of elements."""
+        """Whether that clip limited elements."""
         self.scale: float | None = None
-        """By which a gradient scaler multiplies the loss."""
+        """Factor by which a gradient scaler multiplies the loss."""
         self.skipped = 0
-        """The steps that a gradient scaler skipped."""
+        """Steps that a gradient scaler skipped."""
 
     def add(self, step: StepRecord, events: Iterable[Event]) -> None:
         """Take a step with what led to it."""
@@ -193,7 +193,7 @@ def _excess(clip: ClipEvent) -> float:
 
 
 _KEPT = 128
-"""Looks: no display is wider."""
+"""Maximum number of steps with norms: no display is wider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +217,9 @@ class LayerNorms:
         self._rows: tuple[ModuleRow, ...] = ()
         self._held: list[list[int]] = []
         self._outlines: dict[int, list[tuple[FoldedModule, int]]] = {}
-        """Outlines by the number of rows that there may be."""
+        """Outlines by the maximum number of rows."""
         self._cells: deque[dict[int, float | None]] = deque(maxlen=_KEPT)
-        """By look: norms by module."""
+        """By measured step: norms by module."""
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -304,7 +304,7 @@ def _structure_alone(
 
 
 _RECENT = 5.0
-"""Seconds over which the speed is told."""
+"""Seconds over which the speed is computed."""
 
 
 class LiveRun:
@@ -322,9 +322,9 @@ class LiveRun:
         self.seconds = 0.0
         """Seconds from the start of the recording to the last step."""
         self.is_over = False
-        """Whether nothing more is recorded."""
+        """Whether recording has ended."""
         self.tracks: dict[int | None, Track] = {}
-        """By optimizer, those that made steps first."""
+        """By optimizer, in the order of their first steps."""
         self.layers = LayerNorms()
         self._passed: deque[tuple[float, int]] = deque()
         """Pairs of a time in seconds and the number of steps made by then."""

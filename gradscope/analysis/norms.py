@@ -48,7 +48,7 @@ class GlobalNorm:
     step: int
     norm: float
     partial: tuple[str, ...] = ()
-    """Parameters left out: ranks hold terms of their sum, whose norm is unknown."""
+    """Omitted parameters: ranks hold terms of their sum, whose norm is unknown."""
 
 
 def agree(values: Sequence[float], tolerance: float = AGREEMENT) -> bool:

@@ -16,7 +16,7 @@ from gradscope.recording.records import (
 )
 
 MOST_NAMED = 3
-"""So many names stand in a message."""
+"""Maximum number of names in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,12 @@ class Part:
     """A module all of whose trainable parameters are in a set, or one parameter by itself."""
 
     name: str
-    """Empty for the whole model."""
+    """Path of the module; empty for the whole model."""
     module: int | None
-    """None for a parameter whose module is not wholly in the set."""
+    """Index of the module; None for a parameter whose module is only partly in the set."""
     parameters: frozenset[int]
     site: int | None
-    """The line that made it."""
+    """Line that made it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ def counted(number: int, noun: str) -> str:
 
 
 HEAD_SHARE = 0.1
-"""What learns is only a head if it holds less than this share of the trainable elements."""
+"""Learning parameters count as a head if they hold less than this share of the trainable elements.
+"""
 
 _SAMPLING = frozenset(
     {
@@ -128,7 +129,7 @@ _SAMPLING = frozenset(
 
 _COPIES = frozenset({"Parameter", "new_tensor", "tensor"})
 _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
-"""Operations into which a prediction goes rather than a target."""
+"""Operations that combine predictions, rather than compare one with a target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +137,9 @@ class Stop:
     """A line at which the gradient of parameters ends that nothing else explains."""
 
     cut: CutRecord
-    """The first call of the line."""
+    """First call of the line."""
     cuts: tuple[CutRecord, ...]
-    """All those behind which the parameters lie, on this line and on others."""
+    """All cuts before the parameters, on this line and on others."""
     parameters: tuple[int, ...]
     parts: tuple[Part, ...]
 

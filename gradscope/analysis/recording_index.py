@@ -29,11 +29,12 @@ class StepView:
     recording: Recording
     step: StepRecord | None
     parameter_stats: dict[int, ParameterStat]
-    """By parameter."""
+    """Statistics, by parameter."""
     tensor_stats: dict[TensorRef, TensorStat]
     input_norms: dict[tuple[int, int], float | None]
-    """By module call and place among its inputs, where an input is used elsewhere too; None where
-    the call made no use of it."""
+    """By module call and index of the input, if the input is used elsewhere too; None if the call
+    did not use it.
+    """
     nodes: tuple[NodeRecord, ...]
     """Nodes of the step's graph."""
 
@@ -125,9 +126,9 @@ class StepBefore:
     """Step of the run."""
     site: Site | None
     rate: float | None
-    """The learning rate."""
+    """Learning rate of the step."""
     parameters: frozenset[str]
-    """Names of those that it has written to."""
+    """Names of the parameters that it has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,33 +150,37 @@ class Surroundings:
     moved: frozenset[int]
     """Parameters whose norm changes during the run."""
     followed: frozenset[int] = frozenset()
-    """Parameters that move although they never get a gradient, as a running mean of others does."""
+    """Parameters that move although they never get a gradient, such as a running mean of others."""
     ceased: frozenset[int] = frozenset()
-    """Parameters that had gradients earlier, and have none from here to the end of the run, over
-    several steps."""
+    """Parameters that had gradients earlier, and get none from here to the end of the run, over
+    several steps.
+    """
     unfrozen: frozenset[int] = frozenset()
-    """Parameters that required no grad earlier in the run."""
+    """Parameters that did not require grad earlier in the run."""
     uncleared: int = 0
-    """Number of gradients that every later backward from the same line adds to although no step has
-    used them."""
+    """Number of gradients to which every later backward from the same line adds although no step
+    has used them.
+    """
     losses: tuple[float, ...]
-    """Losses from this backward's line: its own, then those of later steps."""
+    """Losses of the backwards from this line: this one, then those of later steps."""
     highest_rate: float | None
-    """The largest learning rate with which the optimizer of these steps ever steps."""
+    """Largest learning rate of any step of the optimizer of these steps."""
     is_only_loss: bool = True
-    """Whether no other backward of the run adds to what this one leads to."""
+    """Whether no other backward of the run adds to the gradients of this one."""
     is_stepped: bool
-    """Whether an optimizer steps after this backward, and no scaler leaves that out."""
+    """Whether an optimizer steps after this backward, and no scaler skips the step."""
     steps_before: tuple[StepBefore, ...] = ()
     """Last step of each optimizer before this backward."""
     is_scale_sought: bool = False
-    """Whether a gradient scaler leaves its steps out, and may yet find a scale that is not too
-    large."""
+    """Whether a gradient scaler skips the steps, and may still find a scale that is not too large.
+    """
     goes_on: bool
     """Whether optimizers step later, with finite gradients."""
 
     seeks_derivative: bool
-    """Whether nothing is trained, and what is no parameter gets a gradient too, as an input."""
+    """Whether nothing is trained, and a tensor other than a parameter gets a gradient, such as an
+    input.
+    """
 
     @property
     def is_left_out(self) -> bool:
@@ -192,7 +197,7 @@ class RecordingIndex:
 
     recording: Recording
     run: Surroundings | None = None
-    """What the rest of the run tells, where one backward of a training run is judged."""
+    """Facts about the rest of the run, if one backward of a training run is judged."""
     _shared: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, kind: Callable[[Self], Index]) -> Index:

@@ -14,8 +14,9 @@ from gradscope.recording.records import Recording, Site
 
 _Key = int | str
 _SEVERAL = 4
-"""A line that makes more optimizers than so makes one for each part or turn, and not a few of
-different use."""
+"""A line that makes more optimizers than this makes one per part or turn, not a few for different
+uses.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +24,14 @@ class OptimizerRow:
     """An optimizer of a run, or several that one line made, and how often they made a step."""
 
     name: str
-    """The variable that holds it; empty where none was found."""
+    """Variable that holds it; empty if none was found."""
     title: str
-    """Title such as `AdamW(lr=0.001)`; only the class if it made no step, or with different rates.
+    """Title such as `AdamW(lr=0.001)`; only the class if it made no step, or used different rates.
     """
     site: Site | None
-    """The line that made it; of steps without an optimizer, that of the first."""
+    """Line that made it. For steps without an optimizer, the line of the first step."""
     parameters: int | None
-    """Number of parameters, of all copies together; None if unknown."""
+    """Number of parameters of all copies together; None if unknown."""
     steps: int
     made: int
     """Number of optimizers that the row represents."""

@@ -14,7 +14,7 @@ from gradscope.phrasing import printable
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
 GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]
-"""`unmeasured`: backward delivered a gradient of which there are no numbers, or was not seen."""
+"""`unmeasured`: backward delivered a gradient that was not measured, or was not observed."""
 _Key = Callable[[Row], tuple[float | str, ...]]
 
 
@@ -25,7 +25,7 @@ class Group(Generic[Row]):
     kind: GroupKind
     rows: tuple[Row, ...]
     total: int
-    """Number of matching rows; `rows` holds the first of them."""
+    """Number of matching rows; `rows` contains the first of them."""
 
     @property
     def title(self) -> str:

@@ -14,10 +14,10 @@ from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 
 MATCHED = 3
-"""Operations of one type that make a trend."""
+"""Minimum number of operations of one type in a trend."""
 
 _AS_HIGH = 0.9
-"""A split that divides the levels as well as the best one does."""
+"""A split that separates the levels by at least this share of the best split is as good."""
 
 _MOVING = (
     "AsStrided Cat Chunk Clone Copy Diagonal Expand Flip Gather Index IndexSelect Narrow Pad "
@@ -34,7 +34,7 @@ class Point:
 
     node: NodeRecord
     level: float
-    """log10 of its norm."""
+    """log10 of the norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Trend:
     matched: tuple[Point, ...]
     """Operations of one type, in the order of backward."""
     between: tuple[Point, ...]
-    """Every operation of the spine from the first of them to the last."""
+    """All operations of the spine from the first of them to the last."""
 
     @property
     def decades(self) -> float:
@@ -186,7 +186,7 @@ class Dominators:
     """The dominator tree of a backward graph, rooted at the loss."""
 
     _parents: dict[int, int] = field(default_factory=dict)
-    """By node: its immediate dominator; the loss is its own."""
+    """By node: its immediate dominator; the loss has itself."""
     _levels: dict[int, int] = field(default_factory=dict)
     _jumps: dict[int, int] = field(default_factory=dict)
     """By node: a dominator further up, so that two nodes meet in logarithmic time."""
@@ -243,7 +243,7 @@ class Dominators:
 
 
 LATER = 3
-"""Number of the user's own steps that show what lasts, if there are no probes."""
+"""Number of the user's own steps that show whether a state lasts, if there are no probes."""
 
 _RESHAPED_WEIGHTS = frozenset({"ToCopyBackward0", "CloneBackward0", "WeightNormInterfaceBackward0"})
 
@@ -253,13 +253,14 @@ class Reading:
     """What the spine of one step tells."""
 
     growth: Trend | None
-    """Strongest growth of the gradient during backward; None without a chain of like operations."""
+    """Strongest growth of the gradient during backward; None without a chain of similar operations.
+    """
     loss: Trend | None
     """Strongest decrease of the gradient."""
     jump: Trend | None
     """The single operation around which the gradient's typical size differs most."""
     length: int
-    """Operations on the spine."""
+    """Number of operations on the spine."""
 
 
 class Spines:

@@ -22,7 +22,7 @@ from gradscope.recording.events import (
 from gradscope.recording.records import Site
 
 _LONGEST = 8
-"""Words in the longest group that is looked for."""
+"""Maximum number of entries in a repeated group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class Fold:
     """A word or a group of them, and how many times it comes in a row."""
 
     word: str
-    """Empty of a group."""
+    """Name of the event; empty for a group."""
     group: tuple["Fold", ...]
     least: int
     most: int
-    """More than `least` where it stands for several sequences."""
+    """Largest number of repetitions; above `least` if it stands for several sequences."""
 
 
 Folds = tuple[Fold, ...]
@@ -93,9 +93,11 @@ _WORDS = {
     "grad": "autograd.grad",
     "scaler-update": "update scale",
 }
-"""What events are called in a pattern, where not by the name of their kind."""
+"""Names of events in a pattern that differ from their kind."""
 _LIMITS_TOLD = 4
-"""Limits that differ more often than so are no part of a pattern: they are computed anew."""
+"""Limits with more different values than this are computed anew in each step, and are no part of a
+pattern.
+"""
 _USUAL = 0.5
 """Share of steps below which patterns that differ only in repetitions are merged."""
 
@@ -118,20 +120,20 @@ class Pattern:
     """Windows that are made of the same events."""
 
     optimizer: int | None
-    """Place of the optimizer among the report's; None of windows that led to no step."""
+    """Index of the optimizer in the report; None for windows without a step."""
     folds: Folds
     norms: tuple[tuple[str, Norms], ...]
-    """By the word of the pattern that clips: the norms before."""
+    """By the event that clips: the norms before clipping."""
     count: int
     """Number of windows with this pattern."""
     first: int
-    """The first such step."""
+    """First such step."""
     site: Site | None
-    """The line of that step; of what led to no step, of the last event."""
+    """Line of that step; for windows without a step, the line of the last event."""
     is_typical: bool
-    """Whether most of the optimizer's windows look so."""
+    """Whether most of the optimizer's windows have this pattern."""
     windows: tuple[int, ...]
-    """Their places among the windows of the run."""
+    """Indices among the windows of the run."""
 
 
 def patterns(
@@ -162,8 +164,9 @@ class _Drawn:
     window: LoopWindow
     folds: Folds
     norms: tuple[tuple[str, float, bool], ...]
-    """What functions that clip measured, after the word of each, and whether it was above the
-    limit."""
+    """Per clipping function: its event, the norm it measured, and whether the norm was above the
+    limit.
+    """
 
 
 class Spelling:

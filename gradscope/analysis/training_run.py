@@ -18,7 +18,7 @@ from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.recording.run_ending import RunEnding
 
 _SHOWN = 4
-"""Steps, or steps on end, that are listed."""
+"""Maximum number of steps, or of ranges of steps, that are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class CapturedStepRow:
 
     step: int
     site: Site | None
-    """The line that ran it."""
+    """Line that ran it."""
     subject: str
-    """What it started from, as it is written there; empty where that cannot be told."""
+    """Expression that backward started from; empty if unknown."""
     loss: float | None
     nodes: int
     """Number of nodes in the graph."""
@@ -122,9 +122,9 @@ class EndingText:
     title: str
     """Title such as `ended by RuntimeError`."""
     details: str
-    """What it said, and where; may be empty."""
+    """Message and location; may be empty."""
     is_trouble: bool
-    """Whether it was not asked for."""
+    """Whether the ending was unintended."""
 
     @property
     def line(self) -> str:
@@ -181,15 +181,16 @@ class RunStep:
     optimizer: int
     """Index among the run's optimizers."""
     seconds: float | None
-    """Since the recording began."""
+    """Seconds since the recording began."""
     loss: float | None
     grad_norm: float | None
-    """Global norm over the parameters of this step, as the optimizer saw their gradients."""
+    """Global norm over the parameters of this step, as the optimizer used their gradients."""
     norm_before_clip: float | None
-    """Largest norm that a clip found before clipping; None without a clip."""
+    """Largest norm that a clip measured; None without a clip."""
     update_ratio: float | None
-    """Norm of the change over norm of the weights, over the parameters of which both were
-    measured."""
+    """Norm of the update over the norm of the weights, over the parameters for which both were
+    measured.
+    """
     learning_rate: float | None
 
 
@@ -201,22 +202,26 @@ class TrainingRun:
     """Optimizers, in the order of their first step."""
     steps: tuple[RunStep, ...]
     patterns: tuple[Pattern, ...]
-    """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
+    """Sequences of events before the steps: by optimizer, the most frequent first; sequences
+    without a step come last.
+    """
     seconds: float
     """Seconds until the last event."""
     is_complete: bool
-    """Whether the recording goes on to the end of the run."""
+    """Whether the recording lasts to the end of the run."""
     loss_divided: float | None = None
-    """Number that every loss was divided by before its backward; None if by none, or by several."""
+    """Number by which every loss was divided before its backward; None if there is none, or
+    several.
+    """
     has_cut: bool = False
-    """Whether a clip has made gradients smaller."""
+    """Whether a clip has reduced gradients."""
     ending: EndingText | None = None
     """Ending of the run; None if it ended normally, or if unknown."""
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
     """Cost of recording; None if unknown."""
     captured_steps: tuple[CapturedStepRow, ...] = ()
-    """Backward passes of which every tensor was captured."""
+    """Backward passes in which every tensor was captured."""
 
 
 def training_run(recording: Recording) -> TrainingRun | None:

@@ -23,7 +23,7 @@ def shown_site(site: Site | None, root: str) -> str:
 
 TensorChoice = Literal["none", "top", "all"]
 SortKey = Literal["order", "name", "norm", "ratio", "depth"]
-"""`order` is that of the forward; `ratio` is gradient norm over weight norm."""
+"""`order` is the order of the forward; `ratio` is gradient norm over weight norm."""
 
 
 _REPORT = "Report"
@@ -61,6 +61,6 @@ class ViewOptions:
     ] = 5
     module: ModuleOption = None
     depth: DepthOption = None
-    """Counted from the model, or from `module`."""
+    """Depth below the model, or below `module`."""
     can_save: bool = False
-    """Whether the command at hand has `--save`."""
+    """Whether the command has `--save`."""

@@ -33,7 +33,7 @@ from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimi
 from gradscope.recording.records import Recording, StepRecord
 
 _UNSEEN = (CarriedEvent, ModeEvent, EpochEvent, KeptEvent)
-"""Events that are no part of a step of the loop."""
+"""Events outside any step of the loop."""
 
 _BETWEEN = (ZeroEvent, SchedulerEvent, ScalerStepEvent, ScalerUpdateEvent)
 """Events that may belong to the step before or to the one after them."""
@@ -78,9 +78,9 @@ class Window:
 
     step: StepEvent
     events: tuple[Event, ...]
-    """Events since the optimizer's own step before, steps of others included."""
+    """Events since the optimizer's previous step, steps of others included."""
     passes: tuple[BackwardEvent, ...]
-    """The backward passes among them whose gradients feed the step."""
+    """Backward passes among them whose gradients the step uses."""
 
     @property
     def is_empty(self) -> bool:
@@ -106,7 +106,7 @@ class Series:
     """All steps of an optimizer, and of those that took its place at the same line."""
 
     optimizers: tuple[int, ...]
-    """Indices among the optimizers of the run; none where the script itself moves weights."""
+    """Indices among the optimizers of the run; empty if the script itself changes weights."""
     record: TrainedOptimizer | None
     """Record of the first of the optimizers; None without any."""
     windows: tuple[Window, ...]

@@ -10,7 +10,7 @@ from gradscope.rules.engine import rank_of
 from gradscope.rules.fingerprint import subjects, unique_fingerprints
 
 Standing = Literal["came", "worse", "went", "milder", "stayed"]
-"""`worse` and `milder`: it is there in both, at another level."""
+"""`worse` and `milder`: both have the finding, at different levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class ComparedFinding:
 
 
 Names = Mapping[str, str]
-"""What a parameter of a side is called in the base."""
+"""Maps the name of a side's parameter to its name in the base."""
 
 
 def compared_findings(sides: Sequence[Side], names: Sequence[Names]) -> tuple[ComparedFinding, ...]:
@@ -72,7 +72,7 @@ class _Known:
     finding: Finding
     fingerprint: str
     parameters: frozenset[str]
-    """By the base's names."""
+    """Parameters, by their names in the base."""
     subjects: tuple[str, ...]
 
     @classmethod

@@ -11,7 +11,7 @@ WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoin
 """Parts of names that torch.compile, data parallelism, FSDP and checkpointing add."""
 
 _Key = tuple[str, tuple[int, ...]]
-"""A name, and the shape that goes with it."""
+"""Name and shape of a parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,9 @@ class Renaming:
     """Parameters that have the same names but for their beginning, or for wrappers in them."""
 
     before: str
-    """What the names of the base have there, with its dot; may be empty."""
+    """Part of the base's names that differs, with its dot; may be empty."""
     after: str
-    """Name in the other model."""
+    """Corresponding part in the other model."""
     parameters: int
 
 
@@ -30,7 +30,7 @@ class Matching:
     """Which parameters of two models are the same."""
 
     pairs: tuple[tuple[int, int], ...]
-    """Places in the base and in the other model, in the base's order."""
+    """Indices in the base and in the other model, in the base's order."""
     renamings: tuple[Renaming, ...]
 
 
@@ -237,7 +237,7 @@ def _prefixes(names: Sequence[str]) -> Iterator[str]:
 
 
 _Module = tuple[str, tuple[_Key, ...]]
-"""The path of a module, and its own parameters."""
+"""Path of a module and its own parameters."""
 
 
 def _modules(records: Sequence[ParameterRecord], left: Iterable[int]) -> dict[_Module, list[int]]:

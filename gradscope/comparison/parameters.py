@@ -18,11 +18,11 @@ class Directions:
     """The agreement of a side's gradients with the base's."""
 
     by_parameter: Mapping[int, Agreement]
-    """By place in the base."""
+    """Agreement by index of the parameter in the base."""
     total: Agreement | None
-    """Agreement of all parameters together; None without stored gradients in both."""
+    """Agreement of all parameters together; None unless both sides stored gradients."""
     steps: tuple[int, ...]
-    """Steps of runs that the gradients belong to."""
+    """Steps of the runs that the gradients belong to."""
 
 
 def directions_of(
@@ -85,14 +85,13 @@ Change = Literal[
     "equal",
     "none",
 ]
-"""How a parameter of a side differs from the base's, the worst first.
-
-`non-finite`, `lost`, `zero`, `frozen`: what became of a gradient that the base has; `finite` and
-`gained` are the way back. `norm`: the norm is outside of the tolerance. `turned`: it is not, and
-the cosine of both gradients is below its limit; `within`: neither, and they are not equal.
-`rounding`: on both sides the gradient is what rounding leaves of a zero, as of a bias before a
-normalisation. `shard`: each rank holds a part of its own, and the norms are of those. `none`:
-neither side has a gradient."""
+"""Difference of a side's parameter from the base's, the worst first. `non-finite`, `lost`, `zero`,
+`frozen`: state of a gradient that the base has; `finite` and `gained` are the reverse. `norm`: the
+norm is outside the tolerance. `turned`: the norm is within it, and the cosine of both gradients is
+below its limit; `within`: both are within, and not equal. `rounding`: on both sides the gradient is
+the rounding error of a zero, such as that of a bias before a normalisation. `shard`: each rank
+holds a part of its own, and the norms are those of the parts. `none`: neither side has a gradient.
+"""
 
 CHANGES: tuple[Change, ...] = get_args(Change)
 
@@ -106,13 +105,13 @@ class ParameterPair:
 
     change: Change
     ratio: float | None
-    """Gradient norm over that of the base; None without one of them, or where the base's is 0."""
+    """Gradient norm over that of the base; None without one of them, or if the base's is 0."""
     weight_ratio: float | None
     """Ratio of the weight norms to the base's."""
     cosine: float | None
-    """Between both gradients, where they were kept."""
+    """Cosine between both gradients, if they were stored."""
     relative_difference: float | None
-    """Norm of their difference over the norm of the larger, where they were kept."""
+    """Norm of their difference over the norm of the larger one, if they were stored."""
     first_difference: int | None
     """First common step of runs in which gradient or weight norms differ."""
 
@@ -123,7 +122,7 @@ class ComparedParameter:
 
     name: str
     sides: tuple[SideParameter | None, ...]
-    """None where a side has no such parameter."""
+    """Parameter of each side; None if the side has no such parameter."""
     pairs: tuple[ParameterPair | None, ...]
     """Comparison of each side with the base; None for the base itself."""
 
@@ -167,7 +166,7 @@ class Limits:
     """Allowed relative change of a norm."""
     cosine: float
     of_ranks: bool
-    """Whether parts of a parameter are parts of the same one."""
+    """Whether the parts of a sharded parameter belong to one parameter."""
 
 
 def compared_parameters(

@@ -43,14 +43,16 @@ class Regression:
     side: int
     """Index of the side."""
     subjects: tuple[str, ...]
-    """Names of parameters, the worst first; the rule of a finding; the optimizer of a loss."""
+    """Names of parameters, the worst first; otherwise the rule of a finding, or the optimizer of a
+    loss.
+    """
     message: str
-    """What a finding or an ending says; empty of others."""
+    """Message of a finding or an ending; otherwise empty."""
     before: float | None
-    """Value in the base; for several parameters that of the worst."""
+    """Value in the base; for several parameters, that of the worst."""
     after: float | None
     limit: float | None
-    """What would have passed: as the option gives it; None where nothing would."""
+    """Limit that would have passed, as the option gives it; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +61,9 @@ class ComparisonVerdict:
 
     outcome: Outcome
     regressions: tuple[Regression, ...]
-    """By side; there may be some where not all could be judged."""
+    """Regressions by side; a side that could only partly be judged may also have some."""
     skip_reasons: tuple[str, ...]
-    """Why it cannot be judged; empty where it can."""
+    """Reasons why the side cannot be judged; empty if it can."""
 
 
 def judged(

@@ -13,10 +13,10 @@ from gradscope.comparison.side import Side, SideParameter
 from gradscope.recording.records import NodeRecord, Recording
 
 _LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}
-"""Largest ratio of such a gradient to those around it, by root mean square."""
+"""Largest ratio of such a gradient to the gradients around it, by root mean square."""
 _LIMIT = 3e-5
 _SLACK, _LARGEST_SHARE = 10.0, 0.05
-"""Where the one is rounding, the other may be so many times its limit, up to this share."""
+"""If one gradient is rounding, the other may exceed its limit by this factor, up to this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class RoundingLimits:
     """
 
     largest: Mapping[str, float]
-    """Root mean square, by module."""
+    """Largest root mean square, by module."""
     share: float
 
     def holds(self, one: SideParameter, slack: float = 1.0) -> bool:

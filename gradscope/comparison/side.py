@@ -54,24 +54,27 @@ class SideParameter:
 
     name: str
     module: str
-    """The path of the module that owns it."""
+    """Path of the module that owns it."""
     shape: Shape
     numel: int
     reach: Reach | Literal["unknown"]
-    """`unknown` where no backward was seen to its end. Of a run, the best that a step left."""
+    """State after backward; `unknown` if no complete backward was observed. For a run, the best
+    state of any step.
+    """
     reason: str | None
-    """Why there is no gradient."""
+    """Reason why there is no gradient."""
     norm: float | None
     """Gradient norm; for a run the median over the common steps, non-finite if most are."""
     weight_norm: float | None
-    """Weight norm; for a run that of the last common step."""
+    """Weight norm; for a run, that of the last common step."""
     nonfinite: int | None
-    """Elements of the gradient that are NaN or infinite, None where not counted; of a run, such
-    steps."""
+    """Number of NaN or infinite elements of the gradient, None if not counted; for a run, number of
+    such steps.
+    """
     absolute_maximum: float | None
-    """Largest magnitude of an element, of a single step."""
+    """Largest magnitude of an element of a single step's gradient."""
     is_shard: bool
-    """Whether its numbers are of a part of it, as a rank holds."""
+    """Whether the numbers describe only the part that a rank holds."""
     series: Series | None
     """Norms of a run by step."""
 
@@ -86,7 +89,7 @@ class Side:
     """A recording, under the letter that it goes by."""
 
     letter: str
-    """`A` is the base."""
+    """Letter of the side; `A` is the base."""
     name: str
     """Name as given by the user."""
     rank: int | None
@@ -94,11 +97,11 @@ class Side:
     steps: int
     """Number of steps of a run; 0 for a single step."""
     step: int | None
-    """The one that is compared; None where all steps of a run are."""
+    """Compared step; None if all steps of a run are compared."""
     loss: float | None
-    """Loss of the step; for a run that of the last common step."""
+    """Loss of the step; for a run, that of the last common step."""
     grad_norm: float | None
-    """Over all parameters; of a run, the median of its steps."""
+    """Global gradient norm; for a run, the median of its steps."""
     parameters: tuple[SideParameter, ...]
     report: Report = field(compare=False)
 

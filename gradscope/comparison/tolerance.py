@@ -7,12 +7,13 @@ from gradscope.options.declaration import Option
 from gradscope.recording.finding import Severity
 
 DEFAULT_NORM = 0.1
-"""bfloat16 moves the norms of a model's gradients by up to 7 %, other threads or another order of a
-sum by 1e-5; a term that is missing or counted twice moves them by more."""
+"""bfloat16 changes the norms of a model's gradients by up to 7 %; other threads or another order of
+a sum by 1e-5. A term that is missing or counted twice changes them by more.
+"""
 DEFAULT_LOSS = 0.1
 DEFAULT_COSINE = 0.9
 RANK_NORM = 1e-5
-"""Allowed relative change of a norm between ranks, where reduced gradients differ only by rounding.
+"""Allowed relative change of a norm between ranks, whose reduced gradients differ only by rounding.
 """
 
 

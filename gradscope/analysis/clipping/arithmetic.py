@@ -55,11 +55,11 @@ class Outcome:
     coefficient: float
     """Norm afterwards over the norm before, at most 1; the factor of a clip by the global norm."""
     cosine: float | None
-    """Cosine between all gradients before and after; None where either is zero or not finite."""
+    """Cosine between all gradients before and after; None if either is zero or not finite."""
     norms: tuple[float | None, ...]
-    """Norm of each parameter's gradient afterwards; None if it has none."""
+    """Norm of each parameter's gradient after the clip; None if it has none."""
     is_cut: bool
-    """Whether anything was cut."""
+    """Whether the clip changed anything."""
 
 
 def norm_of(one: ClipPass, trial: ClipTrial) -> float:

@@ -159,9 +159,9 @@ class Clipping:
     """What clipping does, or would do."""
 
     trial: ClipTrial | None
-    """How a target's gradients were measured; None for a run."""
+    """Method by which a target's gradients were measured; None for a run."""
     sections: tuple[Section, ...]
-    """Sections of a run, one per line that clips; without clips one per optimizer."""
+    """Sections of a run: one per line that clips, or one per optimizer if nothing clips."""
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:

@@ -16,9 +16,9 @@ _FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "clip-norm": ("clip_grad_norm_", "max_norm"),
     "clip-value": ("clip_grad_value_", "clip_value"),
 }
-"""By kind of event: torch's function, and its argument with the limit."""
+"""By kind of event: torch's function, and its argument that sets the limit."""
 _NEVER_REACHED = 1e9
-"""Limits from here on are there for the norm that the function returns, as infinity is."""
+"""Limits of at least this size only serve to get the norm from the function, as infinity does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Clip:
     parameters: frozenset[int] | None
     """Parameters that the call was given; None if unknown."""
     step_before: StepEvent | None
-    """The last step before, of an optimizer that holds one of them."""
+    """Last step before the clip by an optimizer that holds one of the parameters."""
     steps: tuple[StepEvent, ...]
-    """The next step of each such optimizer."""
+    """Next step of each such optimizer."""
     later: tuple[Event, ...]
-    """What happened between the call and that step, or the next step of any optimizer."""
+    """Events between the call and that step, or the next step of any optimizer."""
 
     @property
     def step(self) -> StepEvent | None:
@@ -196,9 +196,9 @@ class ClippedStep:
 
     event: StepEvent
     clips: tuple[Clip, ...]
-    """Clips since the optimizer's last step that found new gradients."""
+    """Clips since the optimizer's last step that had new gradients."""
     inside: tuple[int, ...]
-    """The parameters with a gradient that one of them was given."""
+    """Parameters with a gradient that at least one clip was given."""
     outside: tuple[int, ...]
     """Parameters with a gradient that no clip was given."""
 

@@ -26,7 +26,7 @@ class ClipPoint:
     norm: float
     """Norm before the clip."""
     coefficient: float
-    """Norm afterwards over norm before: what is left of the step; at most 1."""
+    """Norm after over norm before the clip, at most 1."""
     cosine: float | None
     """Cosine between the gradients before and after; None if unknown."""
 
@@ -37,10 +37,10 @@ class ClipSeries:
 
     method: ClipMethod
     limit: float | None
-    """Limit of the last call; None where the line only measures."""
+    """Limit of the last call; None if the line only measures."""
     norm_type: float
     words: str
-    """The call, as `clip_grad_norm_(max_norm=1)`."""
+    """Text of the call, as `clip_grad_norm_(max_norm=1)`."""
     site: int | None
     points: tuple[ClipPoint, ...]
     """One point per call; one per step if several calls clip different parameters."""

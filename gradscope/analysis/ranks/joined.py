@@ -19,7 +19,7 @@ class _Parts:
 
     norms: NormTable
     names: Mapping[int, str]
-    """By index of a parameter: its name."""
+    """Name of each parameter, by index."""
     rows: Mapping[tuple[int, str], int]
     """Rows by step and name."""
 

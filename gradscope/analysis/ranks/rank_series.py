@@ -16,9 +16,9 @@ class RankSeries:
 
     rank: int
     losses: tuple[tuple[int, float], ...]
-    """Steps and losses."""
+    """Steps and their losses."""
     norms: tuple[tuple[int, float], ...]
-    """Steps and norms of the gradients that the rank holds, as its optimizer saw them."""
+    """Steps and norms of the gradients that the rank holds, as its optimizer used them."""
     is_part: bool
     """Whether the rank holds only parts of some parameters."""
 
