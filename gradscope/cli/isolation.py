@@ -96,7 +96,7 @@ _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>
 _ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals by which a user, a CI system or a closed terminal ends a command."""
+"""Signals with which a user, a CI system or a closed terminal ends a command."""
 
 _GRACE = 1.0
 """Seconds that a process has to report its current line before it is ended."""

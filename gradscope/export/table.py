@@ -23,7 +23,7 @@ class ExportTable:
     name: str
     columns: tuple[tuple[str, Kind], ...]
     rows: Callable[[Report], Iterator[Row]]
-    """Ordered as they were recorded."""
+    """Returns the rows in the order in which they were recorded."""
 
     @property
     def names(self) -> tuple[str, ...]:

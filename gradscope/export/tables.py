@@ -257,4 +257,4 @@ FINDINGS = ExportTable(
 TABLES = {
     table.name: table for table in (STEPS, PARAMETERS, TENSORS, MODULES, EVENTS, RANKS, FINDINGS)
 }
-"""By name."""
+"""Tables, by name."""

@@ -22,10 +22,10 @@ from gradscope.report.page import UNICODE
 TITLE = "Accumulation"
 
 _SHOWN = 8
-"""So many counts, weights or names are spelled out."""
+"""Maximum number of counts, weights or names that are spelled out."""
 
 _OFF = 0.02
-"""Parameters of which a law leaves more than that, over their norm, are told by name."""
+"""Remaining deviation above which a parameter is named, relative to its norm."""
 
 _APART: dict[AccumulationLaw, str] = {
     "equal": "the accumulated gradients equal the full batch's",
@@ -35,7 +35,7 @@ _APART: dict[AccumulationLaw, str] = {
     "fitted": "the loss weights the micro-batches unequally",
     "none": "the accumulated gradients still differ from the full batch's",
 }
-"""What holds with batch normalisation and random numbers switched off."""
+"""Laws with batch normalization and randomness disabled, as phrases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

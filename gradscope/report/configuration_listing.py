@@ -24,9 +24,10 @@ ConfigurationFormat = Literal["text", "json"]
 _WIDEST = 100
 _MARGIN, _GAP = 2, 2
 _NARROW = 60
-"""Columns below which file and line are shown below the value."""
+"""Width in columns below which file and line are shown below the value."""
 _NAMES, _PLACES = 24, 24
-"""Characters of a key, and of file and line, before they are folded or shortened."""
+"""Maximum width in characters of a key, and of file and line, before they are folded or shortened.
+"""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
     ("rules to run", keys.SELECTION),
     ("when a check fails", keys.CHECK),

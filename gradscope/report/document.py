@@ -17,8 +17,9 @@ from gradscope.report.strips import Scale, StripLayout
 Mark = Literal[
     "plain", "strong", "soft", "good", "notable", "bad", "error", "warning", "note", "code", "name"
 ]
-"""How a word stands out. `code` is spelled as it is; so is `name`, a dotted name or a path that a
-narrow page breaks at its dots. `soft` is of less weight, `notable` and `bad` are of more."""
+"""Style of a piece of text. `code` is shown verbatim. So is `name`, a dotted name or a path that a
+narrow page breaks at its dots. `soft` is less prominent; `notable` and `bad` are more prominent.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Word:
 
 
 Line = str | Word | tuple[str | Word, ...]
-"""A sentence or a part of one. In a `str`, what stands between backticks is code."""
+"""A sentence or a part of one. In a `str`, text between backticks is code."""
 
 
 def plain(line: Line) -> str:
@@ -54,9 +55,9 @@ class Place:
     """A line of code; a narrow page leaves out some of its folders."""
 
     location: str
-    """`file:line`; empty where it is not known."""
+    """`file:line`; empty if unknown."""
     source: str = ""
-    """The code, where it is worth showing."""
+    """Code of the line, if it is worth showing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,23 +65,24 @@ class TreeLabel:
     """The name of a module in a tree."""
 
     level: int
-    """How many modules it lies in, from 0."""
+    """Number of enclosing modules, from 0."""
     name: str
-    """Empty for the model itself."""
+    """Name of the module; empty for the model itself."""
     class_name: str = ""
     copies: int = 1
-    """How many equal modules it stands for."""
+    """Number of equal modules that it represents."""
     calls: int = 1
-    """How often the forward calls it."""
+    """Number of calls in the forward."""
 
 
 Value = Line | float | int | Share | Span | Place | TreeLabel | None
-"""What stands in a cell of a table; None is a number that is not known."""
+"""Value of a table cell; None is an unknown number."""
 
 ColumnKind = Literal["words", "name", "number", "bar", "logarithmic bar", "trend"]
-"""`name` is folded into what room is left. A `bar` draws a number from 0 to 1, a `logarithmic bar`
-a `Span`, on one scale for the column. A `trend` is a line of signs that a renderer leaves as it
-is. Bars draw what another column says in numbers: a format may leave them out."""
+"""`name` is folded to fit. A `bar` draws a number from 0 to 1, a `logarithmic bar` a `Span`, on one
+scale per column. A `trend` is a line of characters that renderers show unchanged. Bars repeat
+another column's numbers: a format may omit them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +92,11 @@ class Column:
     title: str = ""
     kind: ColumnKind = "words"
     rank: int = 0
-    """Where a page is narrow, columns of a higher rank are left out first; those of rank 0 stay."""
+    """Columns of a higher rank are omitted first on a narrow page; those of rank 0 are always
+    shown.
+    """
     is_below: bool = False
-    """Whether it goes below the name where there is no room beside."""
+    """Whether it moves below the name if there is no space beside it."""
 
 
 def _is_empty(value: Value) -> bool:
@@ -106,7 +110,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     is_plain: bool = False
-    """Whether a text page leaves the titles of the columns out."""
+    """Whether a text page omits the titles of the columns."""
 
     @property
     def filled(self) -> list[int]:
@@ -125,7 +129,7 @@ class Fact:
     name: str
     line: Line
     mark: Mark = "soft"
-    """That of the name."""
+    """Style of the name."""
 
     @property
     def text(self) -> str:
@@ -146,7 +150,7 @@ class Note:
 
     line: Line
     hint: str = ""
-    """What to do on a command line, which a terminal alone shows."""
+    """Advice for the command line, shown only on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,17 +169,19 @@ class FindingBlock:
     name: str
     message: str
     location: str
-    """`file:line`; empty where no line could be told."""
+    """`file:line`; empty if no line is known."""
     source: str = ""
-    """The line of code itself."""
+    """Code of the line."""
     snippets: tuple[Snippet, ...]
-    """Their files are shown as they are: paths relative to the working directory."""
+    """Code excerpts with their messages. File names are shown as they are: relative to the working
+    directory.
+    """
     details: tuple[Fact, ...]
     remedy: str
     standing: str = ""
-    """What a comparison says of it, as `new in B`."""
+    """Result of a comparison, as `new in B`."""
     is_brief: bool = False
-    """Whether a line is enough."""
+    """Whether one line is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +190,11 @@ class Findings:
 
     found: tuple[FindingBlock, ...]
     title: str = ""
-    """What a text page writes above them; empty for nothing."""
+    """Title on a text page; empty for none."""
     note: str = ""
     verdict: Line = ""
     more: tuple[Line, ...] = ()
-    """How many are left out."""
+    """Lines that say how many findings are omitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,14 +203,14 @@ class Strip:
 
     label: Line | TreeLabel
     cells: Cells
-    """None draws nothing; the strip is empty where nothing was measured."""
+    """Cells of the strip. None draws nothing; the strip is empty if nothing was measured."""
     scale: Scale
     course: str
-    """The first and the last number."""
+    """First and last number."""
     extreme: str = ""
-    """What a wide page says beside."""
+    """Extreme value that a wide page shows beside the strip."""
     is_other: bool = False
-    """Whether it is drawn in another colour than the rest."""
+    """Whether it is drawn in another colour than the other strips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,11 +219,11 @@ class Strips:
 
     strips: tuple[Strip, ...]
     first: int
-    """The step of the first column."""
+    """Step of the first column."""
     last: int
     layout: StripLayout
     has_axis: bool = True
-    """Whether the steps stand below."""
+    """Whether the steps are shown below."""
 
 
 Inner = Facts | Findings | Note | Points | Strips | Table
@@ -228,9 +234,9 @@ class Section:
     """Blocks that belong together, under a title."""
 
     title: str = ""
-    """Empty where they need none."""
+    """Title of the strips; empty if they need none."""
     note: Line = ""
-    """What the title means, or is of."""
+    """Explanation of the title."""
     blocks: tuple[Inner, ...]
 
 
@@ -242,17 +248,17 @@ class Document:
     """A whole report."""
 
     program: str
-    """The command that it is from: `gradscope run`."""
+    """Command that made the document: `gradscope run`."""
     subject: str
-    """What it is about; empty where the blocks say it."""
+    """Subject of the document; empty if the blocks name it."""
     header: tuple[Inner, ...]
     blocks: tuple[Block, ...]
     closing: tuple[Inner, ...]
-    """What it comes to: last on a terminal, first on a page that is read from the top."""
+    """Conclusion: last on a terminal, first on a page that is read from the top."""
 
 
 Build = Callable[[int], Document]
-"""Returns a document for a page whose lines hold so many characters, as strips are drawn on."""
+"""Returns a document for a page with lines of this many characters, on which strips are drawn."""
 
 
 def section(title: str, blocks: Sequence[Inner], *, note: Line = "") -> tuple[Section, ...]:

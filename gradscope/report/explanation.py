@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ExplanationFormat = Literal["text", "json", "markdown"]
 
 _MOST = 20
-"""Rows that a table shows; JSON has every measurement."""
+"""Maximum number of rows of a table; JSON has every measurement."""
 
 _COLUMNS = (
     Column(title="number"),

@@ -20,7 +20,7 @@ from gradscope.report.page import ASCII, Page, Trimmed
 
 _NARROWEST, _WIDEST = 60, 92
 _INDENT = 8
-"""Columns by which pytest indents."""
+"""Number of columns by which pytest indents."""
 _IN_FULL = 3
 _IN_A_LINE = 9
 _CODES_IN_HEAD = 3

@@ -23,7 +23,7 @@ _NUMBER = re.compile(
     r"(?:e(?P<power>[+-]?\d+))?(?P<percent> ?%)?"
 )
 _FARTHEST = 0.06
-"""Relative difference above which a number is not taken for a rounded one: 2 is not 1.5."""
+"""Relative difference above which a number is not a rounded form of another: 2 is not 1.5."""
 
 
 def found_text(report: Report) -> str:

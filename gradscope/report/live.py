@@ -214,7 +214,7 @@ def _label(row: LiveLayer, width: int, page: Page) -> Text:
 _FINDINGS = 3
 """Number of findings shown before the layers if both do not fit."""
 _LAYERS_LEAST, _LAYERS_MOST = 3, 14
-"""Lines of layers, with their title."""
+"""Minimum and maximum number of lines of layers, with their title."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,11 +222,11 @@ class Judged:
     """What the rules make of the steps so far."""
 
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """Findings, the worst first."""
     steps: int
-    """Number of steps that were judged."""
+    """Number of judged steps."""
     is_final: bool = False
-    """Whether they judge no more before the end of the run."""
+    """Whether the next judgement is the one at the end of the run."""
 
 
 def frame(

@@ -49,10 +49,10 @@ from gradscope.report.page import UNICODE
 from gradscope.report.strips import sparkline
 
 _ROWS = 26
-"""The tree is as deep as fits into so many rows, unless the reader says how deep."""
+"""Number of rows into which the tree must fit, unless the reader sets its depth."""
 
 _TREND = 14
-"""Signs of the norms of repeated modules."""
+"""Number of characters for the norms of repeated modules."""
 
 _NOTE = "gradient norm over a module's parameters, log scale"
 
@@ -145,7 +145,7 @@ def trend(module: FoldedModule) -> str:
 
 
 _LISTED: dict[GroupKind, Mark] = {"none": "notable", "unmeasured": "soft", "zero": "notable"}
-"""Groups without numbers, which are listed by the reason."""
+"""Groups without numbers, which are listed with the reason."""
 
 
 def parameter_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:

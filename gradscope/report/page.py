@@ -21,11 +21,11 @@ class Signs:
 
     full: str
     parts: str
-    """A cell filled from the left by 0, 1, 2, … equal parts."""
+    """Characters of a cell filled from the left by 0, 1, 2, … equal parts."""
     range: str
-    """What a bar goes on with from the lowest to the highest of several numbers."""
+    """Character that extends a bar from the lowest to the highest of several numbers."""
     levels: str
-    """Signs of a sparkline, from low to high."""
+    """Characters of a sparkline, from low to high."""
     axis: str
     """Left end, line, tick and right end of a scale."""
     dash: str
@@ -34,9 +34,9 @@ class Signs:
     arrow: str
     separator: str
     bar: str
-    """Between line numbers and code."""
+    """Character between line numbers and code."""
     rule: str
-    """Sign of a horizontal line."""
+    """Character of a horizontal line."""
 
 
 UNICODE = Signs(

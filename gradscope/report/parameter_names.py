@@ -7,7 +7,7 @@ from functools import lru_cache
 from gradscope.analysis.folding import joined_numbers
 
 _Columns = tuple[tuple[str, ...], ...]
-"""The parts of names between dots; a part that stands for several numbers holds all of them."""
+"""Parts of names between dots; a part that represents several numbers holds all of them."""
 
 
 def folded_names(names: Iterable[str], every: Iterable[str]) -> tuple[str, ...]:

@@ -30,17 +30,17 @@ class Subject:
 
     document: "Build"
     concise: Callable[[], str]
-    """A line a finding, for editors and grep."""
+    """Returns one line per finding, for editors and grep."""
     whole: "Callable[[], Object]"
-    """Everything as one object of JSON."""
+    """Returns everything as one JSON object."""
     line_kinds: Mapping[str, str]
-    """Kinds of the lines of `jsonl` by key of that object."""
+    """Kinds of the lines of `jsonl`, by key of that object."""
     page: Callable[[], str]
-    """The page of HTML."""
+    """Returns the HTML page."""
     checked: Callable[[], CheckResult]
-    """The result of a check, for the formats of CI."""
+    """Returns the result of a check, for the formats of CI."""
     markdown: Callable[[], str] | None = None
-    """None where the document says it."""
+    """Returns the Markdown text; None if the document provides it."""
 
 
 def rendered(subject: Subject, output_format: OutputFormat, console: "Console") -> str:

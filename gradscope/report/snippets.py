@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Recording, Site
 
 CONTEXT = 2
-"""Lines shown before and after the line that causes a finding."""
+"""Number of lines shown before and after the line that causes a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Label:
     """A mark below a line."""
 
     message: str
-    """Empty for the line that causes the finding."""
+    """Message for the line; empty for the line that causes the finding."""
     is_cause: bool
 
 
@@ -35,13 +35,13 @@ class Snippet:
 
     file: str
     line: int
-    """The line it is shown for."""
+    """Number of the line that the excerpt is about."""
     function: str
-    """Empty where it is not known."""
+    """Function of the line; empty if unknown."""
     lines: tuple[CodeLine, ...]
-    """Empty where the source is not known."""
+    """Lines of the excerpt; empty if the source is unknown."""
     message: str
-    """What happens there, where no line can be marked with it."""
+    """Message for the location, if no line of code can be marked with it."""
 
 
 def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:

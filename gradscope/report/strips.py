@@ -122,16 +122,16 @@ def sparkline(values: Sequence[float], signs: Signs, *, least: float = 0.0) -> s
 
 
 BROKEN, ZERO, NOTHING = "!", "0", " "
-"""What a column shows that is NaN or infinite, exactly zero, or was not measured."""
+"""Values of a column that is NaN or infinite, exactly zero, or not measured."""
 
 _LEAST_SHARE = 0.05
-"""What moves by less of its size is drawn as flat as that: noise is no mountain."""
+"""Relative variation below which a strip is drawn flat: it is noise."""
 
 _LEAST_DECADES = 1.0
 """Smallest range of a logarithmic scale, in decades."""
 
 _FAR = 1000.0
-"""Positive numbers that span more are drawn on a logarithmic scale."""
+"""Ratio of positive numbers above which the scale is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class StripLayout:
     strip: int
     course: int
     extreme: int
-    """0 where there is no room for it."""
+    """Width of the extreme value; 0 if there is no space for it."""
 
 
 LABEL = 12
@@ -224,7 +224,7 @@ LABEL = 12
 _GAP = 2
 
 _WIDE = 112
-"""Characters of a line that has room for extremes."""
+"""Minimum number of characters of a line that shows extremes."""
 
 _MODULE = 17
 

@@ -70,7 +70,7 @@ class TerminalGuard:
 
 
 _SAVE, _LOAD = "\x1b7", "\x1b8"
-"""The cursor, and the colours that are written in."""
+"""Commands that save and restore the cursor and the colours."""
 
 _PLAIN = "\x1b[0m"
 

@@ -18,7 +18,7 @@ from gradscope.report.ci.reported import (
 from gradscope.rules.catalogue import RULES
 
 _COUNTED = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error"}
-"""Attributes of suites, and the elements whose number they give."""
+"""Attributes of suites, and the elements that they count."""
 
 
 def render_junit(result: CheckResult) -> str:

@@ -20,8 +20,9 @@ class Location:
     """A line that CI can show, or the next best."""
 
     path: str
-    """Relative to the repository, with forward slashes; a bare name where it lies outside. UTF-8
-    can encode it."""
+    """Path relative to the repository, with forward slashes; only the file name outside it. UTF-8
+    can encode it.
+    """
     line: int
     """Counted from 1."""
     in_repository: bool = True
@@ -48,11 +49,13 @@ class Placement:
     cause: Location | None
     """Location of the cause; None if unknown."""
     remark: str
-    """Why it is not the line that causes it; empty where it is. Printable, as `related`'s texts."""
+    """Reason why it is not the line that causes the finding; otherwise empty. Printable, as are the
+    texts of `related`.
+    """
     is_stand_in: bool
-    """Whether nothing of the finding lies there: it is but the target's file."""
+    """Whether it is only the target's file, because no line of the finding is known."""
     related: tuple[RelatedPlace, ...]
-    """Other lines, those outside of the repository too."""
+    """Other lines, also those outside the repository."""
 
 
 def placement(finding: Finding, recording: Recording) -> Placement:

@@ -27,11 +27,11 @@ class ReportedFinding:
     item: CheckedFinding
     placement: Placement
     identity: str
-    """Unique in the check, and the same from check to check; 32 hexadecimal digits."""
+    """Identifier that is unique in the check and the same in every check; 32 hexadecimal digits."""
     statement: str
-    """What is wrong, with the parameters concerned."""
+    """Problem, with the parameters concerned."""
     details: tuple[str, ...]
-    """A line each: under which seeds it is seen, what it explains."""
+    """One line each: seeds that show the finding, and what it explains."""
     help: str
     is_alone: bool
     """Whether the check has no other target."""

@@ -80,9 +80,9 @@ def _pascal_case(name: str) -> str:
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _MOST_RUNS = 20
-"""GitHub refuses a file with more."""
+"""GitHub rejects a file with more runs."""
 _MOST_RESULTS = 25_000
-"""GitHub refuses a run with more."""
+"""GitHub rejects a run with more results."""
 _LONGEST = 4000
 _NAMES_SHOWN = 10
 

@@ -24,11 +24,11 @@ from gradscope.report.formats.markdown import code, escape, fenced, prose
 from gradscope.report.snippets import snippets
 
 _LARGEST = 512 * 1024
-"""Bytes of a summary; GitHub refuses more than twice as much of a step."""
+"""Maximum size of a summary in bytes; GitHub rejects more than twice as much per step."""
 _CLOSING = 200
-"""Bytes that are kept for the line on what is left out."""
+"""Bytes reserved for the line on omitted findings."""
 _LONGEST = 4000
-"""Characters of one text."""
+"""Maximum length of one text in characters."""
 _KNOWN_SHOWN = 50
 _OUTCOMES = {
     ExitCode.OK: "passed",

@@ -21,7 +21,7 @@ _APPLIED: dict[ClipMethod, str] = {
     "adaptive": "clipped adaptively",
 }
 _LITTLE = 1.5
-"""Factors up to which a change of the steps' length is not worth telling."""
+"""Factors up to this one are too small a change of the steps' length to report."""
 
 
 def norm_name(section: Section, *, of: str = "gradient norm") -> str:

@@ -65,7 +65,9 @@ _LABEL = 10
 _SIDES_DRAWN, _SIDES_TOLD = 8, 16
 _RENAMINGS_SHOWN = 3
 _WITHIN = 5
-"""So many parameters within the tolerance are listed, to tell how much of it is used."""
+"""Maximum number of parameters within the tolerance that are listed, to show how much of it is
+used.
+"""
 _SILENT: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard"})
 """Changes that have no row of their own."""
 _MARKS: dict[Change, Mark] = {

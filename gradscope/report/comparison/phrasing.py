@@ -21,9 +21,9 @@ from gradscope.report.page import UNICODE
 from gradscope.report.parameter_names import folded_names
 
 _TWICE = 1.0
-"""Relative increase from which a change is written as a factor."""
+"""Relative increase above which a change is written as a factor."""
 _ONE = 0.005
-"""What is nearer to 1 than this is not told apart by three digits."""
+"""Values nearer to 1 than this look equal to it in three digits."""
 _MOST_DIGITS = 9
 
 
@@ -89,10 +89,10 @@ TITLES: dict[Change, str] = {
     "equal": "equal",
     "none": "no gradient",
 }
-"""What a change is called in a table."""
+"""Name of each change in a table."""
 
 PRESENCE: tuple[Change, ...] = ("missing", "new")
-"""Changes that leave nothing to compare."""
+"""Changes after which no gradients can be compared."""
 
 
 def side_text(side: Side) -> str:

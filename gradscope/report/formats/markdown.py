@@ -91,7 +91,7 @@ def _fence(lines: list[str], language: str) -> str:
 
 
 _WIDTH = 100
-"""Characters of a line with a strip."""
+"""Number of characters of a line with a strip."""
 
 _BOLD = ("strong", "bad", "error", "warning", "note")
 

@@ -189,7 +189,7 @@ def _drawn(one: Strip, page: Page) -> Text:
 
 
 _NAME = 10
-"""Least width of what facts are about."""
+"""Minimum width of the subjects of facts."""
 
 
 def render_text(build: Build, console: Console) -> str:

@@ -10,7 +10,7 @@ from statistics import median
 from gradscope.report.graph.layers import Arc, Item, LayeredGraph, Segment, layered
 
 _CROSSING_SWEEPS = 8
-"""Down and up in turn; more of them hardly ever help."""
+"""Number of sweeps, down and up in turn; more hardly ever help."""
 
 
 def ordered(graph: LayeredGraph) -> tuple[tuple[int, ...], ...]:
@@ -75,8 +75,9 @@ _WEIGHT = 1e-6
 _BEND_WEIGHT = Item(left=0.0, right=0.0, height=0.0)
 
 _Linked = dict[int, list[tuple[int, float, int]]]
-"""By item: one that it is linked with, how far left of that one's axis it would be straight below
-or above it, and how much that matters."""
+"""By item: a linked item, the offset to the left of its axis at which the link is vertical, and the
+weight of the link.
+"""
 
 
 def item_of(items: Sequence[Item], number: int) -> Item:
@@ -119,7 +120,7 @@ class _Row:
 
     numbers: Sequence[int]
     starts: Sequence[float]
-    """The axes when all are packed to the left."""
+    """Axes if all items are packed to the left."""
     weights: Sequence[float]
 
     @classmethod
@@ -210,14 +211,14 @@ def ascending(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 LAYER_GAP = 30.0
 PORT_GAP = 8.0
-"""Between what links come in by and the first layer."""
+"""Distance between the ports of incoming links and the first layer."""
 _SLOPE = 0.06
 """Extra vertical space per pixel of horizontal distance."""
 _MOST_GAP = 60.0
 _TURN = 6.0
-"""Distance of links that lead up from the layers where they turn."""
+"""Distance from the layers at which upward links turn."""
 _BEND = 16.0
-"""The least height of a link that leads aside."""
+"""Minimum height of a link that leads aside."""
 
 Point = tuple[float, float]
 

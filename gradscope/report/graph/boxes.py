@@ -23,7 +23,7 @@ class Contents:
     nodes: dict[int, list[NodeRecord]] = field(init=False, default_factory=dict)
     """By module: its operations, in the order of the forward."""
     parameters: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
-    """By module: its parameters, by their name in it."""
+    """By module: its parameters, by their name in the module."""
 
     def __post_init__(self) -> None:
         for node in sorted(self.view.nodes, key=created):
@@ -62,7 +62,7 @@ class Contents:
 
 
 Path = tuple[tuple[int, int], ...]
-"""Boxes, outermost first, each with which of its copies is meant."""
+"""Boxes, outermost first, each with the index of the copy."""
 
 
 @dataclass(slots=True)
@@ -71,18 +71,18 @@ class Boxes:
 
     severities: Severities
     drops_lists: bool
-    """Whether what lies in a list of modules is drawn in its place."""
+    """Whether the content of a list of modules is drawn in place of the list."""
     boxes: list[Box] = field(default_factory=list)
     paths: dict[int, Path] = field(default_factory=dict)
-    """By module: the boxes around what is in it."""
+    """By module: the boxes around its content."""
     around: dict[int, Path] = field(default_factory=dict)
     """By module: the boxes around it."""
     drawn_as: dict[int, int] = field(default_factory=dict)
-    """By module: the one that is drawn in its place, itself where it is."""
+    """By module: the module that is drawn for it; itself if it is drawn."""
     copies: dict[int, tuple[ModuleRow, ...]] = field(default_factory=dict)
-    """By module that is drawn: all that are drawn as it."""
+    """By drawn module: all modules that it represents."""
     names: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """By module that is drawn: its name in the box around it, and how often it is there."""
+    """By drawn module: its name in the box around it, and the number of copies."""
 
     def add(self, tree: FoldedModule) -> None:
         """Add the boxes of a tree of modules."""

@@ -67,11 +67,11 @@ class PlacedLink:
 
     link: Link
     ways: tuple[tuple[Point, ...], ...]
-    """One; of a link to the next copy two, out of the box and into it."""
+    """Lines of the link: one, or for a link to the next copy two, out of the box and into it."""
     is_back: bool
-    """Whether it leads up somewhere, as one that closes a circle."""
+    """Whether it leads up, as a link that closes a cycle does."""
     is_beside: bool = False
-    """Whether it leads aside, from a parameter to the operation that it stands beside."""
+    """Whether it leads aside, from a parameter to the operation beside it."""
     figure: Figure | None = None
     """Text of the norm; None if there is no space."""
 
@@ -83,7 +83,7 @@ class Drawing:
     width: float
     height: float
     boxes: tuple[PlacedBox, ...]
-    """Outermost first."""
+    """Boxes, outermost first."""
     vertices: tuple[PlacedVertex, ...]
     links: tuple[PlacedLink, ...]
 
@@ -130,7 +130,7 @@ _HEIGHT = 11.0
 _ASIDE = 5.0
 _ROOM = text_width("0.00e-00", FIGURE_FONT)
 _CURVE = 8
-"""Pieces of a curve that are kept clear."""
+"""Number of pieces of a curve that are kept free of text."""
 _BAND = 48.0
 
 

@@ -13,10 +13,10 @@ from gradscope.report.number_format import figure, operation_text, span_figure
 from gradscope.report.page import UNICODE
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]
-"""What backward left in a parameter, or brought along a link."""
+"""State of a parameter after backward, or of the gradient along a link."""
 
 LONGEST = 36
-"""Characters of a name that are drawn; the rest is in the tooltip."""
+"""Maximum number of characters of a drawn name; the tooltip has all of it."""
 
 
 def vertex_label(vertex: Vertex) -> str:
@@ -140,7 +140,7 @@ def link_state(link: Link) -> State:
 _NARROW = frozenset("iIjl.,:;|!'`()[]{}ft-/\\ r")
 _WIDE = frozenset("mwMW@%…✂")
 _SLACK = 1.06
-"""Fonts differ, and none may be wider than its frame."""
+"""Factor for different fonts: no text may be wider than its frame."""
 
 
 def text_width(text: str, size: float) -> float:
@@ -169,10 +169,10 @@ BOX_SIDE = 12.0
 BOX_FOOT = 8.0
 TITLE_GAP = 10.0
 LONGEST_TITLE = 44
-"""Characters of a box's title that are drawn."""
+"""Maximum number of characters of a drawn box title."""
 
 _FIGURE = text_width("0.00e-00", SMALL_FONT)
-"""Room for a norm, whatever it is: so modules that are alike are drawn alike."""
+"""Width reserved for any norm, so that equal modules are drawn equally."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +181,9 @@ class Writing:
 
     name: str
     detail: str
-    """Softer, behind the name of a parameter, below that of others; may be empty."""
+    """Secondary text after the name of a parameter, below other names; may be empty."""
     figure: str
-    """The gradient of a parameter, or what became of it."""
+    """Gradient norm of a parameter, or the reason why it has none."""
 
 
 def writing(vertex: Vertex) -> Writing:

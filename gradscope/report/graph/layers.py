@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal
 
 Rank = Literal["first", "inner", "last"]
-"""`first` and `last` are what links come in and go out by: above and below all others."""
+"""`first` and `last` are ports of incoming and outgoing links: above and below all other items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Arc:
 
 
 _Neighbours = Sequence[Sequence[int]]
-"""By item: those that arcs lead to, or come from."""
+"""By item: the items at the other ends of its arcs."""
 
 
 def ranks(items: Sequence[Item], arcs: Sequence[Arc]) -> list[int]:
@@ -144,13 +144,14 @@ class LayeredGraph:
     """Items and bends in layers; where a link passes through a layer, it has a bend there."""
 
     layers: tuple[tuple[int, ...], ...]
-    """Top to bottom. Numbers from that of the items on are bends."""
+    """Layers, top to bottom. Numbers from the number of items on are bends."""
     segments: tuple[Segment, ...]
     ways: tuple[tuple[int, ...], ...]
-    """What each arc goes through, from its source to its target. One that leads up has a bend in
-    the layers of both too: it leaves its source below, and comes to its target from above."""
+    """Items and bends of each arc, from its source to its target. An arc that leads up also has a
+    bend in the layers of both: it leaves its source below, and enters its target from above.
+    """
     is_back: tuple[bool, ...]
-    """Whether each arc leads up, as one link of a cycle must."""
+    """Whether each arc leads up, as one arc of every cycle must."""
 
 
 def layered(items: Sequence[Item], arcs: Sequence[Arc]) -> LayeredGraph:
@@ -164,7 +165,7 @@ class _Layering:
     arcs: Sequence[Arc]
     layer: list[int] = field(init=False, default_factory=list)
     bends: dict[tuple[int, float, int], int] = field(init=False, default_factory=dict)
-    """By upper end of the arcs, where they leave it, and layer: they share bends on their way."""
+    """By upper end of the arcs, their start there, and layer: the bend that they share."""
     segments: dict[tuple[int, int, float, float], Segment] = field(init=False, default_factory=dict)
 
     def build(self) -> LayeredGraph:

@@ -22,7 +22,7 @@ MARGIN = 10.0
 _PORT = 4.0
 
 Arrangements = dict[tuple[tuple[Item, ...], tuple[Arc, ...]], Arrangement]
-"""What was arranged before: modules that are alike are arranged once."""
+"""Cache of arrangements: equal modules are arranged once."""
 
 
 def lay_out(part: GraphPart, known: Arrangements | None = None) -> Drawing:
@@ -44,7 +44,7 @@ class _Inside:
     """The content of a box, or of the whole drawing."""
 
     positions: Mapping[Stop, int]
-    """Position of each content among what was arranged."""
+    """Index of each content among the arranged items."""
     arcs: Mapping[Piece, int]
     arrangement: Arrangement
     width: float

@@ -20,12 +20,12 @@ from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, s
 from gradscope.report.html.page import Chart
 
 WHOLE = -1
-"""Stands for the whole graph: the models, and what is outside of all modules."""
+"""Stands for the whole graph: the models, and everything outside all modules."""
 
 MOST_VERTICES = 150
 
 _LISTED = 24
-"""A list of more modules is one vertex in the module around it."""
+"""Lists with more modules than this are one vertex in the module around them."""
 
 _Kind = Literal["module", "node", "parameter", "cut", "before", "after"]
 
@@ -66,14 +66,14 @@ class _Insides:
     view: StepView
     links: TensorLinks = field(init=False)
     members: dict[int, dict[_Member, list[int]]] = field(init=False, default_factory=dict)
-    """By module: what is in it, each with its nodes, in the order of the forward."""
+    """By module: its content, each part with its nodes, in the order of the forward."""
     bundles: dict[int, dict[tuple[_Member, _Member], _Bundle]] = field(
         init=False, default_factory=dict
     )
     paths: dict[int, tuple[int, ...]] = field(init=False, default_factory=dict)
-    """By module: those around it, and itself."""
+    """By module: the modules around it, and itself."""
     lists: set[int] = field(init=False, default_factory=set)
-    """Modules that only hold a few others, which are drawn in their place."""
+    """Modules that only contain a few others, which are drawn in their stead."""
     behind: set[_Member] = field(init=False, default_factory=set)
     maker: VertexMaker = field(init=False)
 
@@ -234,7 +234,7 @@ def _single(norm: float | None) -> Span | None:
 
 
 MOST_DRAWN, FEWEST_VERTICES = 12_000, 3_000
-"""Of all drawings together: about a megabyte, of which long tables take some."""
+"""Limits of all drawings together: about a megabyte, of which long tables need some."""
 
 
 def inside_chart(report: Report) -> Chart | None:

@@ -23,12 +23,12 @@ class GraphOptions:
 
     module: str | None = None
     depth: int | None = None
-    """Modules so deep below the model, or below `module`, are one vertex each."""
+    """Depth below the model, or below `module`, at which each module is one vertex."""
     max_nodes: int | None = None
     has_views: bool = False
-    """Whether nodes that hand their neighbour's gradient on are vertices too."""
+    """Whether nodes that pass on their neighbour's gradient are vertices too."""
     folds_repeats: bool = False
-    """Whether siblings that are alike are drawn as one."""
+    """Whether equal siblings are drawn as one."""
 
 
 def graph_part(report: Report, options: GraphOptions) -> GraphPart:
@@ -58,10 +58,10 @@ class _Part:
     limit: int | None = field(init=False)
     """Depth below `base` at which modules are folded; None for no folding."""
     nodes_like: dict[int, int] = field(init=False)
-    """By node of a copy: the one that is drawn."""
+    """By node of a copy: the node that is drawn."""
     parameters_like: dict[int, int] = field(init=False)
     same: dict[int, list[int]] = field(init=False, default_factory=dict)
-    """By parameter that is drawn: all that are drawn as it."""
+    """By drawn parameter: all parameters that it represents."""
 
     def __post_init__(self) -> None:
         self.view = first_step(self.report.recording)

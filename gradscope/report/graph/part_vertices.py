@@ -81,7 +81,7 @@ class VertexMaker:
 
 
 Key = tuple[Literal["node", "module", "parameter", "cut", "before", "after", "rest"], int]
-"""What a vertex stands for; a node, a module or a parameter may have copies."""
+"""What a vertex represents; a node, a module or a parameter may have copies."""
 
 BEFORE: Key = ("before", 0)
 AFTER: Key = ("after", 0)
@@ -111,9 +111,9 @@ class PartLinks:
 
     tensors: TensorLinks
     positions: Mapping[int, Position]
-    """By node."""
+    """Position of each vertex, by node."""
     found: dict[Ends, dict[object, dict[TensorRef, None]]] = field(default_factory=dict)
-    """The tensors of each link, by which of the copies they are in."""
+    """Tensors of each link, by the copies that contain them."""
 
     def add_tensors(self) -> None:
         """Add the links along which gradients come back."""

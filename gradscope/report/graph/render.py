@@ -45,7 +45,7 @@ def render_graph_page(report: Report, module: str | None) -> str:
 
 
 DRAWN_NODES = 200
-"""Layout programs and readers give up on drawings of many more nodes."""
+"""Layout programs and readers cannot handle drawings of many more nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class RenderedGraph:
     text: str
     """Text without a final line break."""
     folded: str | None = None
-    """What had to be folded, in words."""
+    """Description of the folded parts; None if nothing is folded."""
 
 
 def render_graph(

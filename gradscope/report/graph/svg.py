@@ -101,7 +101,7 @@ class _Writer:
     scale: NormScale | None
     root: Element
     cut_off: set[int | None] = field(init=False)
-    """The boxes that are cut off as a whole."""
+    """Boxes that a cut separates as a whole."""
 
     def __post_init__(self) -> None:
         links = (placed.link for placed in self.drawing.links)

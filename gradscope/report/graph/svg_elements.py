@@ -175,7 +175,7 @@ _FOUND = {"error": "f-broken", "warning": "f-warning", "note": "f-note"}
 _SPACE = " "
 
 Row = tuple[tuple[str, str], ...]
-"""Looks of lines, and words; of words alone the look is empty."""
+"""Style of each line of a legend, and its text; for text alone the style is empty."""
 
 
 def legend_size(

@@ -70,9 +70,9 @@ class TensorLinks:
     report: Report
     view: StepView
     forward: dict[int, list[TensorRef]] = field(init=False, default_factory=dict)
-    """By node: the tensors that it was made from."""
+    """By node: the tensors it was made from."""
     consumers: dict[int, list[int]] = field(init=False, default_factory=dict)
-    """By node: those that were made from it."""
+    """By node: the nodes that were made from it."""
 
     def __post_init__(self) -> None:
         for edge in self.view.recording.edges:

@@ -31,7 +31,7 @@ _BUCKETS = 40
 _ROWS = 200
 _NARROW = 72
 _NEVER_CALLED = ("ParameterList", "ParameterDict")
-"""Their parameters are used without a call."""
+"""Modules whose parameters are used without a call."""
 
 Operations = tuple[tuple[str, int], ...]
 """Operations with their counts, in the order of the forward."""

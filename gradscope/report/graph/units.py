@@ -12,7 +12,7 @@ from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 _CHIP_GAP = 4.0
 _SIDE_GAP = 20.0
 _COLUMN = 8
-"""Parameters without links stand in columns of so many."""
+"""Number of parameters without links in a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Unit:
     """Vertices that are placed as one."""
 
     first: int
-    """The vertex by which it has its place in the order of the forward."""
+    """Vertex that gives the unit its position in the order of the forward."""
     item: Item
     frames: Mapping[int, Frame]
     """Frames of the vertices, relative to the axis and the upper edge."""
@@ -34,7 +34,7 @@ class Units:
     chips: dict[int, list[int]] = field(init=False, default_factory=dict)
     """By operation: the parameters that are drawn beside it."""
     chip_links: set[int] = field(init=False, default_factory=set)
-    """The places of the links that lead from those."""
+    """Indices of the links from these parameters."""
     of_box: dict[int | None, list[Unit]] = field(init=False, default_factory=dict)
     unit_of: dict[int, Unit] = field(init=False, default_factory=dict)
 
@@ -136,9 +136,9 @@ class Stop:
 
     kind: Literal["unit", "box", "in", "out"]
     number: int
-    """The unit's first vertex, the box, or the vertex that what comes through the port is from."""
+    """First vertex of the unit, or the box, or the source vertex of a port."""
     box: int | None = None
-    """Whose port it is."""
+    """Box whose port it is; None for no port."""
 
     def item_in(self, box: int | None) -> "Stop":
         """Return what of the content of a box it belongs to: a port of a box in it is that box."""
@@ -166,9 +166,9 @@ class Routes:
     part: GraphPart
     units: Units
     ways: dict[int, tuple[Way, ...]] = field(init=False, default_factory=dict)
-    """By place of the link: one; of a link to the next copy two."""
+    """By index of the link: its lines, one, or two for a link to the next copy."""
     arcs: dict[int | None, dict[Piece, None]] = field(init=False, default_factory=dict)
-    """The pieces in each box."""
+    """Pieces of links in each box."""
     ports: dict[int | None, dict[Stop, None]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:

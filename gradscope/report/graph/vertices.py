@@ -11,13 +11,14 @@ from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.recording.records import Reach
 
 VertexKind = Literal["operation", "view", "parameter", "leaf", "module", "outside", "cut", "rest"]
-"""`outside` is what lies beyond the chosen module, `module` one whose inside is folded, `cut` a
-line that cuts a gradient off, `rest` what there was no room for."""
+"""`outside`: anything beyond the chosen module. `module`: a module whose content is folded. `cut`:
+a line that cuts off a gradient. `rest`: parts without space in the drawing.
+"""
 
 LinkKind = Literal["gradient", "next", "cut"]
-"""`gradient`: tensors of the forward, along which backward comes back. `next`: likewise from one
-copy of a repeated module to the next. `cut`: a way of the forward that backward does not come
-back."""
+"""`gradient`: tensors of the forward, whose gradients backward passes along. `next`: likewise from
+one copy of a repeated module to the next. `cut`: an edge of the forward without a gradient.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +28,15 @@ class Vertex:
     index: int
     kind: VertexKind
     label: str
-    """The operation as autograd names it, or a name that may hold any character."""
+    """Operation by autograd's name, or a name that may contain any character."""
     name: str = ""
-    """What it is called in the box that it is drawn in; empty where that is the label."""
+    """Name inside the box in which it is drawn; empty if that is the label."""
     module: int | None = None
-    """The module that it is drawn in."""
+    """Module in which it is drawn."""
     box: int | None = None
     """Box that the vertex is drawn in."""
     nodes: tuple[int, ...] = ()
-    """The recording's nodes that it stands for; none where backward does not lead to it."""
+    """Nodes of the recording that it represents; empty if backward does not reach it."""
     modules: tuple[int, ...] = ()
     """Modules that a module vertex represents."""
     parameters: tuple[int, ...] = ()
@@ -44,9 +45,9 @@ class Vertex:
     class_name: str = ""
     """Class name of a module."""
     detail: str = ""
-    """The shape of a parameter or of what an operation makes, the line of a cut."""
+    """Shape of a parameter or of an operation's result, or the line of a cut."""
     position: str = ""
-    """The line that made it, as `file:line`; empty where it is not known."""
+    """Line that made it, as `file:line`; empty if unknown."""
     norms: Span | None = None
     """Gradient norms of a parameter, or of all parameters in a module; the range over copies."""
     reach: Reach | Literal["unknown"] | None = None
@@ -68,8 +69,9 @@ class Link:
     source: int
     target: int
     norms: Span | None
-    """Total norm of the gradients with respect to them, over all their uses; the range over
-    copies."""
+    """Total norm of the gradients with respect to these tensors, over all their uses; the range
+    over copies.
+    """
     tensors: int
     kind: LinkKind = "gradient"
     box: int | None = None
@@ -88,11 +90,11 @@ class Box:
 
     index: int
     parent: int | None
-    """The box that it lies in."""
+    """Box around it."""
     modules: tuple[int, ...]
     """Modules that the box represents; empty for a repeated pattern of siblings."""
     name: str
-    """Below the box around it: `h.0`; of copies `h.0 … h.11`."""
+    """Name relative to the box around it: `h.0`; for copies `h.0 … h.11`."""
     class_name: str
     copies: int
     norms: Span | None
@@ -107,7 +109,7 @@ class GraphPart:
     vertices: tuple[Vertex, ...]
     links: tuple[Link, ...]
     boxes: tuple[Box, ...] = ()
-    """Outermost first."""
+    """Boxes, outermost first."""
     folded_nodes: int = 0
     folded_modules: int = 0
 
@@ -125,9 +127,9 @@ class Severities:
     """The worst finding about each module and about each parameter."""
 
     modules: Mapping[int, Severity]
-    """About a module, or what is in it."""
+    """Worst finding about a module or its content."""
     named: Mapping[int, Severity]
-    """About a module itself."""
+    """Worst finding about a module itself."""
     parameters: Mapping[int, Severity]
 
     @classmethod

@@ -14,7 +14,7 @@ Json = str | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 """A value of JSON; floats are finite."""
 
 _INTEGERS = ((1, "b", 2**7), (2, "h", 2**15), (4, "i", 2**31))
-"""Bytes, type code and the first number that is too large."""
+"""Bytes, type code and the first integer that is too large."""
 
 
 def numbers(values: Iterable[float | None]) -> Json:

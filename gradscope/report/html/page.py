@@ -24,11 +24,11 @@ class Chart:
     kind: ChartKind
     title: str
     caption: str
-    """What is drawn how, in a sentence or two."""
+    """Description of the chart in a sentence or two."""
     content: Mapping[str, Json]
-    """What its painter draws."""
+    """Data that its painter draws."""
     is_wide: bool = True
-    """Whether it takes the whole width where there is room for two."""
+    """Whether it takes the whole width where two charts would fit."""
     height: int = 420
     """Height in CSS pixels."""
 
@@ -41,7 +41,7 @@ class Tab:
     words: Words
     charts: tuple[Chart, ...]
     modules: Mapping[str, Json] = field(default_factory=dict)
-    """Columns, a row a module: see `tabs.module_columns`."""
+    """Columns of the modules' table: see `tabs.module_columns`."""
 
 
 try:
@@ -152,7 +152,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 SIZE_BUDGET = 2_900_000
-"""Bytes for what the pictures of all sheets draw; beside them a page is about five million."""
+"""Maximum size in bytes of the data of all charts; the rest of a page has about five million."""
 
 
 def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone: str) -> list[Tab]:

@@ -19,11 +19,11 @@ class SummaryCell:
 
     text: str
     look: str = ""
-    """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
+    """Classes of the style sheet: `error`, `good`, `code`, `short` for text that is not wrapped."""
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
-    """The sheet that a click on it opens, by its place on the page."""
+    """Index of the tab that a click on it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +49,11 @@ class FindingCard(FindingBlock):
     """A finding as the template writes it, and what its buttons show."""
 
     module: int | None
-    """The module it is about, which its button selects."""
+    """Index of its module, which its button selects."""
     step: int | None
-    """The step of a run that shows it first."""
+    """First step of a run that shows it."""
     tab: int | None = None
-    """The place among the page's sheets of the one that shows that step's tensors."""
+    """Index of the tab that shows that step's tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +61,13 @@ class Words:
     """What is told of one thing reported on."""
 
     heading: str
-    """What it is: `gradscope inspect`."""
+    """Heading: `gradscope inspect`."""
     facts: tuple[Fact, ...] = ()
     verdict: str = ""
     level: Severity | None = None
     """Level of the worst finding."""
     reasons: tuple[str, ...] = ()
-    """What the verdict is made of, line by line."""
+    """Reasons for the verdict, one per line."""
     is_judged: bool = True
     """Whether any rule ran."""
     warnings: tuple[str, ...] = ()

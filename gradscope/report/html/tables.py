@@ -18,8 +18,9 @@ from gradscope.report.html.page import Chart
 from gradscope.report.number_format import made_by, shape_text
 
 WordKind = Literal["name", "text", "place", "state", "findings"]
-"""`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and
-codes in turn, as `error GS101 note GS112`."""
+"""`place` is a line of code; `state` is a parameter's state after backward; `findings` are levels
+and codes in turn, as `error GS101 note GS112`.
+"""
 NumberKind = Literal["number", "count", "share", "cosine"]
 CellKind = WordKind | NumberKind
 

@@ -16,7 +16,7 @@ Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
 Object = dict[str, Json]
 
 Read = Callable[..., object]
-"""Returns a key's value from the value that is written and its context, such as the report."""
+"""Returns a key's value from the source object and its context, such as the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,9 @@ class Within:
 
 
 Mark = Literal["finite", "inline", "given"]
-"""`finite`: the number is never NaN or infinite. `inline`: the object's keys are keys of the object
-that it is in, and missing where it is None. `given`: an empty string is null."""
+"""`finite`: the number is never NaN or infinite. `inline`: the object's keys become keys of the
+enclosing object, and are missing if it is None. `given`: an empty string is null.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Key:
 
     name: str
     kind: object
-    """Type of its value, with what is annotated."""
+    """Type of the value, with its annotations."""
     read: Read
     write: Write
 

@@ -273,7 +273,7 @@ _COLUMNS = (
 )
 
 _SHOWN = 16
-"""Number of ranks up to which each has a row; of more, those that differ from the first."""
+"""Number of ranks up to which each has a row; otherwise only those that differ from the first."""
 
 
 def rank_sections(report: Report) -> Iterator[Block]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gradscope.report.html.columns import Json, numbers
 
 _GAP = 0.18
-"""Between panels, in the heights of panels."""
+"""Gap between panels, as a share of a panel's height."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,15 @@ def _axis(position: int) -> str:
 Axis = dict[str, Json]
 
 _ONE = 0.8
-"""Decades that with a margin are a whole one."""
+"""Range in decades that, with a margin, counts as a whole decade."""
 _WRITTEN = 5
-"""Decades up to which numbers are shorter than powers."""
+"""Range in decades up to which plain numbers are shorter than powers."""
 _TICKS = 3
-"""A decade: 1, 2 and 5, where there is one decade or more."""
+"""Ticks per decade: 1, 2 and 5, if the axis covers one decade or more."""
 _NEAR = 3.0
-"""Times as far from the centre as what is drawn is, within which the ends of a band are shown."""
+"""The ends of a band are shown if they are within this multiple of the data's distance from the
+centre.
+"""
 _MARGIN = 0.08
 
 
@@ -139,7 +141,7 @@ def log_band(band: tuple[float, float]) -> tuple[float, float]:
 
 
 _EACH = 12
-"""Steps up to which each has a tick; more have as many as there is room for."""
+"""Number of steps up to which each has a tick; longer axes have as many as fit."""
 
 
 def step_axis(first: int, last: int, margin: float) -> Mapping[str, Json]:
@@ -183,7 +185,7 @@ def bin_bars(
 
 
 MOST_MARKS = 1200
-"""So many are drawn as they are."""
+"""Number of marks up to which all are drawn."""
 _BINS, _OTHERS = 150, 250
 _GOLDEN = (5**0.5 - 1) / 2
 """Factor whose multiples are evenly spread between integers, without a period."""

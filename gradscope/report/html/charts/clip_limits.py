@@ -13,13 +13,13 @@ from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 
 _CURVE = 160
-"""Limits along a curve."""
+"""Number of limits along a curve."""
 _NEAR = 3.0
-"""Times the least or the greatest norm, within which a limit is drawn beside them."""
+"""A limit is drawn within this factor of the smallest or the largest norm."""
 _LINE = 0.1
 """Height of a label beside a limit, as a share of the chart."""
 _STEPS = 400
-"""Norms up to which a curve has a step at each."""
+"""Number of norms up to which a curve has a step at each."""
 _STRIP = 0.07
 """Width of the strip for values without a logarithm, as a share of the chart."""
 _GAP = 0.02

@@ -15,9 +15,9 @@ from gradscope.report.number_format import percent
 
 _MODULES = 30
 _PARTS = 6
-"""Parameters of a module that are told apart; the others are one."""
+"""Number of parameters of a module that are drawn separately; the others are merged."""
 _NAME = 44
-"""Signs of a module's name."""
+"""Maximum length of a module's name in characters."""
 _SHADES = ("@series-0", "@series-4")
 
 
@@ -28,7 +28,7 @@ class Part:
     title: str
     share: float
     of: Contribution | None
-    """None of several parameters together."""
+    """Contribution that the bar shows; None for several parameters together."""
 
     @property
     def parameter(self) -> str | None:

@@ -13,12 +13,12 @@ from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
 
 _MOST = 3000
-"""Points that are drawn one by one."""
+"""Maximum number of points that are drawn singly."""
 _MARKED = 600
-"""Cut steps that are marked one by one."""
+"""Maximum number of clipped steps that are marked singly."""
 _STRETCHES = 60
 _SHORTEST = 5
-"""Steps whose share that was cut is told."""
+"""Minimum number of steps for a statement on the clipped share."""
 _FAINT = 0.1
 """Coefficients below which a linear axis shows nothing."""
 

@@ -21,13 +21,15 @@ DIVERGING = (
 """Colours from smaller through unchanged to larger: BrBG of ColorBrewer."""
 
 _NARROWEST = 1.0
-"""Powers of ten: a scale over less would show differences that mean nothing."""
+"""Minimum range of a scale in powers of ten: a narrower one would show differences that mean
+nothing.
+"""
 
 _SHADES = 96
 _HIGHEST = 308.25
-"""Ten to a higher power is no number."""
+"""Highest power of ten of a number."""
 _BRIGHT = 140
-"""Brightness of 255 from which dark letters are easier to read."""
+"""Brightness, of 255, above which dark text is easier to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class ColourScale:
     """log10 of the number that has the first colour."""
     high: float
     is_of_numbers: bool = True
-    """Whether there was any number to be coloured."""
+    """Whether any number was to be coloured."""
 
     @classmethod
     def over(cls, values: Iterable[float | None]) -> "ColourScale":
@@ -112,7 +114,7 @@ def _tick_text(tick: float) -> str:
 
 
 _SPELT = 3
-"""Powers of ten up to this are written out."""
+"""Highest power of ten that is written out."""
 
 
 def _mixed(one: str, other: str, share: float) -> str:
@@ -125,9 +127,9 @@ def _parts(colour: str) -> tuple[int, int, int]:
 
 
 _DECADES = 14
-"""The most that the colours are spread over."""
+"""Maximum range of the colours in decades."""
 _HIGHEST_DECADE = 308.25
-"""Ten to a higher power is no number."""
+"""Highest power of ten of a number."""
 
 
 def logarithm(cell: Cell) -> float | None:

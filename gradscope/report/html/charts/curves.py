@@ -34,7 +34,7 @@ class DrawnTrace:
     steps: tuple[int, ...]
     """Steps of the marks."""
     optimizer: str = ""
-    """Whose steps these are; empty where that is not told."""
+    """Optimizer of these steps; empty if not stated."""
 
 
 def switches(
@@ -120,24 +120,24 @@ Trace = Mapping[str, Json]
 Points = Sequence[tuple[int, float]]
 
 _OPTIMIZERS = 8
-"""That made most steps: for so many there are colours."""
+"""Maximum number of optimizers that are drawn: those with most steps. Each has a colour."""
 _PANELS: tuple[tuple[tuple[CurveKind, ...], float], ...] = (
     (("loss",), 1.0),
     (("raw", "norm"), 1.0),
     (("update",), 0.7),
     (("rate",), 0.5),
 )
-"""What is drawn together, and how high."""
+"""Curves of each panel, and its height."""
 _UNIT = 150
 """Unit of height, in pixels."""
 _ROW = 0.14
 _TICKS = 5
 _MARKED = 120
-"""Points up to which each gets a mark of its own."""
+"""Number of points up to which each gets a mark of its own."""
 _OWN = ("x", "diamond-open")
-"""Marks of rows for what a curve cannot show."""
+"""Marks of rows for values that a curve cannot show."""
 _DECADES = 1.5
-"""Between the smallest and the largest number, above which a panel is logarithmic."""
+"""Range in decades above which a panel is logarithmic."""
 
 
 def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
@@ -189,7 +189,7 @@ class _OfOptimizer:
 
     optimizer: int
     name: str
-    """Empty where there is no other."""
+    """Name of the optimizer; empty if there is only one."""
     measured: Mapping[CurveKind, Points]
 
 
@@ -198,7 +198,7 @@ class _NamedPanel:
     name: str
     panel: Panel
     drawn: tuple[DrawnTrace, ...]
-    """What its traces draw."""
+    """Content of its traces."""
 
 
 def _curves(run: TrainingRun) -> list[_OfOptimizer]:

@@ -29,7 +29,8 @@ _BELOW: tuple[tuple[State, str, str], ...] = (
     ("frozen", "frozen", "@frozen"),
     ("unmeasured", "not measured", "@frozen"),
 )
-"""Strips below the axis, from the top, with their colours; what is broken has one above it."""
+"""Strips below the axis, from the top, with their colours; non-finite values have a strip above it.
+"""
 
 _MEASURES: tuple[tuple[Measure, str, str], ...] = (
     ("norm", "norm", "gradient norm"),
@@ -37,7 +38,7 @@ _MEASURES: tuple[tuple[Measure, str, str], ...] = (
     ("weight", "÷ weight", "gradient norm / weight norm"),
     ("update", "update ÷ weight", "update norm / weight norm"),
 )
-"""What can be drawn: on its button, and at the axis."""
+"""Measures that can be drawn: text of the button, and title of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Trace:
 
     drawn: Mapping[str, Json]
     patches: Mapping[str, Json] = field(default_factory=dict)
-    """By measure, as `rms`."""
+    """Changes of the chart, by measure, as `rms`."""
 
 
 def depth(report: Report) -> Chart | None:
@@ -109,7 +110,7 @@ def _number_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Itera
 
 
 _HIDDEN: Mapping[str, Json] = {"weight": {"visible": False}, "update": {"visible": False}}
-"""Tensors have no weight."""
+"""Changes that hide tensors, which have no weight."""
 
 
 def _drawn(marks: Sequence[Mark]) -> list[Mark]:

@@ -16,11 +16,13 @@ from gradscope.report.html.columns import Json
 from gradscope.report.number_format import operation_text
 
 State = Literal["number", "broken", "zero", "none", "frozen", "unmeasured"]
-"""What a gradient is: a number alone has a place on a logarithmic axis."""
+"""State of a gradient: only a finite number above zero has a position on a logarithmic axis."""
 
 
 Measure = Literal["norm", "rms", "weight", "update"]
-"""Of a gradient the first two; the others are its norm and the update's over that of the weight."""
+"""Measures of a gradient; only the first two apply to tensors. The others are its norm, and that of
+the update, over the norm of the weight.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ class SpineLine:
     operation: str
     """Operation as users know it: `Add`."""
     tensors: tuple[int, ...]
-    """Places of the report's tensors, in the order of the forward."""
+    """Indices of the report's tensors, in the order of the forward."""
 
 
 def spine_line(report: Report) -> SpineLine | None:
@@ -130,7 +132,7 @@ MAIN, ROW, GAP, MARGIN = 320, 22, 10, 110
 """Heights in CSS pixels: of the axis, of a strip, between them, and around all."""
 
 _NARROWEST = 1 / 60
-"""A stretch has its name written under it from this share of the axis on."""
+"""Share of the axis above which a stretch has its name below it."""
 _LONGEST = 22
 
 
@@ -139,9 +141,9 @@ class Strips:
     """What lies above and below the logarithmic axis, each row with its title."""
 
     above: tuple[str, ...]
-    """Pixels above the axis."""
+    """Strips above the axis, in pixels."""
     below: tuple[str, ...]
-    """Pixels below the axis."""
+    """Strips below the axis, in pixels."""
 
     @property
     def height(self) -> int:

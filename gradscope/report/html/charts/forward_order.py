@@ -16,7 +16,7 @@ from gradscope.report.html.columns import Json, ModulePlaces
 from gradscope.report.html.phrasing import module_of_finding
 
 MOST_RUNS = 32
-"""Stretches that an axis is divided into: more could not be lettered."""
+"""Maximum number of stretches of an axis: more could not be labelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,9 @@ class Run:
     """A stretch of the forward inside of one module."""
 
     module: int | None
-    """None for what lies between: operations of the modules around."""
+    """Module of the stretch; None for operations between modules, which belong to a module around
+    them.
+    """
     first: int
     last: int
 
@@ -175,7 +177,7 @@ def _widest(runs: Iterable[Run], refused: Iterable[int]) -> int | None:
 
 
 MOST_ROWS = 5
-"""Flags over flags."""
+"""Maximum number of rows of flags."""
 
 _WIDTH = 0.05
 """Width of a flag's letters, as a share of the axis."""
@@ -259,7 +261,7 @@ _LINE_WIDTH = 76
 _LONGEST = 400
 
 _UNDER = 0.4
-"""By how much of a row a line lies under its letters."""
+"""Share of a row by which a line lies below its text."""
 
 
 def flag_traces(

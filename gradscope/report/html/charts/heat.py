@@ -16,14 +16,14 @@ from gradscope.report.html.charts.step_marks import finding_text
 from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions
 
 ROWS = 300
-"""Parameters, or modules, up to which each has a row of its own."""
+"""Number of parameters, or modules, up to which each has a row of its own."""
 WIDTH = 500
-"""Columns up to which each step has one of its own."""
+"""Number of columns up to which each step has one of its own."""
 _TURNS = 0.25
-"""Share of steps with another optimizer than the step before, above which they take turns."""
+"""Share of steps with another optimizer than the step before, above which optimizers take turns."""
 
 Cell = float | None
-"""None where there was nothing to measure: no gradient, or weights of zero to compare with."""
+"""Value of a cell; None without a gradient, or with weights of zero."""
 Quantity = Literal["gradient", "update", "weight"]
 """`update` is the norm of a step's change over that of the weights."""
 
@@ -34,10 +34,10 @@ class HeatRow:
 
     name: str
     parameter: int | None
-    """None of a module."""
+    """Index of the parameter; None for a module."""
     module: int | None
     held: tuple[int, ...]
-    """The parameters."""
+    """Indices of the parameters of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Heat:
     quantity: Quantity
     columns: Columns
     cells: tuple[dict[int, Cell], ...]
-    """By row: columns, and what is there. What was measured in none of its steps is left out."""
+    """By row: the cells of its columns. Columns without measurements are omitted."""
     telling: tuple[int, ...]
     """By column: the step with the largest norm of all."""
 
@@ -140,7 +140,7 @@ def _has_updates(norms: NormTable, step: int) -> bool:
 
 
 _Reading = Callable[[NormTable, Sequence[int]], Cell]
-"""Returns a row's number of a step from the places of its parameters in the table."""
+"""Returns a row's number in a step from the indices of its parameters in the table."""
 
 
 def _heat(

@@ -35,7 +35,7 @@ _NAMES: Mapping[Quantity, str] = {
     "weight": "weight norm",
 }
 _LOW, _HIGH, _ROW = 220, 760, 15
-"""Heights in pixels: the least and the largest of all rows, and that of one."""
+"""Heights in pixels: minimum and maximum of all rows, and of one row."""
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
@@ -43,7 +43,7 @@ _SCALE: Json = [
     [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
 ]
 _MARKED = 40
-"""Rows up to which a finding is marked on each."""
+"""Number of rows up to which a finding is marked on each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

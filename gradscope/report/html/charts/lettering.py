@@ -8,7 +8,7 @@ from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
 LONGEST = 90
-"""Signs of a name; of a longer one the middle is left out."""
+"""Maximum length of a name in characters; longer names lose their middle."""
 
 
 def lettered(name: str, longest: int = LONGEST) -> str:
@@ -42,7 +42,7 @@ def exact(value: float | None) -> str:
 
 
 _LONGEST = 34
-"""Signs of a label."""
+"""Maximum length of a label in characters."""
 
 
 def common_prefix(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from gradscope.report.html.page import Chart
 
 MOST_ROWS = 200
 _ROW, _LOWEST, _HIGHEST, _AROUND = 14, 160, 520, 110
-"""Heights in CSS pixels: of a row, of all rows at least and at most, and around them."""
+"""Heights in CSS pixels: of a row, minimum and maximum of all rows, and around them."""
 
 _Anchor = Literal["left", "right"]
 _EDGES: tuple[tuple[int, str, _Anchor], ...] = (
@@ -21,10 +21,11 @@ _EDGES: tuple[tuple[int, str, _Anchor], ...] = (
     (-14, "full precision in float16", "left"),
     (16, "infinite in float16", "left"),
 )
-"""Powers of two at which half precision loses all, begins to lose, and overflows; what is told of
-one side, and at which of its ends that stands at the edge."""
+"""Powers of two at which half precision underflows, loses digits and overflows; the text for one
+side, and the end at which it stands at the edge.
+"""
 _DECADES = 3
-"""Powers of ten between the letters of the axis."""
+"""Number of powers of ten between the labels of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Octaves:
 
     row: ParameterRow
     first: int
-    """The lowest power of two."""
+    """Lowest power of two."""
     shares: tuple[float, ...]
 
     @property

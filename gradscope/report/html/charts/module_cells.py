@@ -14,7 +14,7 @@ from gradscope.report.html.columns import ModulePlaces
 from gradscope.report.html.phrasing import module_of_finding
 
 ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]
-"""`none`: its parameters got no gradient; `empty`: there is nothing to measure."""
+"""`none`: its parameters got no gradient; `empty`: it has nothing to measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,15 @@ class ModuleMeasures:
     rms: float | None
     """Root mean square of the gradients' elements."""
     to_weight: float | None
-    """Their norm over that of the parameters."""
+    """Norm of the gradients over that of the parameters."""
     output: float | None
     """Gradient norm at the outputs of all calls."""
     gain: float | None
-    """What backward through a call does to a norm: of several calls what is farthest from 1."""
+    """Factor by which backward through a call changes the norm; for several calls, the factor
+    farthest from 1.
+    """
     absence: ModuleState
-    """What it means that there is no gradient of parameters."""
+    """Meaning of a missing gradient of the parameters."""
 
 
 def module_measures(report: Report) -> list[ModuleMeasures]:
@@ -117,10 +119,12 @@ def _holders(parameter: ParameterRow, positions: ModulePlaces) -> frozenset[int]
 
 
 Area = Literal["root", "parameters", "equal"]
-"""What a cell's own area stands for: the square root of its own elements, these, or nothing."""
+"""Measure of a cell's own area: the square root of the number of its own elements, that number, or
+nothing.
+"""
 
 _FLOOR = 0.002
-"""Share of the whole that a module without parameters has, so that it can be found."""
+"""Minimum share of the whole, which makes a module without parameters visible."""
 _LONGEST = 40
 _HOLDS_ALL = "models"
 
@@ -135,7 +139,7 @@ class Cell:
     parent: str
     """Key of the parent; empty at the top."""
     row: ModuleRow | None
-    """None of the cell that holds several models."""
+    """Row of the module; None for the cell that contains several models."""
     findings: tuple[Finding, ...]
     """Findings about the module, worst first."""
 

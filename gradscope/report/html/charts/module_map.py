@@ -22,10 +22,10 @@ from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column, module_column, word_column
 
 MOST_DRAWN = 900
-"""Modules drawn at once; those further in show when what they lie in is opened."""
+"""Maximum number of modules drawn at once; deeper modules appear when their parent is opened."""
 
 _MANY = 150
-"""Cells between which thick lines would hide the colours."""
+"""Number of cells above which thick lines would hide the colours."""
 _COLOURS: dict[ModuleState, str] = {
     "broken": "@broken",
     "zero": "@zero",
@@ -41,7 +41,7 @@ _LETTERS: dict[ModuleState, str] = {
     "empty": "@ink",
 }
 _PATTERNS: dict[ModuleState, str] = {"broken": "x", "zero": "/", "none": "\\", "frozen": "."}
-"""What has no number is told by more than a colour."""
+"""Patterns for states without a number, which differ in more than a colour."""
 _WORDS: dict[ModuleState, str] = {"none": "no gradient", "frozen": "frozen"}
 
 
@@ -52,10 +52,10 @@ class Colouring:
     label: str
     """Label of the button."""
     title: str
-    """Beside the scale."""
+    """Title beside the scale."""
     of: Callable[[ModuleMeasures], float | None]
     column: str | None = None
-    """The sheet's column of modules that holds it too."""
+    """Column of the modules' table with the same measure."""
     is_of_parameters: bool = True
     is_gain: bool = False
 
@@ -132,7 +132,7 @@ class _Coloured:
     colouring: Colouring
     colours: Json
     letters: Json
-    """Colours in which cells are lettered."""
+    """Text colours of the cells."""
     patterns: Json
     scale: ColourScale
 

@@ -112,4 +112,4 @@ def _layout(points: Sequence[Point]) -> dict[str, Json]:
 
 
 _EACH = 20
-"""Steps up to which each has its number at the axis."""
+"""Number of steps up to which each has its number on the axis."""

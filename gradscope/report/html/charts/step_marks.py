@@ -17,9 +17,9 @@ from gradscope.report.html.phrasing import module_of_finding
 from gradscope.report.run.phrasing import CURVE_NAMES
 
 _COLUMNS = 600
-"""Into so many the marks of a row are put together, where there are more steps."""
+"""Maximum number of columns: with more steps, the marks of a row are merged."""
 _WIDTH = 64
-"""Signs of a line of a message."""
+"""Number of characters of a line of a message."""
 _LINES = 4
 
 
@@ -44,7 +44,7 @@ class MarkRow:
 
 
 Measured = Mapping[int, Mapping[CurveKind, Sequence[tuple[int, float]]]]
-"""By optimizer and kind: steps and what was measured there."""
+"""By optimizer and kind: steps and their measurements."""
 
 
 def mark_rows(report: Report, run: TrainingRun, measured: Measured) -> list[MarkRow]:

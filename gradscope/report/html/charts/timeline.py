@@ -18,7 +18,7 @@ from gradscope.report.html.page import Chart
 from gradscope.report.run.phrasing import heading, pattern_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
-"""Events without a word in a short pattern."""
+"""Events without a name in a short pattern."""
 
 _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
     "backward": (
@@ -56,7 +56,7 @@ _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
     "scaler-update": (("scale_before", "scale before", None), ("scale_after", "after", None)),
     "scheduler": (("lr_before", "rate before", None), ("lr_after", "after", None)),
 }
-"""By kind: names of numbers, what they are called, and the number that goes without saying."""
+"""By kind: names of numbers, their titles, and the default value that is not shown."""
 
 _NOTED: Mapping[str, Mapping[str, str]] = {
     "backward": {"scaled": "scaled", "retain": "retain_graph", "create": "create_graph"},
@@ -66,7 +66,7 @@ _NOTED: Mapping[str, Mapping[str, str]] = {
     "step": {"manual": "by hand"},
     "scaler-step": {"skipped": "skipped", "found_inf": "found NaN or inf"},
 }
-"""By kind: what is said where a number is not 0."""
+"""By kind: text for a number that is not 0."""
 
 
 def event_word(event: Event, word: str) -> str:
@@ -96,15 +96,15 @@ _EVENTS = 10_000
 """Number of events above which some steps are omitted."""
 _LANES = 40
 _AROUND = 2
-"""Steps before and after that of a finding, whose events are kept."""
+"""Number of steps before and after that of a finding whose events are kept."""
 _ENDS = 20
-"""Steps at the beginning and at the end."""
+"""Number of steps kept at the beginning and at the end."""
 _UNUSUAL = 40
-"""Of each unusual lane, so many steps."""
+"""Number of steps kept per unusual lane."""
 _LANE, _TALLEST, _EVENT, _HEAD = 46, 420, 27, 90
-"""Heights in pixels: of a lane, of all lanes at the most, of an event, and of what is above."""
+"""Heights in pixels: of a lane, of all lanes at most, of an event, and of the header."""
 _SHOWN = 12
-"""Events of a step, for which there is room."""
+"""Maximum number of events shown per step."""
 
 
 def timeline(report: Report, run: TrainingRun) -> Chart | None:
@@ -185,7 +185,7 @@ class _Call:
     subject: str
     line: str
     names: tuple[str, ...]
-    """Names of their numbers."""
+    """Names of the events' numbers."""
     notes: tuple[str, ...]
 
 

@@ -12,16 +12,16 @@ from gradscope.report.html.columns import Json, numbers, single_numbers
 from gradscope.report.html.page import Chart
 
 _WIDTH = 500
-"""Columns up to which each step has one of its own."""
+"""Number of columns up to which each step has one of its own."""
 _LOW, _HIGH, _ROW, _AROUND = 140, 760, 26, 120
-"""Heights in pixels: the least and the largest of all rows, that of one, and of what is around."""
+"""Heights in pixels: minimum and maximum of all rows, of one row, and of the margins."""
 _SCALE: Json = [
     [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
 ]
 _CELLS = 128_000
 """Number of cells up to which steps have columns of their own."""
 _GAPS = 40
-"""Rows up to which there is a gap between two."""
+"""Number of rows up to which there is a gap between two."""
 
 
 def rank_map(report: Report) -> Chart | None:

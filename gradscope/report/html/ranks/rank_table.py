@@ -11,7 +11,7 @@ from gradscope.report.number_format import figure
 from gradscope.report.run.document import own_findings, remarks, telling_rows
 
 _SHOWN = 64
-"""Ranks up to which each has a row; of more, those that differ from the first."""
+"""Number of ranks up to which each has a row; otherwise only those that differ from the first."""
 
 
 def rank_tables(report: Report) -> tuple[SummaryTable, ...]:

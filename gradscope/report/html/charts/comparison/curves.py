@@ -15,13 +15,13 @@ from gradscope.report.html.page import Chart
 
 _COLORS = 8
 _NAME = 40
-"""Signs of a side's name in the legend."""
+"""Maximum length of a side's name in the legend, in characters."""
 _WIDE = 10.0
-"""Ratio of the largest to the smallest number from which on an axis is logarithmic at first."""
+"""Ratio of the largest to the smallest number above which an axis starts as logarithmic."""
 _TOLD = 4
-"""Sides of which the caption tells where they part."""
+"""Maximum number of sides whose first difference is in the caption."""
 _MARKED = 60
-"""Points up to which each gets a mark."""
+"""Number of points up to which each gets a mark."""
 
 Trace = dict[str, Json]
 

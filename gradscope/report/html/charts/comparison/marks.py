@@ -24,10 +24,12 @@ class PairRow:
     position: int
     """Index in the order of the model."""
     rank: int
-    """By how much it changed, the most first: its row in the table, by which pictures know it."""
+    """Rank by the size of the change, largest first: its row in the table, by which charts refer to
+    it.
+    """
     name: str
     module: int | None
-    """The row of its module in the base; None of one that the base has not."""
+    """Row of its module in the base; None if the base has no such module."""
     base: SideParameter | None
     other: SideParameter | None
     pair: ParameterPair
@@ -107,9 +109,9 @@ def by_standing(pair: Comparison) -> Iterator[tuple[Standing, ComparedFinding]]:
 
 
 MOST_MARKS = 3000
-"""Parameters that are drawn one by one."""
+"""Maximum number of parameters that are drawn singly."""
 TABLE = "compared-parameters"
-"""The table that tells of each mark."""
+"""Table with the numbers of each mark."""
 _COLORS: Mapping[Change, str] = {
     "non-finite": "@broken",
     "lost": "@none",

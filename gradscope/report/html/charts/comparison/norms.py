@@ -19,11 +19,11 @@ from gradscope.report.html.page import Chart
 
 Kind = Literal["none", "0", "norm", "NaN, inf"]
 KINDS: tuple[Kind, ...] = ("none", "0", "norm", "NaN, inf")
-"""Where a norm is drawn: in a strip of its own, or on the axis."""
+"""Kinds of positions of a norm: in a strip of its own, or on the axis."""
 
 _STRIP, _GAP = 0.06, 0.035
 _MARGIN = 0.15
-"""Decades beside the least and the greatest norm."""
+"""Margin in decades beyond the smallest and the largest norm."""
 
 Trace = dict[str, Json]
 

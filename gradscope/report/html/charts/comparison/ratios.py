@@ -32,13 +32,13 @@ from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 
 _PARTS = 18
-"""Parts of a model that may be named below the axis."""
+"""Maximum number of parts of a model that are named below the axis."""
 
 _NAME = 20
-"""Signs of such a name."""
+"""Maximum length of such a name in characters."""
 
 _NUMBERLESS = ("reshaped", "gained", "missing", "new", "lost", "frozen")
-"""What may have become of a parameter whose norms have no ratio."""
+"""Changes of a parameter whose norms have no ratio."""
 
 Trace = dict[str, Json]
 
@@ -54,7 +54,7 @@ class Measure:
     band: tuple[float, float] | None = None
     """Range within the tolerance."""
     is_told_equal: bool = True
-    """Whether it is drawn where all of it is as in the base."""
+    """Whether it is drawn even if everything is as in the base."""
 
     def tells(self, rows: Sequence[PairRow]) -> bool:
         """Return whether it is known, and not that all weights are as they were."""
@@ -243,7 +243,7 @@ def _part(name: str, prefix: int) -> str:
 _BINS = 41
 
 _MARGIN = 1 + 1e-9
-"""By which the outermost bins reach beyond the outermost ratios."""
+"""Margin of the outermost bins beyond the outermost ratios."""
 
 
 def compared_spread(

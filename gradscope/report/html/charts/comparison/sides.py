@@ -13,18 +13,18 @@ from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions
 from gradscope.report.html.page import Chart
 
 ROWS = 200
-"""Parameters that are drawn: those that changed most."""
+"""Maximum number of drawn parameters: those that changed most."""
 _LABEL = 40
-"""Signs of a parameter's name."""
+"""Maximum length of a parameter's name in characters."""
 _ROW, _LOW, _HIGH = 15, 160, 900
-"""Heights in pixels: of a row, and the least and the largest of all."""
+"""Heights in pixels: of a row, and the minimum and maximum of all rows."""
 _FARTHEST = 2.0
-"""Powers of ten from which on all is of one colour."""
+"""Powers of ten from which all ratios have the same colour."""
 _SCALE: Json = [[position / (len(DIVERGING) - 1), stop] for position, stop in enumerate(DIVERGING)]
 
 Trace = dict[str, Json]
 Row = tuple[int, ComparedParameter]
-"""A parameter, after its row in the table."""
+"""Parameter, as its row in the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
