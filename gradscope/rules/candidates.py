@@ -36,7 +36,7 @@ class Candidates:
     """Things of one kind that a rule looked at."""
 
     what: str
-    """Name of them, as `backward passes`."""
+    """Name of the objects, as `backward passes`."""
     count: int
 
 
@@ -193,4 +193,4 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS810": (_WRAPPED, _BACKWARD, _STEP),
     "GS811": (_WRAPPED,),
 }
-"""By code of a rule: what it looks for, and how that is counted."""
+"""By code of a rule: the objects that it searches for, each with a function that counts them."""

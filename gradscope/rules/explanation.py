@@ -22,7 +22,7 @@ class Explanation:
     code: str
     name: str
     findings: tuple[Finding, ...]
-    """What the rule finds by itself, before findings with the same cause are grouped."""
+    """Findings of the rule itself, before findings with the same cause are grouped."""
     skip_reason: str | None
     """Why the rule could not judge the recording; None if it could."""
     judged_steps: int | None
@@ -30,9 +30,9 @@ class Explanation:
     skipped_steps: tuple[tuple[str, int], ...]
     """Reasons why the rule could not judge captured steps, each with their number."""
     candidates: tuple[Candidates, ...]
-    """What the rule looked for, with the number of it in the recording."""
+    """Objects that the rule searches for, with their number in the recording."""
     measurements: tuple[Measurement, ...]
-    """Numbers that the rule compared with a limit: beyond it first, then the closest."""
+    """Numbers that the rule compared with a limit: those beyond it first, then the closest."""
 
 
 def explain(

@@ -12,8 +12,9 @@ from gradscope.recording.records import Site
 from gradscope.rules.helpers.source_text import plain_source
 
 _ONE_LINE = 120
-"""A statement of so many characters counts as one, on however many lines it stands; of a longer
-one, as a list of layers, the line counts."""
+"""A statement of up to this many characters is identified as a whole, however many lines it has. In
+a longer one, such as a list of layers, the line is used.
+"""
 
 _MOST_SUBJECTS = 8
 

@@ -23,7 +23,7 @@ _RULES = "Rules"
 _CHECK = "Check"
 
 WHOLE_MODEL = ""
-"""The pattern of `Settings.norm_limits` that means all parameters together."""
+"""Pattern of `Settings.norm_limits` for all parameters together."""
 
 
 def selectors(value: object) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class Settings:
             check=selectors,
         ),
     ] = ()
-    """Empty for all rules."""
+    """Selected rules; empty for all."""
     ignore: Annotated[
         tuple[str, ...],
         Option(
@@ -107,14 +107,15 @@ class Settings:
             check=selectors,
         ),
     ] = ()
-    """They run whatever `select` and `ignore` say."""
+    """Rules that run whatever `select` and `ignore` say."""
     thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
     """Values of the rules' fields, by the names of the rules."""
     per_module_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Rules that are not reported for modules, by pattern of module paths such as `encoder.*`."""
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
-    """Limits of the gradient norm over the parameters of each module that a pattern matches, with
-    those of its children, by pattern of module paths; `WHOLE_MODEL` for the global norm."""
+    """Limits of the gradient norm by pattern of module paths. A limit applies to the parameters of
+    each matching module and its children; `WHOLE_MODEL` limits the global norm.
+    """
 
 
 DEFAULT_SETTINGS = Settings()

@@ -47,11 +47,11 @@ class BackwardWithoutStep(Rule):
     needs_run: ClassVar[bool] = True
 
     passes: int = 16
-    """Backward passes. Chosen: a first step may be fed by several micro-batches."""
+    """Number of backward passes. Chosen: a first step may use several micro-batches."""
     zeroed_passes: int = 2
-    """Zeroings of gradients that no step has used."""
+    """Number of times that gradients are zeroed before any step uses them."""
     steps: int = 5
-    """Steps of other optimizers."""
+    """Number of steps of other optimizers."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that never steps, or for all of them."""

@@ -19,10 +19,10 @@ from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _OF_A_STEP = ("GS502", "GS503")
-"""Rules that tell of the same exception, by the operation that it is about."""
+"""Rules that report the same exception, by the operation it is about."""
 
 _COUNTED_AT_MOST = 20_000
-"""Nodes of a graph: where capture stops counting."""
+"""Number of nodes of a graph at which capture stops counting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

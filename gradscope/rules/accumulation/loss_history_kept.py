@@ -56,11 +56,13 @@ class LossHistoryKept(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 
     rises: int = 3
-    """Number of searches, each with more operations than all before. Chosen: two are reached by a
-    variable that holds the output of the step before and that of the last validation."""
+    """Number of searches, each with more operations than all before. Chosen: a variable with the
+    output of the previous step and that of the last validation causes two.
+    """
     error_steps: int = 20
-    """Number of steps between the first and the last of them from which it is an error. Chosen:
-    longer than buffers of the last few steps, as in GS309."""
+    """Minimum number of steps between the first and the last of them for an error. Chosen: longer
+    than buffers of the last few steps, as in GS309.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

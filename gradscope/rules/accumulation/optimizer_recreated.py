@@ -14,7 +14,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _EPOCH = re.compile("epoch(?!s)", re.IGNORECASE)
-"""A name of what belongs to a single epoch."""
+"""Names of values that belong to a single epoch."""
 _LOOP = re.compile(r"\s*for\s+\w*epoch\w*\b.* in ", re.IGNORECASE)
 
 

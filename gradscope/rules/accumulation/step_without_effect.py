@@ -12,7 +12,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _ROUNDED = frozenset({"bfloat16", "float16"})
-"""Dtypes in which small updates are lost by rounding."""
+"""Dtypes in which rounding loses small updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +21,13 @@ class _Step:
 
     step: int
     rate: float
-    """The learning rate."""
+    """Learning rate of the step."""
     norm: float
     """Norm of the gradients."""
     update: float
     """Norm of the update."""
     weights: Mapping[int, float]
-    """Norm of the weights before it, by parameter."""
+    """Norm of the weights before the step, by parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,9 @@ class StepWithoutEffect(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
 
     least_steps: int = 3
-    """Steps whose update was measured. Chosen: some optimizers only collect in the first."""
+    """Number of steps with a measured update. Chosen: some optimizers only collect statistics in
+    the first steps.
+    """
     least_ratio: float = 1e-6
     """Learning rate times gradient norm, over the norm of the weights. Below 6e-8, float32 rounds
     an update away. Chosen: with a margin."""

@@ -19,7 +19,7 @@ from gradscope.rules.rule import Rule
 _STEP_LAST = "the order is zero_grad(), backward(), step()"
 _FROZEN = REACHES.index("frozen")
 _LOOKED_AT = 64
-"""So many of the last steps show whether their parameters are frozen."""
+"""Number of last steps that show whether their parameters are frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,11 @@ class StepWithoutGradient(Rule):
     """Share of the steps at a line, 0 to 1. Chosen: nearly all, since temporarily frozen parts also
     have steps without gradients."""
     tail_steps: int = 8
-    """Number of last steps without gradients. Chosen: more than a stage of a GAN or a warm-up."""
+    """Number of last steps without gradients. Chosen: more than a phase of a GAN or a warm-up."""
     tail_share: float = 0.2
-    """Share of the steps at a line, 0 to 1, that these make up. Chosen: less is the end of a run
-    that nobody waits for."""
+    """Share of the steps at a line, 0 to 1, that these last steps are. Chosen: a smaller share is a
+    harmless end of a run.
+    """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose steps lack a gradient of their own."""

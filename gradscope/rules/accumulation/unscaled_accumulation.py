@@ -56,8 +56,9 @@ class UnscaledAccumulation(Rule):
     """Share of an optimizer's steps, 0 to 1. Chosen: most steps."""
     even_share: float = 0.7
     """Share of these steps with the same number of passes, 0 to 1. Chosen: the last windows of
-    short epochs have fewer. If the number varies, as over parts of a sample, no window is
-    intended."""
+    short epochs have fewer. If the number varies, as over parts of a sample, no accumulation is
+    intended.
+    """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""

@@ -19,7 +19,7 @@ from gradscope.rules.helpers.autograd_errors import (
 from gradscope.rules.rule import Rule
 
 _STEP = "step"
-"""What an optimizer writes into its parameters by."""
+"""Operation with which an optimizer writes to its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,11 +75,13 @@ class WrongCustomGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="relative_deviation"),)
 
     error_deviation: float = 0.1
-    """Relative deviation from which on it is an error. Mistakes of sign, factor, term and order
-    begin at 0.3, right functions end at 1e-4 in float32 (measured)."""
+    """Relative deviation above which it is an error. Measured: mistakes of sign, factor, term and
+    order begin at 0.3; correct functions stay below 1e-4 in float32.
+    """
     warning_deviation: float = 0.01
-    """Relative deviation from which on it is a warning: an approximation, or a solver that stops
-    early, may come to this. Only where the function was compared in float64."""
+    """Relative deviation above which it is a warning: an approximation, or a solver that stops
+    early, may reach it. Applies only to functions compared in float64.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -25,7 +25,7 @@ from gradscope.rules.captured_steps.training import Stepper, Training
 from gradscope.rules.context import RuleContext
 
 PROBES = 3
-"""Number of later captured steps that take the part of an inspection's probing steps."""
+"""Number of later captured steps that serve as an inspection's probe steps."""
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,17 @@ from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
 _SOUGHT = 20
-"""So many steps on end a scaler may leave out until it finds its scale: it halves it each time."""
+"""Maximum number of consecutive steps that a scaler skips until it finds its scale, which it halves
+each time.
+"""
 _RECENT = 400
-"""Events before a backward among which the last steps are."""
+"""Number of events before a backward that are searched for the last steps."""
 _MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
-"""So many last steps without a gradient, and this share of all steps, are no chance."""
+"""Number of last steps without a gradient, and their share of all steps, that chance does not
+explain.
+"""
 _LOSSES = 20
-"""So many losses after a backward tell how training went on from it."""
+"""Number of losses after a backward that show how training continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,9 @@ class Stepper:
 
     class_name: str
     site: Site | None
-    """The line that made it, or that of the script which had it made."""
+    """Line that made it, or the script's line that led to it."""
     parameters: frozenset[str]
-    """Names of those that it holds."""
+    """Names of the parameters that it holds."""
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ class _Uses:
 
     steps: tuple[StepEvent, ...]
     is_skipped: bool
-    """Whether a gradient scaler skipped one."""
+    """Whether a gradient scaler skipped one of its steps."""
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,17 @@ class AlwaysClipped(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_coefficient", worse="lower"),)
 
     share: float = 0.9
-    """Share of the steps that must be clipped, 0 to 1. Measured, see the source."""
+    """Share of the steps that must be clipped, 0 to 1. Measured, see Source."""
     hard: float = 0.05
-    """The part of a step's norm, 0 to 1, below which the median has to be. Chosen: trainings that
-    go well with SGD and a clip leave 0.1 and more."""
+    """Remaining part of the norm, 0 to 1, below which the median must be. Chosen: trainings with
+    SGD and a clip that work well keep 0.1 and more.
+    """
     hard_adaptive: float = 0.001
     """Remaining part of the norm, 0 to 1, below which Adam and similar optimizers are reported.
-    Chosen: PPO with unnormalised rewards leaves 0.01, and learns."""
+    Chosen: PPO with unnormalised rewards keeps 0.01, and learns.
+    """
     least_steps: int = 20
-    """Steps that have to be seen. Chosen: the first norms are often the largest."""
+    """Minimum number of steps. Chosen: the first norms are often the largest."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""

@@ -53,10 +53,11 @@ class ClipBeforeUnscale(Rule):
     """Share of the calls on a line that must get scaled gradients, 0 to 1. Chosen: a few steps are
     no mistake of the loop."""
     least_scale: float = 4.0
-    """The loss scale below which a limit that does not know of it does no harm. Chosen."""
+    """Loss scale below which a limit that ignores it is harmless. Chosen."""
     own_scale: float = 0.05
-    """A limit of at least this share of the scale, where that is 1,024 or more, is taken for one
-    that was multiplied by it. Chosen: usual limits are 0.1 to 10."""
+    """A limit of at least this share of the scale, if it is 1,024 or more, counts as multiplied by
+    the scale. Chosen: usual limits are 0.1 to 10.
+    """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips scaled gradients."""

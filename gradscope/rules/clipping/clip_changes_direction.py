@@ -57,11 +57,11 @@ class ClipChangesDirection(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_cosine", worse="lower"),)
 
     warning: float = 0.8
-    """Cosine below which it is a warning: 37 degrees. Measured, see the source."""
+    """Cosine below which it is a warning: 37 degrees. Measured, see Source."""
     note: float = 0.95
     """Cosine below which it is a note: 18 degrees."""
     least_steps: int = 5
-    """Steps that have to be seen. Chosen."""
+    """Minimum number of steps. Chosen."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""

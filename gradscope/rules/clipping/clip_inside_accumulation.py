@@ -45,7 +45,7 @@ class ClipInsideAccumulation(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
-    """Share of the steps with a call on the line that must show it, 0 to 1. Chosen."""
+    """Share of the steps with a call on the line that must show the problem, 0 to 1. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips micro-batches."""

@@ -45,14 +45,15 @@ class NeverClipped(Rule):
     needs_run: ClassVar[bool] = True
 
     beyond: float = 3.0
-    """Times the largest norm, that the limit has to be at least. Chosen: twice is what a limit for
-    outliers may be."""
+    """Multiple of the largest norm that the limit must reach. Chosen: a limit for outliers may be
+    twice the norm.
+    """
     least_steps: int = 100
-    """Steps that have to be seen for it. Chosen."""
+    """Minimum number of steps for this. Chosen."""
     far_beyond: float = 10.0
-    """Times the largest norm that the limit must reach in shorter runs. Chosen."""
+    """Multiple of the largest norm that the limit must reach in shorter runs. Chosen."""
     few_steps: int = 20
-    """Steps that have to be seen for that. Chosen: before, nothing is known of usual norms."""
+    """Minimum number of steps for this. Chosen: fewer do not show usual norms."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""

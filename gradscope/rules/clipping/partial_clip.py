@@ -49,7 +49,7 @@ class PartialClip(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Share of an optimizer's clipped steps that must leave something out, 0 to 1. Chosen."""
+    """Share of an optimizer's clipped steps that must omit parameters, 0 to 1. Chosen."""
     exhausted_share: float = 0.5
     """Share of the calls on a line that must get an exhausted iterator, 0 to 1. Chosen: the first
     call may still find all parameters."""

@@ -79,18 +79,21 @@ class ExplodingGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 1.5
-    """Orders of magnitude by which the gradient grows. Measured: with SGD 22 % learn at 1.5 to
-    2."""
+    """Orders of magnitude by which the gradient grows. Measured: with SGD, 22 % learn at 1.5 to 2.
+    """
     warning_decades: float = 2.0
-    """Orders of magnitude, as above. Measured: with SGD 20 % learn at 2 to 3, with Adam 40 %."""
+    """Orders of magnitude, as above. Measured: 20 % learn with SGD at 2 to 3, 40 % with Adam."""
     error_decades: float = 4.0
-    """Orders of magnitude, as above. Measured: with SGD nothing learns above 4, with Adam 26 %."""
+    """Orders of magnitude, as above. Measured: with SGD nothing learns above 4; with Adam 26 % do.
+    """
     jump_decades: float = 3.0
     """Orders of magnitude at a single operation, or over the sequence of a recurrent layer.
-    Measured: one of 86 healthy networks is above at its first step, none after three steps."""
+    Measured: one of 86 healthy networks exceeds it at its first step, none after three steps.
+    """
     jump_error_decades: float = 6.0
-    """Orders of magnitude for an error. Recurrent networks of gain 3 over 50 steps reach 6 to
-    17."""
+    """Orders of magnitude for an error. Measured: recurrent networks of gain 3 over 50 steps reach
+    6 to 17.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -18,9 +18,9 @@ from gradscope.rules.rule import Rule
 _MOST_PARAMETERS = 8
 _MOST_LEADERS = 3
 _LEADS = 3.0
-"""Times the typical parameter's rise from which on one leads."""
+"""Multiple of the typical parameter's rise above which a parameter leads."""
 _OWN_STEPS = 20
-"""Steps that a parameter's norm is compared with to tell whether it leads."""
+"""Number of steps with which a parameter's norm is compared to see whether it leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +72,23 @@ class GradientSpike(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="times_usual"),)
 
     factor: float = 10.0
-    """Times the median norm. Chosen: ten medians are beyond what batches of one kind differ by."""
+    """Multiple of the median norm. Chosen: batches of one kind differ by less than ten medians."""
     beyond: float = 2.0
-    """Times the largest norm. Chosen: what came before of the same size was no accident."""
+    """Multiple of the largest norm. Chosen: an earlier norm of the same size was no accident."""
     together: float = 4.0
-    """Times the median norm where the loss jumps, too. Chosen: two signs need less of each."""
+    """Multiple of the median norm if the loss jumps too. Chosen: two signs need less of each."""
     deviations: float = 6.0
-    """Standard deviations of the norm's logarithm above its median, as the median absolute
-    deviation tells them. Source: OLMo-core, on the logarithmic scale as norms have heavy tails."""
+    """Standard deviations of the norm's logarithm above its median, estimated by the median
+    absolute deviation. Source: OLMo-core; on the logarithmic scale, because norms have heavy tails.
+    """
     window: int = 128
-    """Steps that a norm is compared with. Source: OLMo-core."""
+    """Number of steps with which a norm is compared. Source: OLMo-core."""
     least_history: int = 20
-    """Steps before the first one that is judged. Chosen: the first norms fall fast."""
+    """Number of steps before the first judged one. Chosen: the first norms fall quickly."""
     loss_rise: float = 0.05
-    """By how much the loss is higher after it, over the loss at the start. Chosen."""
+    """Rise of the loss after the step, relative to the loss at the start. Chosen."""
     often: float = 0.02
-    """Share of the judged steps, 0 to 1, from which on spikes are no exception. Chosen."""
+    """Share of the judged steps, 0 to 1, above which spikes are no exception. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose steps have spikes."""

@@ -52,12 +52,13 @@ class IdleExpert(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="idle_experts"),)
 
     share: float = 0.05
-    """Part of an equal share, 0 to 1. Chosen: a twentieth."""
+    """Multiple of an equal share, 0 to 1. Chosen: a twentieth."""
     rows: float = 50.0
-    """Choices that an equal share has at least. Chosen: by chance an expert then has half of them
-    or fewer once in 20,000 times."""
+    """Minimum number of choices in an equal share. Chosen: by chance, an expert then has at most
+    half of them once in 20,000 times.
+    """
     steps: int = 50
-    """Steps before the last captured one. Chosen: a router is unequal at the start."""
+    """Number of steps before the last captured one. Chosen: a router is unbalanced at the start."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -61,12 +61,12 @@ class LogitsGrow(Rule):
     largest: float = 100.0
     """Magnitude of an attention score, or of log Z. Source: QK-clip."""
     factor: float = 4.0
-    """Times the first value: logits that are large from the start do not grow. Chosen."""
+    """Multiple of the first value. Chosen: logits that are large from the start do not grow."""
     lasting: float = 0.5
-    """Share of the largest value that the last one still has. Chosen: a peak that is over is no
-    drift."""
+    """Share of the largest value that the last one must have. Chosen: a passing peak is no drift.
+    """
     captures: int = 4
-    """Captured steps below which nothing is judged. Chosen."""
+    """Number of captured steps below which nothing is judged. Chosen."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -69,15 +69,20 @@ class SaturatedActivation(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 
     share: float = 0.5
-    """Share of elements, for softmax of rows. Measured: at most .01 in healthy models."""
+    """Share of the elements, or of the rows for softmax. Measured: at most 0.01 in healthy models.
+    """
     fresh_share: float = 0.25
-    """Share of the rows of a softmax in a model that loaded no weights, before training. Measured:
-    none in healthy models; attention of width 256 without its scaling has 0.44."""
+    """Share of the rows of a softmax before training, in a model without loaded weights. Measured:
+    none in healthy models; attention of width 256 without its scaling has 0.44.
+    """
     passed: float = 1e-4
-    """Ratio of the gradient norms before and after an activation, below which it is an error: with
-    all of its elements saturated, a hundredth of the derivative that counts as saturated."""
+    """Ratio of the gradient norms before and after an activation, below which it is an error: a
+    hundredth of the derivative that counts as saturated.
+    """
     elements: int = 16
-    """Elements or rows below which an activation is not judged, as a single learnt gate."""
+    """Number of elements or rows below which an activation is not judged, such as a single learned
+    gate.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """The outputs are counted in a second forward."""

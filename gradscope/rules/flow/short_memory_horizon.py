@@ -66,14 +66,17 @@ class ShortMemoryHorizon(Rule):
 
     decades: float = 4.0
     """Orders of magnitude by which the gradient fades until the first input. Measured: none of 28
-    runs recalls its first input above 3.9."""
+    runs above 3.9 recalls its first input.
+    """
 
     error_horizon: float = 2.0
-    """Steps after which 1 % of the gradient is left, for an error. Measured: torch's layers and
-    cells keep it for 4 to 10 steps as initialised, weights of std 0.01 for 1.6."""
+    """Number of steps after which 1 % of the gradient remains, for an error. Measured: freshly
+    initialised, torch's layers and cells have 4 to 10 steps; weights of std 0.01 have 1.6.
+    """
     error_decades: float = 12.0
-    """Orders of magnitude that an error needs beside: below 1e-12 of it, rounding hides the first
-    input."""
+    """Orders of magnitude that an error also needs: below a factor of 1e-12, rounding hides the
+    first input.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

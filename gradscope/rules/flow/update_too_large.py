@@ -22,7 +22,7 @@ _IF_NOT_TRIED: dict[Severity, Severity | None] = {
 _CONSEQUENCES = (
     *("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS107", "GS110", "GS204", "GS306"),
 )
-"""What weights that training has driven off look like."""
+"""Rules that report the effects of diverged weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class UpdateTooLarge(Rule):
     sgd_error: float = 0.3
     """Ratio. Measured: 76 % diverge above it."""
     adaptive_note: float = 0.1
-    """Ratio. Measured: no healthy run above it diverged, so it is only worth a note."""
+    """Ratio. Measured: no healthy run above it diverged, so it is only a note."""
     adaptive_warning: float = 0.3
     """Ratio. Source: as above."""
     adaptive_error: float = 1.0

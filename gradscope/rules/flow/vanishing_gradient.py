@@ -24,7 +24,7 @@ from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 _SHRINKING = 0.05
-"""Decades: less is no sign that a branch opens."""
+"""Orders of magnitude below which a decrease does not show that a branch opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +73,13 @@ class VanishingGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 2.0
-    """Orders of magnitude by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to
-    3."""
+    """Orders of magnitude by which the gradient shrinks. Measured: with SGD, 11 % learn at 2 to 3.
+    """
     warning_decades: float = 3.0
     """Orders of magnitude, as above. Measured: with SGD nothing learns above 3."""
     error_decades: float = 6.0
-    """Orders of magnitude, as above. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
+    """Orders of magnitude, as above. Measured: with Adam, 9 % learn at 6 to 8, and nothing above 8.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

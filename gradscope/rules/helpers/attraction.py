@@ -24,7 +24,7 @@ _SIGNS: Mapping[str, int] = {
     "SumBackward1": 1,
     "ToCopyBackward0": 1,
 }
-"""Operations with which terms are put together to a loss, and the sign that they give to each."""
+"""Operations that combine terms into a loss, and the sign that they give to each term."""
 
 _PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
 _SUMS = frozenset({"AddBackward0", "RsubBackward1", "SubBackward0"})
@@ -42,10 +42,10 @@ _KEEP_APART = (
     "StdBackward",
     "VarBackward",
 )
-"""Beginnings of operations that give a batch of outputs a spread of its own, as whitening does."""
+"""Prefixes of operations that give a batch of outputs a spread of its own, such as whitening."""
 
 _LEAST_SHARED = 0.5
-"""Share of a side's parameters that the other side shares, from which they are one network."""
+"""Minimum share of a side's parameters in common with the other side for both to be one network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Attraction:
 
     record: ComparisonRecord
     shared: frozenset[int]
-    """The parameters that both sides were computed from."""
+    """Parameters that both sides were computed from."""
 
 
 def attractions(context: RuleContext) -> tuple[Attraction, ...]:

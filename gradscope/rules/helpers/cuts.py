@@ -22,7 +22,7 @@ class Intent(NamedTuple):
     severity: Severity
     looks_like: str | None
     although: str | None = None
-    """What else tells that the parameters were to learn."""
+    """Further evidence that the parameters were meant to learn."""
 
 
 def intent(reach: Reach, stop: Stop) -> Intent:

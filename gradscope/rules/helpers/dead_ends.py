@@ -10,19 +10,20 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.outputs import is_over_one_element
 
 _MOST_STEPS_DOWN = 8
-"""So many operations are looked through for what a product is made of."""
+"""Maximum number of operations searched for the factors of a product."""
 
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _ALL_OR_NOTHING = (
     *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sign", "Frac"),
     *("Heaviside", "Bernoulli", "Normal", "Poisson", "Index", "Where", "MaskedFill", "Max"),
 )
-"""Beginnings of operations that hand a gradient on as it is, or as zero."""
+"""Prefixes of operations that pass on a gradient either unchanged or as zero."""
 _VANISHING = {"float16": 1.5e-5, "bfloat16": 3e-36, "float32": 3e-36, "float64": 6e-306}
-"""256 times the smallest number of each type, of the long ones the smallest that is not rounded
-more coarsely: what weights below 1 and flat activations make of less is zero."""
+"""Gradient below which products may be zero, by type: 256 times the smallest number, or for long
+types the smallest normal number. Weights below 1 and flat activations reduce a gradient further.
+"""
 _FILLING = frozenset({"constant_", "zeros_"})
-"""Functions of `torch.nn.init` that may leave nothing but zeros."""
+"""Functions of `torch.nn.init` that may leave only zeros."""
 _CASTS = frozenset({"ToCopyBackward0"})
 _SOFTMAXES = frozenset({"LogSoftmax", "Softmax", "Softmin"})
 _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
@@ -34,18 +35,20 @@ class DeadEnd:
 
     node: NodeRecord
     zeros: tuple[int, ...]
-    """Parameters that are all zero and that it multiplies by, by definition's order."""
+    """Zero parameters by which it multiplies, in order of definition."""
     parameters: tuple[int, ...]
     """Parameters whose gradient is zero because of this operation."""
     site: Site | None
-    """The line that fills a parameter with zeros if that is what is zero, else the operation's."""
+    """Line that fills a parameter with zeros, if a parameter is zero; otherwise the operation's
+    line.
+    """
     made: Site | None
-    """The line that makes the layer of that parameter, where another one fills it."""
+    """Line that makes the layer of that parameter, if another line fills it."""
     in_recurrent_layer: bool
     underflows: bool
-    """Whether the gradient that comes is so small that its products are rounded to zero."""
+    """Whether the incoming gradient is so small that its products are rounded to zero."""
     is_over_one_element: bool
-    """Whether it is a softmax that has nothing to choose from."""
+    """Whether it is a softmax over a single element."""
 
 
 @dataclass(frozen=True)

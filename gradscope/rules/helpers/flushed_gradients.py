@@ -15,10 +15,10 @@ SMALLEST = {
     "float8_e5m2": 2.0**-16,
     "float8_e5m2fnuz": 2.0**-17,
 }
-"""The smallest number above zero, by type."""
+"""Smallest number above zero, by type."""
 
 LEAST_SCALE = 16.0
-"""A factor on the loss of at least this scales it; a smaller one is its weight."""
+"""Minimum factor on the loss that counts as a scale; a smaller one is a weight."""
 
 _SCALARS = frozenset({"DivBackward0", "MulBackward0"})
 

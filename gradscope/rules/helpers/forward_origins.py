@@ -129,13 +129,15 @@ class ForwardOrigin:
 
     root: NonfiniteRecord
     seen: NonfiniteRecord
-    """What made NaN of the root's infinity, or was first to take the root in; else the root."""
+    """Operation that turned the root's infinity into NaN, or that used the root first; otherwise
+    the root.
+    """
     cause: Cause
     site: int | None
     breaks: tuple[GradientBreak, ...]
-    """Gradients that were finite until they met these numbers; empty if the loss is not finite."""
+    """Operations at which finite gradients met these numbers; empty if the loss is not finite."""
     step_before: StepBefore | None = None
-    """The step that left the parameter as it is that is the root; None for any other root."""
+    """Step that left a root parameter in this state; None for any other root."""
 
     @property
     def made(self) -> str:

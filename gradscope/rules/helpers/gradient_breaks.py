@@ -13,7 +13,7 @@ from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 Sign = Literal["zeros", "nonfinite", "none"]
-"""By what the output of an operation tells the elements at which its derivative is infinite."""
+"""Property of an operation's output at elements where its derivative is infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Singularity:
     function: str
     """Name of the function as users write it."""
     where: str
-    """The point: `its argument is 0`."""
+    """Point of the singularity: `its argument is 0`."""
     sign: Sign
     remedy: str
 
@@ -119,10 +119,10 @@ SINGULARITIES: dict[str, Singularity] = {
     "truedivide": _DIVIDES,
     "xlogy": _zero("xlogy", "nonfinite", _LOG_REMEDY),
 }
-"""By the operation's plain name."""
+"""Singularities, by the operation's plain name."""
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.4e38, "float64": 1.8e308}
-"""The largest finite number of each type."""
+"""Largest finite number of each type."""
 
 
 def plain_name(operation: str) -> str:
@@ -143,7 +143,7 @@ class GradientBreak:
     parameters: tuple[int, ...]
     """Parameters whose gradient is not finite because of this operation."""
     order: int
-    """When backward came to it."""
+    """Index in the order in which backward reached it."""
 
 
 def gradient_breaks(context: RuleContext) -> tuple[GradientBreak, ...]:

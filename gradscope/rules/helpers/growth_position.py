@@ -17,7 +17,7 @@ MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 _NEAR = 4
 """Largest number of operations between a layer and an operation that is named after it."""
 _WRITTEN_OUT = 9
-"""Decades above which a factor is written as a power only."""
+"""Orders of magnitude above which a factor is written only as a power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +27,20 @@ class Position:
     operation: str
     """Operation as autograd names it, without its suffix: `Addmm`."""
     what: str
-    """The module's class or the operation, as a message names it: `Linear`, `sigmoid`."""
+    """Class of the module, or the operation, as messages name it: `Linear`, `sigmoid`."""
     site: int | None
-    """The line to change: where the layers are made, else where they are called."""
+    """Line to change: the one that makes the layers, otherwise the one that calls them."""
     call_site: int | None
-    """The line that calls them."""
+    """Line that calls them."""
     made_site: int | None
-    """The line that makes them, where they are torch's own layers."""
+    """Line that makes them, if they are torch's own layers."""
     drawn_site: int | None
-    """The line that initialises their weights, where the user's code does."""
+    """Line that initialises their weights, if the user's code does."""
     share: float
-    """Share of the whole change, in decades; above 1 if other operations counteract it."""
+    """Share of the whole change, in orders of magnitude; above 1 if other operations counteract it.
+    """
     modules: tuple[str, ...]
-    """Paths of the modules that do it, where they are torch's own layers."""
+    """Paths of the modules that cause the change, if they are torch's own layers."""
     count: int
     """Number of operations that cause the change."""
 

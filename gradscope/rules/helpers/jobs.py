@@ -11,7 +11,7 @@ from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 
 SINGLE = "the recordings of other ranks are needed"
-"""Why a rule cannot judge one rank alone."""
+"""Reason why a rule cannot judge one rank alone."""
 
 
 def job_of(context: RuleContext) -> Job:
@@ -29,7 +29,7 @@ class Sighting:
     """Equal events of one or more ranks at one line."""
 
     event: RankEvent
-    """The event of the first rank."""
+    """Event of the first rank."""
     rank: Rank
     ranks: tuple[int, ...]
     count: int

@@ -9,7 +9,7 @@ from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
 
 _LEAST_CARRIED = 3
-"""Steps that begin with passes of the epoch before, from which on they are no accident."""
+"""Minimum number of steps that begin with passes of the previous epoch; fewer are accidents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Leftover:
 
     passes: tuple[BackwardEvent, ...]
     zero: Event | None
-    """What erased them; None where the run ended."""
+    """Call that erased them; None if the run ended first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Accumulation:
 
     series: Series
     windows: tuple[Window, ...]
-    """The steps that are."""
+    """Steps that begin with such passes."""
     passes: int
     """Most common number of passes per step."""
 

@@ -21,7 +21,7 @@ SAME_NUMBERS = frozenset(
         "UnbindBackward0",
     }
 )
-"""Operations that hand numbers on as they are, or some of them."""
+"""Operations that pass on some or all numbers unchanged."""
 
 _ELEMENTWISE = frozenset(
     {

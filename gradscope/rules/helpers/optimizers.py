@@ -18,7 +18,7 @@ PROBE: ProbeName = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
 
 NO_STEPPER = "no optimizer steps with what was watched closely"
-"""Reason to skip a rule for a run, where optimizers may step with gradients of other passes."""
+"""Reason to skip a rule for a run whose optimizers may step with gradients of other passes."""
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ class LateFreeze:
     """Index of the run's optimizer."""
     parameters: tuple[int, ...]
     step: int
-    """First step after the freeze in which a move was measured."""
+    """First step after the freeze with a measured move."""
     ratio: float
     """Largest norm of an update over that of the weights."""
     freeze: Site | None
-    """Line that froze them, None if there are several or none."""
+    """Line that froze them; None if there are several or none."""
     zero: ZeroEvent | None
-    """The last call that fills gradients with zeros instead of removing them."""
+    """Last call that fills gradients with zeros instead of removing them."""
 
 
 def late_freezes(context: RuleContext) -> Iterator[LateFreeze]:

@@ -8,7 +8,7 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 _REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
-"""Beginnings of operations that make a loss of terms, and scale it."""
+"""Prefixes of operations that reduce terms to a loss, and scale it."""
 _TOTALS = ("Linalg", "Norm", "Sum")
 _LAYERS = ("Addmm", "Linear", "Mm")
 _SAME_FEATURES = frozenset(

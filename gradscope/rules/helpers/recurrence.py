@@ -16,15 +16,15 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 FADED = 2.0
-"""Decades after which a gradient counts as gone: what is left is 1 %."""
+"""Orders of magnitude after which a gradient counts as lost: 1 % remains."""
 FEWEST_CALLS = 8
-"""Fewer calls make no trend."""
+"""Minimum number of calls for a trend."""
 
 _FEWEST_MEASURED = 4
-"""Fewer norms above zero tell nothing of how they fall."""
+"""Minimum number of norms above zero that show how they decrease."""
 
 _LEAST = 1e-45
-"""In place of a norm of zero: the smallest number of float32."""
+"""Replaces a norm of zero: the smallest number of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Memory:
     record: HorizonRecord
     path: str
     slope: float
-    """Decades by which the gradient fades a step; negative where it grows."""
+    """Orders of magnitude by which the gradient fades per step; negative if it grows."""
 
     @property
     def horizon(self) -> float:
@@ -83,8 +83,9 @@ class Recurrence:
     calls: tuple[NodeRecord, ...]
     """Calls of the operation, in forward order."""
     decades: float
-    """Powers of ten by which the gradient grows from the last quarter of the calls back to the
-    first, less those that a sum over so many losses makes."""
+    """Orders of magnitude by which the gradient grows from the last quarter of the calls back to
+    the first, without the growth from summing the losses of all steps.
+    """
 
 
 def recurrences(context: RuleContext) -> Iterator[Recurrence]:
@@ -107,9 +108,11 @@ class Fading:
     calls: tuple[NodeRecord, ...]
     """Calls of the operation, in forward order."""
     decades: float
-    """Powers of ten by which the gradient falls from the last quarter of the calls to the first."""
+    """Orders of magnitude by which the gradient decreases from the last quarter of the calls to the
+    first.
+    """
     slope: float
-    """Powers of ten per call, as far as the norms are above zero."""
+    """Orders of magnitude per call, as far as the norms are above zero."""
 
 
 def fadings(context: RuleContext) -> Iterator[Fading]:

@@ -13,7 +13,7 @@ class Sighting:
 
     series: Series
     windows: tuple[Window, ...]
-    """Windows concerned, at least one."""
+    """Windows with the problem, at least one."""
     judged: int
     """Number of windows that were judged."""
 

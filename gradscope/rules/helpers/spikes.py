@@ -11,17 +11,19 @@ from statistics import median
 from gradscope.analysis.windows import Window
 
 _NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation, of a normal distribution."""
+"""Number of standard deviations of a normal distribution in one median absolute deviation."""
 _BURST = 3
-"""Steps apart at most: weights that a spike has driven off have large gradients for a while."""
+"""Maximum distance in steps between spikes of one burst: weights that a spike has changed have
+large gradients for a while.
+"""
 _FOLLOWS = 5
-"""Steps after a gradient in which a loss that it has made jump shows."""
+"""Number of steps after a gradient within which it can make the loss jump."""
 _LEAST_JUMP = 0.5
-"""Share of the usual loss by which it rises at least: a loss that hardly varies does not jump."""
+"""Minimum rise of a jump, as a share of the usual loss: a loss that hardly varies does not jump."""
 _COMPARABLE = 0.3
-"""Share of a spike's norm from which another step counts as equally large."""
+"""Share of a spike's norm above which another step's norm counts as equally large."""
 _STEEP = 1.5
-"""Times the learning rate before: a rise that takes some steps to get used to."""
+"""Multiple of the previous learning rate: such a rise takes some steps to settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +47,13 @@ class Spike:
     norm: float
     """Gradient norm before clips."""
     usual: float
-    """The median of the steps before."""
+    """Median norm of the steps before."""
     is_caught: bool
-    """Whether a clip kept it from the weights."""
+    """Whether a clip limited it."""
     is_new: bool
-    """Whether it is above all norms of the run's first steps."""
+    """Whether it exceeds all norms of the run's first steps."""
     deviations: float
-    """Robust standard deviations of the norm's logarithm above its median."""
+    """Number of robust standard deviations of the norm's logarithm above its median."""
 
     @property
     def times(self) -> float:

@@ -87,7 +87,7 @@ class UpdateRatios:
 
 
 _RATES = re.compile(r"\(lr=([-+.e\d, ]+)\)")
-"""The learning rates in an optimizer's description."""
+"""Matches the learning rates in an optimizer's description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,11 @@ class RateStretch:
     steps: tuple[StepEvent, ...]
     is_end: bool
     highest: float
-    """The largest learning rate of the optimizer in the run."""
+    """Largest learning rate of the optimizer in the run."""
     rate: float
-    """The largest learning rate of these steps."""
+    """Largest learning rate of these steps."""
     scheduler: SchedulerEvent | None
-    """The call of a scheduler's `step` that led to them; None without one."""
+    """Call of a scheduler's `step` before these steps; None without one."""
 
     @property
     def share(self) -> float:
@@ -160,7 +160,7 @@ def _rate(step: StepEvent, text: str | None) -> float | None:
 
 
 _RISE = 10.0
-"""Times its first value to which a loss does not rise while training goes well."""
+"""Multiple of its first value that the loss does not reach while training works well."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class FirstLoss(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="ratio", limit="limit"),)
 
     high: float = 3.0
-    """Ratio of the loss to ln(C) above which it is too high (measured)."""
+    """Ratio of the loss to ln(C) above which it is too high. Measured."""
     low: float = 0.1
     """Ratio below which it is too low. Chosen: the model is right with probability C**-0.1, which
     is 0.79 for ten classes."""
@@ -105,7 +105,7 @@ class FirstLoss(Rule):
 
 
 _FIRST_EVENTS = 16
-"""The first backward lies among so many first events of a run."""
+"""Number of first events of a run among which the first backward must be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

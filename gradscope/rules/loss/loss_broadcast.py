@@ -24,7 +24,7 @@ _BROADCASTING = frozenset(
         "soft_margin_loss",
     }
 )
-"""Loss functions that let their operands broadcast; others raise an exception."""
+"""Loss functions that broadcast their operands; others raise an exception."""
 
 _DELIBERATE = ("None", "unsqueeze", "newaxis")
 """Names that mark a deliberate broadcast on a line."""

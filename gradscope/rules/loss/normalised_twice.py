@@ -49,7 +49,7 @@ _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("kl_div", "softmax"): "error",
     ("ctc_loss", "softmax"): "error",
 }
-"""By what normalises, or takes logarithms for granted, and what it is given."""
+"""Severity by normalisation, or by loss that expects logarithms, and by its input."""
 
 _EXPECTS = {
     "cross_entropy": "expects logits: it applies log_softmax itself",
@@ -71,7 +71,7 @@ class _Pair:
     first: NodeRecord
     second: str
     site: int | None
-    """The line of the second."""
+    """Line of the second normalisation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

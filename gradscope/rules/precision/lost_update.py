@@ -16,7 +16,7 @@ from gradscope.rules.rule import Rule
 _TORCHS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop")
 """Optimizers that round every weight to the nearest number."""
 _SPACING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-"""Half the distance to the next number, over the number, at most."""
+"""Largest distance to the midpoint between neighbouring numbers, relative to the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class LostUpdate(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_lost"),)
 
     warning: float = 0.5
-    """Share of elements, 0 to 1. Measured: at 0.40 the accuracy is as before, at 0.67 it is not."""
+    """Share of elements, 0 to 1. Measured: at 0.40 the accuracy is unchanged, at 0.67 it is not."""
     error: float = 0.8
     """Share of elements, 0 to 1. Measured: at 0.86 the accuracy falls by 0.21."""
 

@@ -55,12 +55,13 @@ class SkippedStep(Rule):
     """Share of the calls after the search, 0 to 1. Chosen: a scaler with its usual settings skips
     one step in 2,000."""
     error: float = 0.5
-    """Share of the calls, 0 to 1. Chosen: more steps are left out than made."""
+    """Share of the calls, 0 to 1. Chosen: more steps are skipped than made."""
     least_steps: int = 20
-    """Calls from which on a share is judged. Chosen: from its usual start the scale is below 1
-    after 17 skipped steps."""
+    """Minimum number of calls for judging a share. Chosen: from its default start the scale is
+    below 1 after 17 skipped steps.
+    """
     least_skipped: int = 3
-    """Skipped steps after the search from which on they are judged. Chosen."""
+    """Minimum number of skipped steps after the search. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that skips steps."""

@@ -71,7 +71,7 @@ class RanksApart(Rule):
     needs_run: ClassVar[bool] = True
 
     tolerance: float = AGREEMENT
-    """Relative difference of norms up to which replicas are equal. Chosen: float32 rounding."""
+    """Relative difference up to which replicas' norms count as equal. Chosen: float32 rounding."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""

@@ -44,7 +44,7 @@ class SameDataOnRanks(Rule):
     needs_run: ClassVar[bool] = True
 
     passes: int = 3
-    """Number of backward passes needed. Chosen: one or two batches may be equal by chance."""
+    """Minimum number of backward passes. Chosen: one or two batches may be equal by chance."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""

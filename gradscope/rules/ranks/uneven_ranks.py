@@ -57,7 +57,7 @@ class UnevenRanks(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
 
     deviation: float = 0.1
-    """Distance of a weight from 1. Source: as of uneven-accumulation."""
+    """Distance of a weight from 1. Source: as for uneven-accumulation."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""

@@ -13,7 +13,7 @@ from gradscope.rules.helpers.optimizers import PROBE, Optimizers, positions
 from gradscope.rules.rule import Rule
 
 _NEAR = 64
-"""Events between the steps of two optimizers, at most: schedulers, and steps of others."""
+"""Maximum number of events between the steps of two optimizers: schedulers, and steps of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

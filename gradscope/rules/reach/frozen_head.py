@@ -49,8 +49,9 @@ class FrozenHead(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
 
     most_frozen: float = 0.1
-    """Share of the other layers, 0 to 1, that may be frozen.
-    An early embedding or stem is often frozen for good reason, a whole backbone always."""
+    """Share of the other layers, 0 to 1, that may be frozen. Chosen: an early embedding or stem is
+    often frozen for good reason, and so is a whole backbone.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -18,7 +18,7 @@ _COPIES = {
     "new_tensor": "new_tensor(…)",
     "tensor": "torch.tensor(…)",
 }
-"""Calls that copy a tensor's numbers, as they are written."""
+"""Calls that copy a tensor's numbers, as written in code."""
 
 _ARRAYS = frozenset({"__array__", "numpy"})
 

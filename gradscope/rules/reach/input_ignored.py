@@ -10,7 +10,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _HIDING = ("GS101", "GS102", "GS104", "GS105", "GS106", "GS204")
-"""Rules whose mistakes keep the numbers of an input from the loss."""
+"""Rules whose mistakes make the loss independent of an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,17 +68,20 @@ class ParameterNotInOptimizer(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
 
     most_share: float = 0.5
-    """Share of the trained tensors, 0 to 1: an optimizer that holds less holds a chosen part.
-    Source: linear probes and adapters hold a few tensors of many."""
+    """Share of the trained tensors, 0 to 1, below which an optimizer holds a deliberate selection.
+    Source: linear probes and adapters hold a few tensors of many.
+    """
     most_elements: float = 0.1
     """Share of the trained elements, 0 to 1: likewise. Source: training only biases and gains."""
     small_share: float = 0.2
-    """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
-    head or a projection is a few tensors, a second network as many as the first."""
+    """Share of the trained tensors, 0 to 1, up to which the omitted ones count as few. Source: a
+    head or a projection has a few tensors, a second network as many as the first.
+    """
     most_times: float = 4.0
-    """Elements of a network that is left out, in multiples of those that are trained. Chosen: what
-    is forgotten is a part of the model; a model that a prompt or a latent is trained for is many
-    times larger."""
+    """Number of elements of an omitted network, as a multiple of the trained ones. Chosen: a
+    forgotten part is smaller than this; a model for which a prompt or a latent is trained is many
+    times larger.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

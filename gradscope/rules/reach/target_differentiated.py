@@ -42,7 +42,7 @@ _ASSEMBLING = SAME_NUMBERS | {
     "StackBackward0",
     "WhereBackward0",
 }
-"""Operations that put a target together of parts."""
+"""Operations that assemble a target from parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class _Target:
     """The side of a regression that estimates its target with the model that it trains."""
 
     total: NodeRecord
-    """Adds data, as rewards, to the estimate."""
+    """Node that adds data, such as rewards, to the estimate."""
     site: int | None
-    """The line of the loss."""
+    """Line of the loss."""
     shared: frozenset[int]
-    """The parameters that both sides were computed from."""
+    """Parameters that both sides were computed from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,13 +100,17 @@ class ZeroGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_of_trainable_elements"),)
 
     note_below: float = 0.05
-    """Share of the trainable elements, 0 to 1, below which a finding is a note.
-    Measured: true but harmless cases, as a query that only one position uses, stay below it."""
+    """Share of the trainable elements, 0 to 1, below which a finding is a note. Measured: true but
+    harmless cases, such as a query that only one position uses, stay below it.
+    """
     error_above: float = 0.25
-    """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
+    """Share of the trainable elements, 0 to 1, above which a finding is an error. Measured, as
+    above.
+    """
     rounding: float = 1e-5
     """Share of the largest gradient norm below which a gradient counts as rounding errors. Chosen:
-    100 times the spacing of float32. Only behind a ratio that is always 1."""
+    100 times the spacing of float32. Applies only after a ratio that is always 1.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
