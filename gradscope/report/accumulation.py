@@ -49,7 +49,7 @@ class Accumulation:
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:
-        """Return that of a recording, None where none was made."""
+        """Return the accumulation in a recording; None without one."""
         for record in recording.evidence_of(AccumulationRecord):
             return cls(
                 recording=recording,
@@ -61,17 +61,17 @@ class Accumulation:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are weights by which the gradients add up, of every parameter."""
+        """Return whether weights exist with which the gradients of all parameters add up."""
         return self.record.law != "none" and not self.exceptions
 
     @property
     def worst(self) -> AccumulatedGradient | None:
-        """Return the parameter that is furthest off, None where none is compared."""
+        """Return the parameter with the largest deviation; None if none is compared."""
         known = [one for one in self.parameters if not math.isnan(self.left(one))]
         return max(known, key=self.left, default=None)
 
     def left(self, gradient: AccumulatedGradient) -> float:
-        """Return how far a parameter is off: by the law's weights; without, divided by K."""
+        """Return a parameter's deviation with the law's weights, or divided by K without a law."""
         record = self.record
         if record.law != "none":
             return gradient.remaining
@@ -84,7 +84,7 @@ class Accumulation:
 
     @property
     def exceptions(self) -> tuple[AccumulatedGradient, ...]:
-        """Return the parameters for which the law of all others does not hold, the worst first."""
+        """Return the parameters that do not follow the law of all others, the worst first."""
         if self.record.law == "none":
             return ()
         found = [one for one in self.parameters if one.remaining > _OFF]
@@ -230,7 +230,7 @@ def _figures(found: Accumulation) -> Iterator[str]:
 
 
 def off(share: float) -> str:
-    """Return how far a gradient is off: `42%`, `2e-7 of its norm`, `3.1 times its norm`."""
+    """Return a gradient's deviation as text: `42%`, `2e-7 of its norm`, `3.1 times its norm`."""
     if share >= 2:
         return f"{number(share)} times its norm"
     if share >= 1e-3:

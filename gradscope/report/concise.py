@@ -59,7 +59,7 @@ _PATTERNS_SHOWN = 5
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:
-    """Return a line a finding; where no rule ran, a line for each row worth looking at."""
+    """Return a line per finding; if no rule ran, a line for each notable row."""
     lines = [finding_line(finding, report) for finding in report.findings]
     run = report.training_run
     if run is not None:
@@ -83,7 +83,7 @@ def render_concise(report: Report, view: ViewOptions) -> str:
 
 
 def _patterns(run: TrainingRun) -> Iterator[str]:
-    """Yield the steps' patterns, a line each, with how many steps look so."""
+    """Yield the steps' patterns, one per line, each with its number of steps."""
     for position, drawn in of_each_optimizer(run):
         of = heading(run, position)
         for pattern in drawn[:_PATTERNS_SHOWN]:

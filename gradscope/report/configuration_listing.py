@@ -119,7 +119,7 @@ def _grid(rows: tuple[Entry, ...], entries: tuple[Entry, ...], page: Page) -> Ta
 
 
 def _heading(entry: Entry) -> tuple[str, str]:
-    """Return the table that a key stands in, and what the key's group is about."""
+    """Return the table that contains a key, and the subject of the key's group."""
     about = [title for title, group in _GROUPS if entry.key in group]
     return dotted((*TABLE, *entry.path[:-1])), about[0] if about else ""
 
@@ -129,7 +129,7 @@ def _name(entry: Entry) -> str:
 
 
 def _position(entry: Entry, page: Page) -> str:
-    """Return file and line: the file without its folder, which stands above them all."""
+    """Return file and line, the file without the folder that is printed above."""
     if entry.source is None:
         return "default"
     position = str(replace(entry.source, file=PurePath(entry.source.file).name))

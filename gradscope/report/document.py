@@ -1,4 +1,4 @@
-"""What a report says, in blocks that every format writes in its own way.
+"""The content of a report, in blocks that each format renders in its own way.
 
 A builder words the facts of one kind of report once, as a `Document`. A renderer writes the blocks
 of any document in one format. Neither imports torch.
@@ -52,7 +52,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of code; a narrow page leaves out some of its folders."""
+    """A line of code; a narrow page omits some of its folders."""
 
     location: str
     """`file:line`; empty if unknown."""
@@ -105,7 +105,7 @@ def _is_empty(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of cells; a column in which nothing stands is left out."""
+    """Rows of cells; an empty column is omitted."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
@@ -114,7 +114,7 @@ class Table:
 
     @property
     def filled(self) -> list[int]:
-        """The places of the columns in which something stands."""
+        """Indices of the columns that are not empty."""
         return [
             position
             for position in range(len(self.columns))
@@ -124,7 +124,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A line, and what it is about."""
+    """A line of text, and its subject."""
 
     name: str
     line: Line
@@ -186,7 +186,7 @@ class FindingBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Findings, the worst first, and what they amount to."""
+    """Findings, the worst first, and their summary."""
 
     found: tuple[FindingBlock, ...]
     title: str = ""
@@ -215,7 +215,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strips:
-    """Strips below each other over the same steps."""
+    """Strips over the same steps, one below the other."""
 
     strips: tuple[Strip, ...]
     first: int
@@ -262,10 +262,10 @@ Build = Callable[[int], Document]
 
 
 def section(title: str, blocks: Sequence[Inner], *, note: Line = "") -> tuple[Section, ...]:
-    """Return a section; nothing where it would be empty."""
+    """Return a section; nothing if it is empty."""
     return (Section(title=title, note=note, blocks=tuple(blocks)),) if blocks else ()
 
 
 def more(count: int, words: str) -> tuple[Line, ...]:
-    """Return a line on how many are left out; nothing where none is."""
+    """Return a line on the number of omitted items; nothing if there are none."""
     return (Word(f"… {count:,} {words}", "soft"),) if count > 0 else ()

@@ -1,4 +1,4 @@
-"""What a failing test prints: what counts of a report's findings, and the rest in a few words."""
+"""The message of a failing test: the findings that count, and a summary of the rest."""
 
 import io
 import shutil
@@ -32,7 +32,7 @@ def failure_text(
     obstacle: Failure | None,
     columns: int | None = None,
 ) -> str:
-    """Return what is wrong in a line, then the first findings in full and others in a line each.
+    """Return the problem in one line, then the first findings in full and others in a line each.
 
     The signs are ASCII, which every terminal, file and report of CI can hold.
 
@@ -85,7 +85,7 @@ def _inspected(report: Report, width: int) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "    ") -> str:
-    """Return text in lines of that width; paths and other long words stay whole."""
+    """Return text in lines of this width; paths and other long words are not broken."""
     lines = wrap(
         text,
         width,
@@ -124,7 +124,7 @@ def _further(findings: Sequence[Finding], report: Report) -> Iterator[str]:
 
 
 def _beside(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
-    """Yield how many milder findings do not count."""
+    """Yield the number of milder findings that do not count."""
     milder = report.findings[len(shown) :]
     if milder:
         rules = dict.fromkeys(f"{one.rule} {one.name}" for one in milder)

@@ -38,7 +38,7 @@ def level_counts(findings: Iterable[Finding]) -> list[str]:
 
 
 def verdict_text(report: Report) -> str:
-    """Return how many findings there are and how many rules judged; empty if none was asked to."""
+    """Return how many findings there are and how many rules judged; empty if none was requested."""
     rules = report.rules
     left_out = sum(item.is_left_out for item in rules.skipped)
     obstructed = len(rules.skipped) - left_out
@@ -62,7 +62,7 @@ def unjudged(skipped: Iterable[SkippedRule]) -> list[tuple[str, str]]:
 
 
 def code_ranges(codes: Iterable[str]) -> str:
-    """Return codes with commas between; three and more that follow each other as a range."""
+    """Return codes separated by commas; three or more consecutive ones as a range."""
     runs: list[list[int]] = []
     for number in sorted(int(code.removeprefix("GS")) for code in codes):
         if runs and runs[-1][-1] == number - 1:
@@ -76,12 +76,12 @@ def code_ranges(codes: Iterable[str]) -> str:
 
 
 def parameter_text(finding: Finding, report: Report, shown: int = 4) -> str:
-    """Return the parameters concerned, of a finding of a report; see `concerned_text`."""
+    """Return the parameters of a finding of a report; see `concerned_text`."""
     return concerned_text(finding, tuple(row.name for row in report.parameters), shown)
 
 
 def concerned_text(finding: Finding, every: Sequence[str], shown: int = 4) -> str:
-    """Return the parameters concerned, folded; empty where the message names them or their modules.
+    """Return the parameters, folded; empty if the message names them or their modules.
 
     Args:
         finding: What was found.
@@ -121,7 +121,7 @@ def evidence_text(finding: Finding) -> str:
 
 
 def _readable(finding: Finding) -> Iterator[tuple[str, float | str | bool | None]]:
-    """Yield what was measured, operations under the names that users know."""
+    """Yield the measurements, with operations under the names that users know."""
     for name, value in finding.evidence:
         is_operation = name == "operation" and isinstance(value, str)
         yield name, operation_text(str(value)) if is_operation else value
@@ -173,7 +173,7 @@ def _shown(value: float | str | bool) -> str:
 
 
 def consequence_text(finding: Finding) -> str:
-    """Return the rules whose findings this one explains, with how many; may be empty."""
+    """Return the rules whose findings this one explains, with their numbers; may be empty."""
     counts = Counter((item.rule, item.name) for item in finding.consequences)
     return ", ".join(
         f"{rule} {name}{f' ({count:,})' if count > 1 else ''}"
@@ -238,7 +238,7 @@ def training_text(report: Report, arrow: str, written: Callable[[float | None], 
 
 
 def _peak(report: Report) -> OtherStep | None:
-    """Return the step with the largest norm, None where that is the first or the judged one."""
+    """Return the step with the largest norm, None if that is the first or the judged one."""
     norms = [-1.0 if step.grad_norm is None else step.grad_norm for step in report.training]
     largest = max(norms)
     last = report.summary.grad_norm

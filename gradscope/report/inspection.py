@@ -29,7 +29,7 @@ from gradscope.report.run.document import rank_sections, run_closing, run_header
 
 
 def inspection_document(report: Report, view: ViewOptions, width: int) -> Document:
-    """Return what backward did to the model's parameters and tensors, and what is wrong."""
+    """Return the effect of backward on the model's parameters and tensors, and the findings."""
     run = report.training_run
     return Document(
         program="gradscope" if run is None else "gradscope run",
@@ -58,7 +58,7 @@ _ADVICE = {
 
 
 def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
-    """Return what was run with further facts, and a warning where a part is guessed."""
+    """Return the header with further facts, and a warning if a part is guessed."""
     if report.training_run is not None:
         return tuple(run_header(report, report.training_run, *further))
     facts = Facts((*_target_facts(report), *further))
@@ -128,7 +128,7 @@ def summary_facts(report: Report) -> Iterator[Fact]:
 
 
 def parameters_line(report: Report) -> Line:
-    """Return how many parameters there are, and what backward left in them."""
+    """Return the number of parameters, and their states after backward."""
     summary = report.summary
     is_whole = summary.reached == summary.parameters and summary.parameters
     reached = f"{'all ' if is_whole else ''}{summary.reached:,} reached"
@@ -160,7 +160,7 @@ def _gradient(report: Report) -> Line:
 
 
 def _probes(report: Report) -> str:
-    """Return what the probing steps did to loss and norm."""
+    """Return the effect of the probe steps on loss and norm."""
     last = report.probes[-1]
     article = "" if report.target.optimizer else "an assumed "
     optimizer = f" of {article}{last.optimizer}" if last.optimizer else ""

@@ -31,7 +31,7 @@ _STYLES = {BROKEN: "bold red", ZERO: "magenta", NOTHING: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineLayout:
-    """The columns of a page; 0 is a column that it has no room for."""
+    """The columns of a page; a column of 0 does not fit."""
 
     label: int
     value: int
@@ -52,7 +52,7 @@ class LineLayout:
         return self.label + _GAP + self.value
 
     def line(self, label: Text, value: str, strip: Text, tail: str) -> Text:
-        """Return a line whose parts stand in the columns."""
+        """Return a line with its parts in the columns."""
         text = label.copy()
         if value:
             text.pad_right(max(self.label + _GAP - label.cell_len, 1))
@@ -133,7 +133,7 @@ def _from(ends: tuple[float, ...], signs: Signs) -> str:
 
 
 def _clip(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
-    """Yield the norms before clipping and how often they were too large."""
+    """Yield the norms before clipping and how often they exceeded the limit."""
     if not track.clips:
         return
     limit = figure(track.limit)
@@ -167,7 +167,7 @@ _HEAT = ("#4a5fb5", "#3f7fc8", "#2f9fc0", "#27a98f", "#4fae5a", "#93ab35", "#c9a
 
 
 def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) -> list[Text]:
-    """Return a title and a line for each layer; nothing where no gradient was measured."""
+    """Return a title and a line for each layer; nothing if no gradient was measured."""
     rows = norms.rows(most - 1, layout.strip)
     if not any(cell is not None for row in rows for cell in row.cells):
         return []
@@ -219,7 +219,7 @@ _LAYERS_LEAST, _LAYERS_MOST = 3, 14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the rules make of the steps so far."""
+    """The verdict of the rules on the steps so far."""
 
     findings: tuple[Finding, ...]
     """Findings, the worst first."""
@@ -285,7 +285,7 @@ def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
 
 
 def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
-    """Return how many findings there are, and as many of them as fit, as long as they may be."""
+    """Return the number of findings, and as many of them as fit."""
     after = f"  after {counted(judged.steps, 'step')}"
     if judged.is_final:
         after += "; next at the end, since judging takes long"

@@ -60,7 +60,7 @@ _GAIN = "gain: gradient norm at a module's input over that at its output"
 
 
 def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
-    """Yield the tree, and what it leaves out."""
+    """Yield the tree, and the number of omitted modules."""
     rows = modules_below(report, view)
     trees = [tree for root in fold_modules(rows, gradient_state) if (tree := without_plain(root))]
     depth = _depth(rows, trees, view)
@@ -234,7 +234,7 @@ def _place(row: ParameterRow | TensorRow, report: Report) -> Place:
 
 
 def tensor_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:
-    """Return the tensors worth looking at, or all of them, and how many were left out."""
+    """Return the notable tensors, or all of them, and the number of omitted ones."""
     if view.tensors == "all":
         rows = [_tensor("", (row,), report) for row in tensors_below(report, view)]
         return section("Tensors", [_tensors(rows)] if rows else [])
@@ -313,7 +313,7 @@ def _what(rows: tuple[TensorRow, ...]) -> Line:
 
 
 def _calls(rows: tuple[TensorRow, ...]) -> str:
-    """Return which calls of their module they are of; nothing where it is the first alone."""
+    """Return the calls of their module; nothing if it is only the first."""
     calls = {row.call for row in rows if row.call is not None}
     if len(calls) > 1:
         return f"calls {joined_numbers(calls)}"

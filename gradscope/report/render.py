@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a report is of, in the forms that formats ask for; a form is made when it is called."""
+    """The subject of a report in the forms that formats require; each is made on demand."""
 
     document: "Build"
     concise: Callable[[], str]
@@ -215,7 +215,7 @@ def render_check(
 
 
 def render_ci(result: CheckResult, output_format: CIFormat) -> str:
-    """Return what a check found in a format of CI, without a last line break."""
+    """Return the findings of a check in a format of CI, without a last line break."""
     match output_format:
         case "github":
             from gradscope.report.ci.github import render_github

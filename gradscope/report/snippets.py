@@ -31,7 +31,7 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """Consecutive lines of a file, of which one at least is marked."""
+    """Consecutive lines of a file, of which at least one is marked."""
 
     file: str
     line: int
@@ -45,7 +45,7 @@ class Snippet:
 
 
 def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:
-    """Return the code that causes a finding, then that of the other lines, in their order.
+    """Return the code of the cause of a finding, then that of the other lines, in their order.
 
     A line that lies in the first snippet is marked there.
     """
@@ -75,7 +75,7 @@ def _cause(site: Site, recording: Recording) -> Snippet:
 
 
 def _function(name: str) -> str:
-    """Return the name of a function as people know it; empty for that of a module."""
+    """Return the name of a function for people; empty for that of a module."""
     shown = name.rpartition("<locals>.")[2]
     return "" if shown == "<module>" else shown
 

@@ -28,7 +28,7 @@ class LogScale:
 
     @classmethod
     def over(cls, spans: Iterable[Span | None], width: int) -> Self | None:
-        """Return the whole decades that hold all the numbers; None without a positive one."""
+        """Return the whole decades that contain all the numbers; None without a positive one."""
         logarithms = [
             math.log10(value)
             for span in spans
@@ -43,7 +43,7 @@ class LogScale:
         return cls(lowest=lowest, highest=max(math.ceil(max(logarithms)), lowest + 1), width=width)
 
     def position(self, value: float) -> float:
-        """Return how many columns a positive number lies from the left."""
+        """Return the column of a positive number."""
         share = (math.log10(value) - self.lowest) / (self.highest - self.lowest)
         return min(max(share, 0.0), 1.0) * self.width
 
@@ -76,7 +76,7 @@ def _solid(length: float, signs: Signs) -> str:
 
 
 def axis(scale: LogScale, signs: Signs) -> tuple[Text, Text]:
-    """Return the line with a tick at every decade, and the decades' numbers under it."""
+    """Return the line with a tick at every decade, and the decades' numbers below it."""
     left, line, tick, right = tuple(signs.axis)
     ticks = [line] * (scale.width - 2)
     labels = [" "] * scale.width
@@ -136,7 +136,7 @@ _FAR = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Which numbers the lowest and the highest character stand for."""
+    """The numbers that the lowest and the highest character represent."""
 
     low: float
     high: float
@@ -173,7 +173,7 @@ class Scale:
         return cls(low=low, high=high, is_logarithmic=False)
 
     def share(self, value: float) -> float:
-        """Return where a finite number lies between the ends, 0 to 1."""
+        """Return the position of a finite number between the ends, 0 to 1."""
         if self.is_logarithmic:
             if value <= 0:
                 return 0.0

@@ -74,7 +74,7 @@ def _annotations(
 def _divided(
     found: Sequence[ReportedFinding], room: int
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
-    """Return as many findings as there is room for, and the others; both rule by rule.
+    """Return as many findings as are allowed, and the others; both rule by rule.
 
     Every rule shows its first finding before any shows its second.
     """

@@ -1,4 +1,4 @@
-"""Where CI shows a finding: a line of a file that lies in the repository."""
+"""Locations of findings in CI: lines of files in the repository."""
 
 import ntpath
 import posixpath
@@ -43,7 +43,7 @@ class RelatedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a finding is shown."""
+    """Location at which a finding is shown."""
 
     location: Location
     cause: Location | None
@@ -105,7 +105,7 @@ def place_of(file: str, line: int, target: TargetRecord) -> Location:
 
 
 def path_within(file: str, repository: str) -> str | None:
-    """Return the path of a file in the repository; None where it is no part of it.
+    """Return the path of a file in the repository; None if it is outside.
 
     What an environment inside of the repository has installed is none.
     """
@@ -123,7 +123,7 @@ def path_within(file: str, repository: str) -> str | None:
 
 
 def _encodable(path: str) -> str:
-    """Return a path without the lone surrogates by which Python spells bytes that are no UTF-8."""
+    """Return a path without the lone surrogates that Python uses for bytes that are not UTF-8."""
     return path.encode(errors="replace").decode()
 
 
@@ -185,7 +185,7 @@ def bare_name(target: str) -> str:
 
 
 def unrecorded_place(name: str, beside: TargetRecord | None) -> Location:
-    """Return the first line of the file that a target names, of which nothing was recorded.
+    """Return the first line of the file that a target names, if nothing was recorded of it.
 
     Args:
         name: Of the target.

@@ -180,7 +180,7 @@ def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
 
 
 def _message(one: ReportedFinding) -> str:
-    """Return the message; what stands in brackets before a number is a link to a location."""
+    """Return the message, in which brackets before a number link to a location."""
     lines = [f"{one.statement}.", *one.notes, f"help: {one.help}"]
     related = [
         f"[{_escaped(near.location.text)}]({number}): {_cut(_unlinked(near.message))}"

@@ -38,7 +38,7 @@ _OUTCOMES = {
 
 
 def step_summary(result: CheckResult) -> str:
-    """Return how the check came out, and every finding with its code, without a last line break.
+    """Return the result of the check and every finding with its code, without a last line break.
 
     What would make it larger than 512 KiB is left out, and counted.
     """
@@ -88,7 +88,7 @@ def _target(one: ReportedTarget) -> Iterator[str]:
 
 
 def _judged(target: TargetResult) -> str:
-    """Return what was measured, and which rules could not judge it."""
+    """Return the measurements, and the rules that could not judge them."""
     words = [
         measured_text(target),
         *(f"{codes} not applicable: {reason}" for codes, reason in unjudged_rules(target)),

@@ -54,7 +54,7 @@ _MODULES_SHOWN = 8
 def clipping_document(
     report: Report, clipping: Clipping, view: ViewOptions, width: int
 ) -> Document:
-    """Return what clips, how often and how far, and what other limits and methods would do."""
+    """Return the clips, their frequency and effect, and the effect of other limits and methods."""
     trial = clipping.trial
     measured = "" if trial is None else measured_text(trial, clipping.sections[0])
     return Document(
@@ -81,7 +81,7 @@ def _sections(clip: Clip, report: Report, view: ViewOptions, width: int) -> Iter
 
 
 def _clip(clip: Clip, report: Report) -> Section:
-    """Return what clips, how often and how far."""
+    """Return the clip, its frequency and its effect."""
     note: Line = shown_site(clip.site, report.target.root)
     if clip.is_advised:
         note = "the recommended limit"
@@ -134,7 +134,7 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
 
 
 def _histogram(clip: Clip) -> Table:
-    """Return how many norms lie in each bin, and where the limit lies between them."""
+    """Return the number of norms in each bin, and the limit between the bins."""
     most = max((one.count for one in clip.bins), default=0)
     limit = clip.limit if clip.method in ("norm", "per-tensor") else None
     rows: list[tuple[Value, ...]] = []
@@ -156,7 +156,7 @@ def _histogram(clip: Clip) -> Table:
 
 
 def _over_time(clip: Clip, width: int) -> Strips:
-    """Return strips of the norm before, and of what is left of it."""
+    """Return strips of the norm before the clip, and of the remaining part."""
     layout = layout_for(width, label=LABEL)
     steps = list(dict.fromkeys(point.step for point in clip.points))
     columns = Columns(steps, layout.strip)
@@ -238,7 +238,7 @@ def _shares(kind: str, rows: Sequence[Contribution], shown: int) -> Iterator[Inn
 
 
 def _methods(clip: Clip) -> Table:
-    """Return what the methods do to the same gradients."""
+    """Return the effects of the methods on the same gradients."""
     titles = ("limit", "steps clipped", "norm after", "coefficient", "cosine", "min cosine")
     marks: dict[bool, Mark] = {True: "strong", False: "plain"}
     return Table(

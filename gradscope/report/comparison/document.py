@@ -86,7 +86,7 @@ _MARKS: dict[Change, Mark] = {
 def comparison_document(
     comparison: Comparison, width: int, *, top: int, is_brief: bool = False
 ) -> Document:
-    """Return how sides differ, and what a gate makes of it.
+    """Return how sides differ, and whether a check would pass.
 
     Args:
         comparison: Of the sides.
@@ -129,7 +129,7 @@ def _facts(comparison: Comparison) -> Iterator[Fact]:
 
 
 def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
-    """Yield what came with its code, then a line for each of the others."""
+    """Yield new findings with their code, then a line for each of the others."""
     news = [one for one in comparison.findings if is_news(one)]
     others = [one for one in comparison.findings if not is_news(one)]
     if is_brief:
@@ -155,7 +155,7 @@ def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
 
 
 def _finding(one: ComparedFinding, comparison: Comparison, *, is_brief: bool) -> FindingBlock:
-    """Return a finding as the first side has it in which it is new, else as the first has it."""
+    """Return a finding of the first side in which it is new, otherwise of the first that has it."""
     sides = enumerate(one.findings)
     is_new = (at for at, _ in sides if at and one.standing(at) in ("came", "worse"))
     position = next(is_new, one.first[0])
@@ -165,7 +165,7 @@ def _finding(one: ComparedFinding, comparison: Comparison, *, is_brief: bool) ->
 
 
 def _numbers(comparison: Comparison) -> Iterator[Table]:
-    """Yield loss and norm of each side; those of runs are with their curves."""
+    """Yield loss and norm of each side; for runs with their curves."""
     if any(curve.kind == "loss" for curve in comparison.curves):
         return
     base = comparison.sides[0]
@@ -265,7 +265,7 @@ def _extreme(curve: ComparedCurve, side: SideCurve) -> str:
 
 
 def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
-    """Yield how many parameters changed how, and so many of the worst."""
+    """Yield how many parameters changed in which way, and the worst of them."""
     if not comparison.parameters:
         return
     base = comparison.sides[0].letter
@@ -292,7 +292,7 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
 
 
 def _table(rows: Sequence[ComparedParameter], comparison: Comparison) -> Table:
-    """Return the rows, with the columns first that tell most."""
+    """Return the rows, with the most important columns first."""
     changes = [one.change for one in rows]
     firsts = [turn == 0 or changes[turn - 1] != change for turn, change in enumerate(changes)]
     columns = dict(_columns(rows, comparison))
@@ -337,7 +337,7 @@ def _columns(
 
 
 def _others(rows: Sequence[ComparedParameter], comparison: Comparison) -> list[int]:
-    """Return the places of the sides in which something is other than in the base."""
+    """Return the indices of the sides in which something differs from the base."""
     return [
         position
         for position in range(1, len(comparison.sides))

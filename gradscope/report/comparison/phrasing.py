@@ -1,4 +1,4 @@
-"""What comparisons say in words and numbers, whatever the format."""
+"""Texts and numbers of comparisons, for all formats."""
 
 import math
 from collections import Counter
@@ -28,7 +28,7 @@ _MOST_DIGITS = 9
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """Return `+5.5 %`, `x12.3` or `equal`; empty where nothing can be said."""
+    """Return `+5.5 %`, `x12.3` or `equal`; empty if unknown."""
     if before is not None and before == after:
         return "equal"
     if before is None or after is None or before == 0 or not math.isfinite(before):
@@ -53,7 +53,7 @@ def limit_text(share: float) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
-    """Return a ratio in three digits, and in more where it is near to 1: `0.9999996`."""
+    """Return a ratio with three digits, and with more if it is near 1: `0.9999996`."""
     if ratio == 1.0:
         return "1"
     if ratio is None or not abs(ratio - 1) < _ONE:
@@ -63,7 +63,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return how far something is off: `1.9 %`, a factor where that is more than once."""
+    """Return a relative difference: `1.9 %`, or a factor if it is above one."""
     if share >= _TWICE:
         return f"{UNICODE.times}{figure(1 + share)}"
     return f"{100 * share:.2g} %"
@@ -96,7 +96,7 @@ PRESENCE: tuple[Change, ...] = ("missing", "new")
 
 
 def side_text(side: Side) -> str:
-    """Return what a side is of: a run and its steps, or one step of a model."""
+    """Return the source of a side: a run and its steps, or one step of a model."""
     report = side.report
     count = counted(len(side.parameters), "parameter")
     if side.is_run:
@@ -134,7 +134,7 @@ def renaming_text(renaming: Renaming, side: Side) -> str:
 
 
 def ranks_text(comparison: Comparison) -> str:
-    """Return what is asked of ranks; empty of others."""
+    """Return the question that a comparison of ranks answers; empty for other comparisons."""
     if not comparison.of_ranks:
         return ""
     return (
@@ -144,7 +144,7 @@ def ranks_text(comparison: Comparison) -> str:
 
 
 def compared_text(comparison: Comparison) -> str:
-    """Return in which steps sides are compared."""
+    """Return the steps in which sides are compared."""
     runs = sum(side.is_run for side in comparison.sides)
     if not runs:
         return ""
@@ -186,12 +186,12 @@ def _counted_changes(comparison: Comparison) -> dict[Change, str]:
 
 
 def norm_limit(comparison: Comparison) -> float:
-    """Return by which share norms may differ."""
+    """Return the relative difference that norms may have."""
     return comparison.tolerance.norm_limit(of_ranks=comparison.of_ranks)
 
 
 def parting_text(curve: ComparedCurve, position: int, comparison: Comparison) -> str:
-    """Return where a side leaves the base, and where both end."""
+    """Return where a side departs from the base, and the ends of both."""
     parting = curve.partings[position]
     if parting is None:
         return ""
@@ -216,7 +216,7 @@ def end_text(parting: Parting) -> str:
 
 
 def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield letters of sides and what is told of them: those of whom the same is told together."""
+    """Yield letters of sides and their text; sides with the same text are joined."""
     letters: dict[str, list[str]] = {}
     for side, words in told:
         letters.setdefault(words, []).append(side)
@@ -224,7 +224,7 @@ def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def spread_text(comparison: Comparison, position: int) -> str:
-    """Return how far norms and directions of a side's gradients are off, in the median and most."""
+    """Return the median and the largest difference of a side's norms and directions."""
     pairs = [
         pair
         for one in comparison.parameters
@@ -280,7 +280,7 @@ def standing_text(finding: ComparedFinding) -> str:
 
 
 def is_news(finding: ComparedFinding) -> bool:
-    """Return whether a finding came, or became worse, in a side at least."""
+    """Return whether a finding is new, or worse, in at least one side."""
     standings = {finding.standing(position) for position in range(1, len(finding.findings))}
     return bool(standings & {"came", "worse"})
 
@@ -315,7 +315,7 @@ def presence_texts(comparison: Comparison) -> Iterator[str]:
 
 
 def regression_text(regression: Regression, comparison: Comparison) -> str:
-    """Return what is worse, by how much, and what would have passed."""
+    """Return the regression, its size, and the limit that would have passed."""
     subjects, count = regression.subjects, len(regression.subjects)
     before, after = (figure(value) for value in (regression.before, regression.after))
     moved = f"{before} → {after}"
@@ -355,7 +355,7 @@ def _most(subjects: Sequence[str]) -> str:
 
 
 def verdict_text(comparison: Comparison) -> str:
-    """Return the last line: what a gate says, or how far apart the sides are."""
+    """Return the last line: the result of a check, or the difference of the sides."""
     verdict = comparison.verdict
     if verdict.skip_reasons:
         return f"Could not compare: {'; '.join(verdict.skip_reasons)}."

@@ -1,4 +1,4 @@
-"""A document as a piece of HTML, for notebooks: no scripts, no style sheet."""
+"""A document as an HTML fragment for notebooks, without scripts and style sheet."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -84,7 +84,7 @@ def _inline(line: Line) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence in which what stands between backticks is code."""
+    """Return a sentence in which text between backticks is code."""
     parts = _html(text).split("`")
     if len(parts) % 2 == 0:  # one of them has no partner
         return _html(text)

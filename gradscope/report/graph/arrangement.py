@@ -1,4 +1,4 @@
-"""Places items and the links between them, the forward from top to bottom."""
+"""Arranges items and the links between them, the forward from top to bottom."""
 
 import math
 from bisect import bisect_right, insort
@@ -14,7 +14,7 @@ _CROSSING_SWEEPS = 8
 
 
 def ordered(graph: LayeredGraph) -> tuple[tuple[int, ...], ...]:
-    """Return the layers with each item near those that it is linked with above and below.
+    """Return the layers with each item near the items that it is linked with.
 
     Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System
     Structures", 1981: sweeps by barycenters, of which the best is kept.
@@ -40,7 +40,7 @@ def ordered(graph: LayeredGraph) -> tuple[tuple[int, ...], ...]:
 
 
 def crossings(layers: Sequence[Sequence[int]], below: dict[int, list[int]]) -> int:
-    """Return how often links cross between the layers."""
+    """Return the number of crossings of links between the layers."""
     total = 0
     for upper, lower in pairwise(layers):
         positions = {item: position for position, item in enumerate(lower)}
@@ -56,7 +56,7 @@ def crossings(layers: Sequence[Sequence[int]], below: dict[int, list[int]]) -> i
 def _by_barycenter(
     layer: Sequence[int], fixed: Sequence[int], linked: dict[int, list[int]]
 ) -> list[int]:
-    """Return a layer sorted by where its links lead; what has none there keeps its place."""
+    """Return a layer sorted by the ends of its links; items without links keep their position."""
     positions = {item: position for position, item in enumerate(fixed)}
     centers = {
         item: sum(positions[end] for end in ends) / len(ends)
@@ -81,7 +81,7 @@ weight of the link.
 
 
 def item_of(items: Sequence[Item], number: int) -> Item:
-    """Return what a number in a layer stands for; bends have no size."""
+    """Return what a number in a layer represents; bends have no size."""
     return items[number] if number < len(items) else _BEND_WEIGHT
 
 
@@ -133,7 +133,7 @@ class _Row:
         return cls(layer, starts, [_WEIGHT if number >= len(items) else 1.0 for number in layer])
 
     def room(self, position: int, axes: dict[int, float]) -> tuple[float, float]:
-        """Return between which axes an item can stand, the others where they are."""
+        """Return the range of axes of an item, given the positions of the others."""
         number, low, high = self.numbers[position], -math.inf, math.inf
         if position:
             before = self.numbers[position - 1]
@@ -160,7 +160,7 @@ class _Row:
 def _straighten(
     items: Sequence[Item], graph: LayeredGraph, rows: Sequence[_Row], axes: dict[int, float]
 ) -> None:
-    """Move the bends of each long link to one axis, where there is one that has room for all."""
+    """Move the bends of each long link to one axis, if one has space for all."""
     place_of = {
         number: (row, position) for row in rows for position, number in enumerate(row.numbers)
     }
@@ -237,7 +237,7 @@ class Arrangement:
 
 
 def arrange(items: Sequence[Item], arcs: Sequence[Arc]) -> Arrangement:
-    """Return places that keep items apart, and links out of the items that they pass."""
+    """Return positions that keep items apart, and keep links off the items that they pass."""
     graph = layered(items, arcs)
     layers = ordered(graph)
     axes = horizontal(items, graph, layers)

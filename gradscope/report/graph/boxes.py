@@ -15,7 +15,7 @@ from gradscope.report.graph.vertices import Box, GraphPart, Severities
 
 @dataclass(slots=True)
 class Contents:
-    """What is each module's own."""
+    """The own contents of each module."""
 
     report: Report
     view: StepView
@@ -48,7 +48,7 @@ class Contents:
     def twins(
         self, copies: Mapping[int, Sequence[ModuleRow]]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return by node and by parameter of a copy that of the module that is drawn."""
+        """Map each node and parameter of a copy to that of the module that is drawn."""
         nodes: dict[int, int] = {}
         parameters: dict[int, int] = {}
         for first, rows in copies.items():
@@ -199,7 +199,7 @@ def without_unused(part: GraphPart) -> GraphPart:
 
 
 def _pattern(siblings: Sequence[FoldedModule], position: int, parents: int) -> int:
-    """Return how many siblings from here on repeat in turn; 1 for one alone."""
+    """Return the length of the pattern that siblings repeat from here on; 1 for a single one."""
     rows, copies = siblings[position].rows, siblings[position].copies
     if copies == 1:
         return 1

@@ -38,7 +38,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedVertex:
-    """A vertex and its place."""
+    """A vertex and its position."""
 
     vertex: Vertex
     frame: Frame
@@ -46,7 +46,7 @@ class PlacedVertex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedBox:
-    """A box and its place."""
+    """A box and its position."""
 
     box: Box
     frame: Frame
@@ -54,7 +54,7 @@ class PlacedBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Where a norm is written: the start of its base line, or the end."""
+    """Position of a norm's text: the start of its base line, or the end."""
 
     x: float
     y: float
@@ -63,7 +63,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedLink:
-    """A link and the points that it leads through, from source to target."""
+    """A link and its points, from source to target."""
 
     link: Link
     ways: tuple[tuple[Point, ...], ...]
@@ -100,13 +100,13 @@ class NormScale:
 
     @classmethod
     def of(cls, drawing: Drawing) -> Self | None:
-        """Return the scale of a drawing; None where there is no norm to tell apart."""
+        """Return the scale of a drawing; None if no norms differ."""
         vertices = (placed.vertex.norms for placed in drawing.vertices)
         ends = list(_ends(chain(vertices, (placed.link.norms for placed in drawing.links))))
         return cls(low=min(ends), high=max(ends)) if ends else None
 
     def level(self, norms: Span) -> int:
-        """Return 0 to 6; of a range that of its middle."""
+        """Return 0 to 6; for a range, the level of its middle."""
         known = list(_ends([norms]))
         if not known:
             return 0
@@ -135,7 +135,7 @@ _BAND = 48.0
 
 
 def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedLink, ...]:
-    """Return the links with the places of their norms; None where there is no room.
+    """Return the links with the positions of their norms; None without space.
 
     Links that bring one gradient to one vertex have it written once.
     """
@@ -152,7 +152,7 @@ def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedL
 
 
 def _is_told(link: PlacedLink) -> bool:
-    """Return whether a link has a norm that stands nowhere else; a parameter has its own."""
+    """Return whether a link has a norm that is not shown elsewhere; a parameter shows its own."""
     return not link.is_beside and link.link.kind != "cut" and link.link.norms is not None
 
 
@@ -210,7 +210,7 @@ def _overlap(one: Frame, other: Frame) -> bool:
 
 
 def _along(way: Sequence[Point], *, is_beside: bool) -> Iterator[Frame]:
-    """Yield what a link covers."""
+    """Yield the area that a link covers."""
     for start, end in pairwise(way):
         steps = 1 if start[0] == end[0] or is_beside else _CURVE
         points = [curve_point(start, end, step / steps) for step in range(steps + 1)]

@@ -80,7 +80,7 @@ def _neighbours(count: int, arcs: Sequence[Arc]) -> tuple[list[list[int]], list[
 
 
 def _forward_order(count: int, arcs: Sequence[Arc]) -> list[int]:
-    """Return the items so that arcs lead on; of a circle, the first item comes first."""
+    """Return the items so that arcs lead forward; the first item of a cycle comes first."""
     below, above = _neighbours(count, arcs)
     waiting = [len(sources) for sources in above]
     ready = [item for item, sources in enumerate(waiting) if not sources]
@@ -101,7 +101,7 @@ def _forward_order(count: int, arcs: Sequence[Arc]) -> list[int]:
 
 
 def _in_circle(left: Collection[int], above: _Neighbours) -> int:
-    """Return the first item of a circle to which only the circle itself leads.
+    """Return the first item of a cycle that has no arcs from outside.
 
     Args:
         left: The items to choose from; each has one of them above it.
@@ -117,7 +117,7 @@ def _in_circle(left: Collection[int], above: _Neighbours) -> int:
 
 
 def _leading_to(item: int, left: Collection[int], above: _Neighbours) -> set[int]:
-    """Return the items from which arcs lead to one, itself included where it is in a circle."""
+    """Return the items that lead to one, itself included if it is in a cycle."""
     found: set[int] = set()
     pending = [item]
     while pending:
@@ -141,7 +141,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredGraph:
-    """Items and bends in layers; where a link passes through a layer, it has a bend there."""
+    """Items and bends in layers; a link has a bend in each layer that it passes through."""
 
     layers: tuple[tuple[int, ...], ...]
     """Layers, top to bottom. Numbers from the number of items on are bends."""
@@ -155,7 +155,7 @@ class LayeredGraph:
 
 
 def layered(items: Sequence[Item], arcs: Sequence[Arc]) -> LayeredGraph:
-    """Return the items in layers; their order is that of the forward, as far as links allow."""
+    """Return the items in layers, in the order of the forward as far as links allow."""
     return _Layering(items, arcs).build()
 
 
@@ -216,7 +216,7 @@ class _Layering:
         )
 
     def _layers(self) -> tuple[tuple[int, ...], ...]:
-        """Return the layers, each in the order in which a walk along the arcs comes to it."""
+        """Return the layers, each in the order in which a walk along the arcs reaches it."""
         layer = dict(enumerate(self.layer)) | {
             bend: number for (_, _, number), bend in self.bends.items()
         }

@@ -1,4 +1,4 @@
-"""A drawing of each module's inside, one level deep: what a reader opens one after the other."""
+"""A drawing of each module's content, one level deep, which readers open one by one."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -60,7 +60,7 @@ class _Bundle:
 
 @dataclass(slots=True)
 class _Insides:
-    """What is in each module, gathered in one walk over the graph."""
+    """The content of each module, gathered in one walk over the graph."""
 
     report: Report
     view: StepView
@@ -93,7 +93,7 @@ class _Insides:
         self._add_cuts()
 
     def part(self, module: int) -> GraphPart:
-        """Return what is drawn of a module."""
+        """Return the part of a module that is drawn."""
         members = dict(self.members[module])
         bundles = self.bundles.get(module, {})
         for pair in bundles:
@@ -222,7 +222,7 @@ class _Insides:
                 return Vertex(index=0, kind="outside", label=kind)
 
     def _name(self, row: ModuleRow) -> str:
-        """Return a module's path below the one around it that is no list."""
+        """Return a module's path relative to the module around it that is not a list."""
         parent = row.parent
         while parent is not None and parent in self.lists:
             parent = self.report.modules[parent].parent
@@ -238,7 +238,7 @@ MOST_DRAWN, FEWEST_VERTICES = 12_000, 3_000
 
 
 def inside_chart(report: Report) -> Chart | None:
-    """Return the picture; None where the report is of no graph, as that of a training run."""
+    """Return the chart; None if the report has no graph, as for a training run."""
     every = module_drawings(report)
     if not every:
         return None

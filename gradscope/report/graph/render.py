@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render_graph_page(report: Report, module: str | None) -> str:
-    """Return a page that needs nothing beside itself, without a last line break.
+    """Return a self-contained page, without a last line break.
 
     Args:
         report: Whose graph it is.

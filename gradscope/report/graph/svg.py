@@ -1,4 +1,4 @@
-"""A drawing as SVG: one file that needs no other, for light and for dark paper."""
+"""A drawing as a self-contained SVG file, for light and dark backgrounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -120,7 +120,7 @@ class _Writer:
             self._vertex(vertex)
 
     def _weight(self, placed: PlacedLink) -> int:
-        """Return what decides which of two links lies above the other: the larger gradient."""
+        """Return the drawing order of links: a larger gradient is drawn above a smaller one."""
         norms = placed.link.norms
         return 0 if norms is None or self.scale is None else self.scale.level(norms)
 
@@ -200,7 +200,7 @@ class _Writer:
             add_text(group, words.detail, (middle, center + 12), SMALL_FONT, soft, "middle")
 
     def _ink(self, vertex: Vertex) -> str:
-        """Return the colour of what is told of a gradient."""
+        """Return the colour of a gradient's state."""
         state = vertex_state(vertex) if vertex.reach is not None else None
         if vertex.is_behind_cut:
             return "f-cut"

@@ -89,12 +89,12 @@ def _colours(colours: dict[str, str]) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Return a number of pixels with one digit behind the point."""
+    """Return a number of pixels with one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def add_title(parent: Element, words: str) -> None:
-    """Add what is told where the pointer rests."""
+    """Add a tooltip."""
     SubElement(parent, "title").text = words
 
 
@@ -147,7 +147,7 @@ def curve(points: Sequence[Point], *, is_beside: bool) -> str:
 
 
 def arrowhead(points: Sequence[Point], size: float, *, is_beside: bool) -> str:
-    """Return a triangle whose tip is where a way ends."""
+    """Return a triangle with its tip at the end of a line."""
     x, y = points[-1]
     across, along = number(size * 0.6), number(size)
     tip = f"M{number(x)} {number(y)}"

@@ -63,7 +63,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
 
 
 def _in_order(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
-    """Return the modules by their first call, or that of a module in them; the uncalled last."""
+    """Return the modules in the order of their first calls; uncalled modules come last."""
     first: dict[int, float] = {}
     for row in sorted(rows, key=lambda row: -row.depth):
         call = min((call.index for call in row.calls), default=float("inf"))
@@ -156,7 +156,7 @@ def _add_word(text: Text, word: str, style: str) -> None:
 
 
 def _operations(view: StepView) -> dict[int | None, Operations]:
-    """Return the operations of each module's own, views and leaves left out."""
+    """Return the operations of each module itself, without views and leaves."""
     counts: dict[int | None, Counter[str]] = {}
     for node in sorted(view.nodes, key=created):
         if node.kind == "operation":

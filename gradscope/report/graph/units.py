@@ -1,4 +1,4 @@
-"""What is placed as one unit, and how links lead from unit to unit through boxes."""
+"""Units of the arrangement, and the routes of links between them through boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -110,7 +110,7 @@ def _rank(vertex: Vertex) -> Rank:
 
 
 def _column(vertices: Sequence[Vertex]) -> Unit:
-    """Return parameters that nothing is linked with, one below the other."""
+    """Return parameters without links, one below the other."""
     sizes = [vertex_size(vertex) for vertex in vertices]
     width = max(size[0] for size in sizes)
     tall = sizes[0][1] + _CHIP_GAP
@@ -132,7 +132,7 @@ def _column(vertices: Sequence[Vertex]) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a piece of a link begins or ends: at a unit, a box, or a port in the frame of one."""
+    """Start or end of a piece of a link: a unit, a box, or a port in the frame of a box."""
 
     kind: Literal["unit", "box", "in", "out"]
     number: int
@@ -149,7 +149,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of a link that lies in one box, outside of the boxes in that."""
+    """The part of a link inside one box, outside the boxes in it."""
 
     box: int | None
     source: Stop
@@ -161,7 +161,7 @@ Way = tuple[Piece, ...]
 
 @dataclass(slots=True)
 class Routes:
-    """The ways of all links, and what they need in each box."""
+    """The routes of all links, and the ports that they need in each box."""
 
     part: GraphPart
     units: Units
@@ -184,7 +184,7 @@ class Routes:
                         self.ports.setdefault(stop.box, {})[stop] = None
 
     def around(self, box: int | None) -> tuple[int | None, ...]:
-        """Return the boxes around a place, from the whole drawing on."""
+        """Return the boxes around a position, the whole drawing first."""
         found: list[int | None] = []
         while box is not None:
             found.append(box)
@@ -235,7 +235,7 @@ class Routes:
         yield (*out, Piece(above[shared - 1], leaves, enters), *into)
 
     def _out(self, boxes: Sequence[int | None], start: Stop, port: int) -> Iterator[Piece]:
-        """Yield the pieces out of boxes, given from the outermost on."""
+        """Yield the pieces out of boxes, given with the outermost first."""
         for box in reversed(boxes):
             stop = Stop("out", port, box)
             yield Piece(box, start, stop)

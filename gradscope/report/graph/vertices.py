@@ -104,7 +104,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPart:
-    """What is drawn."""
+    """The part of a graph that is drawn."""
 
     vertices: tuple[Vertex, ...]
     links: tuple[Link, ...]
@@ -115,7 +115,7 @@ class GraphPart:
 
     @property
     def folded(self) -> str | None:
-        """What was folded, in words; None for nothing."""
+        """Description of the folded parts; None if nothing is folded."""
         if not self.folded_nodes:
             return None
         nodes = counted(self.folded_nodes, "node")
@@ -134,7 +134,7 @@ class Severities:
 
     @classmethod
     def of(cls, report: Report) -> Self:
-        """Return those of a report."""
+        """Return the worst findings of a report."""
         paths = {path: row.index for row in report.modules for path in (row.path, *row.aliases)}
         names = {name: row.index for row in report.parameters for name in (row.name, *row.aliases)}
         modules: dict[int, Severity] = {}
@@ -157,11 +157,11 @@ class Severities:
         return cls(modules=modules, named=named, parameters=parameters)
 
     def of_boxes(self, modules: Iterable[int]) -> Severity | None:
-        """Return the worst about some modules themselves: what is in them is drawn in them."""
+        """Return the worst finding about some modules, without their drawn content."""
         return _worst(self.named.get(module) for module in modules)
 
     def of_modules(self, modules: Iterable[int]) -> Severity | None:
-        """Return the worst about some modules, and what is in them."""
+        """Return the worst finding about some modules and their content."""
         return _worst(self.modules.get(module) for module in modules)
 
     def of_parameters(self, parameters: Iterable[int]) -> Severity | None:
@@ -175,7 +175,7 @@ def _worst(found: Iterable[Severity | None]) -> Severity | None:
 
 
 def shortened_part(part: GraphPart, most: int) -> GraphPart:
-    """Return the part with so many vertices at most: of more, those in the middle are one.
+    """Return the part with at most this many vertices; further ones in the middle are merged.
 
     Only for parts without boxes.
     """
@@ -209,7 +209,7 @@ def _rest(middle: list[Vertex]) -> Vertex:
 
 
 def _moved(part: GraphPart, positions: dict[int, int]) -> tuple[Link, ...]:
-    """Return the links between what is left; of several that became one, the range of norms."""
+    """Return the links between the remaining vertices; merged links have the range of norms."""
     links: dict[tuple[int, int, str], list[Link]] = {}
     for link in part.links:
         source, target = positions[link.source], positions[link.target]

@@ -1,4 +1,4 @@
-"""The page of a check: what it decided, and a tab for each target."""
+"""The page of a check: its result, and a tab for each target."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedTarget:
-    """A target of the check, and its place among the sheets."""
+    """A target of the check, and the index of its tab."""
 
     result: TargetResult
     outcome: Outcome
@@ -56,17 +56,17 @@ class CheckedTarget:
 
     @property
     def shown(self) -> int:
-        """The run whose pictures are shown: that of the worst finding, else the first."""
+        """The run whose charts are shown: that of the worst finding, otherwise the first."""
         return next((item.run for item in self.result.findings), 0)
 
     @property
     def urgency(self) -> int:
-        """What pictures are given room by: first to targets that fail, then to findings."""
+        """Priority of charts: first targets that fail, then those with findings."""
         return 0 if self.outcome != "passed" else 1 if self.result.findings else 2
 
 
 def target_tab(target: CheckedTarget, name: str) -> Tab:
-    """Return the sheet of a target, under a short name."""
+    """Return the tab of a target, under a short name."""
     title, result = f"{_SIGNS[target.outcome]} {name}", target.result
     if not result.runs:
         words = Words(
@@ -84,7 +84,7 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
 
 
 def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
-    """Return the words on the run that is shown, and in them what the other runs found."""
+    """Return the texts on the shown run, with the findings of the other runs."""
     result = target.result
     worst: Severity | None = next((item.finding.severity for item in result.counted()), None)
     return replace(
@@ -133,7 +133,7 @@ def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
 
 
 def _mark(item: CheckedFinding, result: TargetResult) -> str:
-    """Return what the check tells of a finding: seeds, steps, and what the baseline knows."""
+    """Return the check's remarks on a finding: seeds, steps, and its state in the baseline."""
     seeds = seeds_text(item, result)
     told = (
         "known" if item.is_known else "",
@@ -166,7 +166,7 @@ def render_check_html(result: CheckResult, size_budget: int = SIZE_BUDGET) -> st
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
-    """Return names for tabs: without folders, where that tells them apart."""
+    """Return names for tabs, without folders if they remain different."""
     short = [name.rpartition("/")[2] for name in names]
     return short if len(set(short)) == len(short) else list(names)
 

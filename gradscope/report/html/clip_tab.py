@@ -1,4 +1,4 @@
-"""The page of a report on clipping: a sheet for each line that clips."""
+"""The page of a report on clipping: a tab for each line that clips."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from gradscope.report.number_format import percent
 
 
 def render_clip_html(reports: Sequence[Report]) -> str:
-    """Return a page with a sheet for each line that clips, without a last line break.
+    """Return a page with a tab for each line that clips, without a last line break.
 
     Raises:
         GradscopeError: A recording tells nothing of clipping.
@@ -38,7 +38,7 @@ def render_clip_html(reports: Sequence[Report]) -> str:
 
 
 def clip_tabs(report: Report) -> Iterator[Tab]:
-    """Yield a sheet for each line that clips; where none does, for each optimizer.
+    """Yield a tab for each line that clips; if none does, for each optimizer.
 
     Raises:
         GradscopeError: The recording tells nothing of clipping.
@@ -68,7 +68,7 @@ def _title(section: Section, report: Report, *, is_alone: bool) -> str:
 
 
 def _of_section(report: Report, others: Sequence[Section]) -> Report:
-    """Return the report without the findings that are about other lines that clip."""
+    """Return the report without the findings about other lines that clip."""
     elsewhere = {section.site for section in others if section.site is not None}
     mine = tuple(one for one in report.findings if one.location not in elsewhere)
     return replace(report, findings=mine)

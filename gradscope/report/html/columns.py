@@ -1,4 +1,4 @@
-"""Columns of many values in JSON, exact and compact, and those of a report's modules."""
+"""Columns of many values in JSON, exact and compact, and the columns of a report's modules."""
 
 import math
 import struct
@@ -28,12 +28,12 @@ def numbers(values: Iterable[float | None]) -> Json:
 
 
 def single_numbers(values: Iterable[float | None]) -> Json:
-    """Return numbers as float32, for pictures of so many that seven digits have to do."""
+    """Return numbers as float32, for charts with so many that seven digits must do."""
     return _floats("f4", "f", [None if value is None else _rounded(value) for value in values])
 
 
 def positions(values: Iterable[int | None]) -> Json:
-    """Return integers from 0 to 2**31 - 1, as places in other columns."""
+    """Return integers from 0 to 2**31 - 1, such as indices in other columns."""
     given = [-1 if value is None else value for value in values]
     return _integers(given)
 
@@ -67,7 +67,7 @@ def _is_place(value: float) -> bool:
 
 
 def _identity(value: float | None) -> object:
-    """Return what tells numbers apart that compare equal, and has NaN equal itself."""
+    """Return a key that separates numbers which compare equal, and equates NaN with itself."""
     return value if value is None or (math.isfinite(value) and value) else str(value)
 
 
@@ -76,7 +76,7 @@ def _spelled(value: float | None) -> Json:
 
 
 def _rounded(value: float) -> float:
-    """Return the number in float32, infinite where it is too large."""
+    """Return the number in float32, infinite if it is too large."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
@@ -110,7 +110,7 @@ class ModulePlaces:
         return [self.of(path) for path in paths]
 
     def above(self, module: int | None) -> tuple[int, ...]:
-        """Return a module after all that it lies in, the outermost first."""
+        """Return a module after those around it, the outermost first."""
         return () if module is None else self._chains[module]
 
     @cached_property
@@ -127,7 +127,7 @@ class ModulePlaces:
 
 
 def module_columns(report: Report) -> dict[str, Json]:
-    """Return a column for each thing that pictures want to know of modules.
+    """Return a column for each property of modules that charts use.
 
     `parent` is the place of the parent's row, `found` the places of the findings that are about it,
     by place in the sheet's cards.

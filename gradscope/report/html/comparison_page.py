@@ -1,4 +1,4 @@
-"""The page of a comparison: a sheet for each side beside the base, and one of all of them."""
+"""The page of a comparison: a tab for each side and the base, and one of all sides."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -173,7 +173,7 @@ def _notes(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _cards(pair: Comparison) -> Iterator[FindingCard]:
-    """Yield the findings of both: those that came are shown as the other side has them."""
+    """Yield the findings of both; new ones are shown as in the other side."""
     base, other = (side.report for side in pair.sides)
     for standing, one in by_standing(pair):
         own, its = one.findings
@@ -238,7 +238,7 @@ def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
 
 
 def _link(sides: Sequence[Side], position: int, text: str) -> SummaryCell:
-    """Return a cell that opens a side's sheet; the base has none."""
+    """Return a cell that opens a side's tab; the base has none."""
     return SummaryCell(text=text, look="code", tab=position if position else None)
 
 

@@ -17,7 +17,7 @@ ChartKind = Literal["plot", "graph", "table", "timeline"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something to look at."""
+    """A chart of a tab."""
 
     name: str
     """Name of the chart's element, unique in its tab: `depth`."""
@@ -74,7 +74,7 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def render_page(tabs: Sequence[Tab], title: str) -> str:
-    """Return a page that needs nothing beside itself, without a last line break.
+    """Return a self-contained page, without a last line break.
 
     Args:
         tabs: What it shows, at least one.
@@ -113,7 +113,7 @@ def embedded_json(value: Json) -> str:
 
 
 def tab_size(tab: Tab) -> int:
-    """Return how many bytes of a page the data of a sheet takes."""
+    """Return the number of bytes that the data of a tab takes on a page."""
     return len(embedded_json(_data(tab)))
 
 
@@ -156,7 +156,7 @@ SIZE_BUDGET = 2_900_000
 
 
 def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone: str) -> list[Tab]:
-    """Return the sheets with the pictures that there is room for.
+    """Return the tabs with the charts that fit into the size budget.
 
     Args:
         size_budget: Bytes for all of them.
@@ -178,7 +178,7 @@ def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone:
 
 
 def _fitting(tab: Tab, size_budget: int, alone: str) -> Tab:
-    """Return the sheet with those of its pictures, the first ones first, that fit."""
+    """Return the tab with those of its charts, the first ones first, that fit."""
     used, kept = _size(tab.modules), []
     for chart in tab.charts:
         size = _size(chart.content)

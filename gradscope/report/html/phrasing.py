@@ -1,4 +1,4 @@
-"""The words and small tables of a page: header, findings with their code, missing parts."""
+"""Texts and small tables of a page: header, findings with their code, missing parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -37,7 +37,7 @@ class SummaryTable:
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The places of the columns in which something stands."""
+        """Indices of the columns that are not empty."""
         positions = range(len(self.header))
         return tuple(
             position for position in positions if any(row[position].text for row in self.rows)
@@ -58,7 +58,7 @@ class FindingCard(FindingBlock):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What is told of one thing reported on."""
+    """The texts of one report."""
 
     heading: str
     """Heading: `gradscope inspect`."""
@@ -78,7 +78,7 @@ class Words:
 
 
 def words_of(report: Report) -> Words:
-    """Return what is told of a report."""
+    """Return the texts of a report."""
     return Words(
         heading=report.target.name,
         facts=tuple(_facts(report)),
@@ -102,7 +102,7 @@ def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCar
 
 
 def module_of_finding(finding: Finding, report: Report) -> int | None:
-    """Return the module that a finding is about: the innermost that holds all that it names."""
+    """Return the module of a finding: the innermost one that contains everything it names."""
     paths = {alias: row for row in report.modules for alias in (row.path, *row.aliases)}
     names = list(finding.modules) or [name.rpartition(".")[0] for name in finding.parameters]
     rows = [paths[name] for name in names if name in paths]

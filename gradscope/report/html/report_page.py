@@ -25,7 +25,7 @@ from gradscope.report.html.tables import parameter_table, run_parameter_table, t
 
 
 def step_tab(report: Report, title: str) -> Tab:
-    """Return the sheet of a report without a training run."""
+    """Return the tab of a report without a training run."""
     return Tab(
         title=title,
         words=words_of(report),
@@ -35,7 +35,7 @@ def step_tab(report: Report, title: str) -> Tab:
 
 
 def step_charts(report: Report) -> Iterator[Chart]:
-    """Yield the pictures of one step, those first that tell the most."""
+    """Yield the charts of one step, the most important first."""
     found = (
         depth(report),
         module_map(report),
@@ -49,7 +49,7 @@ def step_charts(report: Report) -> Iterator[Chart]:
 
 
 def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
-    """Return the sheet of a run."""
+    """Return the tab of a run."""
     charts = (
         curve_chart(report, run),
         rank_map(report),
@@ -74,7 +74,7 @@ def _last_map(report: Report) -> Chart | None:
 
 
 def tab_of(report: Report, title: str | None = None) -> Tab:
-    """Return the sheet of a report, under its target's name or another title."""
+    """Return the tab of a report, under its target's name or another title."""
     if report.training_run is not None:
         return run_tab(report, report.training_run, title or report.target.name)
     return step_tab(report, title or report.target.name)
@@ -109,7 +109,7 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
 
 
 def _by_interest(report: Report, run: TrainingRun) -> list[int]:
-    """Return positions of captured steps: those of findings, then each line's last and first."""
+    """Return indices of captured steps: those of findings, then each line's last and first."""
     steps = [finding.step for finding in report.findings if finding.step is not None]
     at_findings = [
         position
@@ -186,7 +186,7 @@ _NO_OTHER_CONTROLS = "report this recording alone to see them"
 
 
 def render_html(reports: Sequence[Report]) -> str:
-    """Return a page with a sheet for each report, without a last line break.
+    """Return a page with a tab for each report, without a last line break.
 
     That of one training run has tabs for its captured steps too.
     """

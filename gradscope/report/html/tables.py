@@ -92,7 +92,7 @@ def column(
 def word_column(
     title: str, kind: WordKind, values: Sequence[str | None]
 ) -> Iterator[dict[str, Json]]:
-    """Yield a column of words, if there are any."""
+    """Yield a column of text, if there is any."""
     if any(values):
         yield column(title, kind, texts(values))
 
@@ -111,7 +111,7 @@ def number_column(
 
 
 def module_column(title: str, kind: CellKind, of: str) -> dict[str, Json]:
-    """Return a column of what is known of the modules that rows link to: see `module_columns`."""
+    """Return a column of the properties of linked modules: see `module_columns`."""
     return {"title": title, "kind": kind, "of": of}
 
 
@@ -122,7 +122,7 @@ _ROW, _TALLEST = 26, 600
 def table_chart(
     name: str, rows: int, columns: Sequence[Mapping[str, Json]], links: Mapping[str, Json]
 ) -> Chart:
-    """Return a table of so many rows; each link has an entry a row."""
+    """Return a table of this number of rows; each link has an entry per row."""
     return Chart(
         name=name,
         kind="table",

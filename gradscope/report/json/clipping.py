@@ -25,7 +25,7 @@ class Trial(Shape, grows=True):
 
 
 def _effective(section: Section, _: Report) -> float | None:
-    """Return the learning rate that the clip amounts to; None where it does not change it."""
+    """Return the effective learning rate of the clip; None if it does not change it."""
     rate, coefficients = section.optimizer.rate, section.coefficients
     if rate is None or coefficients is None or section.optimizer.family == "adaptive":
         return None

@@ -19,7 +19,7 @@ _COLUMNS = 100
 
 
 class Moment(Shape):
-    """An event of a step, or a group of them, and how many times it comes in a row."""
+    """An event of a step, or a group of them, and the number of its repetitions."""
 
     event: Annotated[Given, Of("word"), "Null of a group."]
     group: "tuple[Moment, ...]"
@@ -48,7 +48,7 @@ def _picture(pattern: Pattern, _: Report) -> str:
 
 
 class Window(Shape):
-    """What led to an optimizer step, and the steps to which the same led."""
+    """Events before an optimizer step, and the steps that follow equal events."""
 
     optimizer: Annotated[
         Count | None, "Place among training_run.optimizers; null of what led to no step."
@@ -169,7 +169,7 @@ def _columns(run: TrainingRunFacts, _: Report) -> Columns:
 
 
 class Look(Shape):
-    """A backward pass of which every tensor was recorded."""
+    """A backward pass in which every tensor was recorded."""
 
     step: Count
     location: Where

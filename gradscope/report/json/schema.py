@@ -146,7 +146,7 @@ def _may_be_null(kind: object) -> bool:
 
 
 def _shape_in(key: Key) -> type[Shape]:
-    """Return the shape of a key that is inline, with or without None beside it."""
+    """Return the shape of a key that is inline, with or without None as an alternative."""
     bare = get_args(key.kind)[0]
     [shape] = [one for one in get_args(bare) or (bare,) if one is not type(None)]
     assert isinstance(shape, type)

@@ -21,7 +21,7 @@ Read = Callable[..., object]
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """Where a key reads from: the path of an attribute, empty for the value itself, or `Read`."""
+    """Source of a key: the path of an attribute, empty for the value itself, or `Read`."""
 
     source: str | Read = ""
 
@@ -63,7 +63,7 @@ enclosing object, and are missing if it is None. `given`: an empty string is nul
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What is special about a key."""
+    """Special properties of a key."""
 
     mark: Mark
 
@@ -148,7 +148,7 @@ def _keys(shape: type[Shape]) -> Iterator[Key]:
 
 
 def notes_of(kind: object) -> tuple[object, ...]:
-    """Return what is annotated to a type."""
+    """Return the annotations of a type."""
     return get_args(kind)[1:] if get_origin(kind) is Annotated else ()
 
 

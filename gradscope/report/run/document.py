@@ -64,7 +64,7 @@ _LAYERS_SHOWN = 40
 
 
 def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inner]:
-    """Yield what was run: models, optimizers, steps and time, and how it ended.
+    """Yield the header of a run: models, optimizers, steps, time, and ending.
 
     Args:
         report: Of the run.
@@ -124,7 +124,7 @@ def _optimizers(report: Report, run: TrainingRun) -> Iterator[Line]:
 
 
 def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
-    """Return how many steps an optimizer made on what, where it is not the only one."""
+    """Return the steps of an optimizer and their data, if there are other optimizers."""
     made = f", made {row.made:,} times" if row.made > 1 else ""
     if len(run.optimizers) == 1 and row.steps:
         return made
@@ -244,7 +244,7 @@ def _layer(row: Layer, scale: Scale) -> Strip:
 
 
 def _legend(strips: Iterable[Cells]) -> str:
-    """Return what the signs mean that are no levels, those that occur."""
+    """Return the legend of the special characters that occur."""
     known = [cell for cells in strips for cell in cells]
     words = []
     if any(cell is not None and not math.isfinite(cell) for cell in known):
@@ -257,7 +257,7 @@ def _legend(strips: Iterable[Cells]) -> str:
 
 
 def run_closing(report: Report, run: TrainingRun, view: ViewOptions) -> Note:
-    """Return findings, steps, and where the loss went."""
+    """Return findings, steps, and the change of the loss."""
     found = found_text(report)
     words = [*([found] if found else []), *run_words(run)]
     hint = "Use --save FILE to keep the recording." if view.can_save else ""
@@ -277,7 +277,7 @@ _SHOWN = 16
 
 
 def rank_sections(report: Report) -> Iterator[Block]:
-    """Yield a row for every recorded rank of a job, and what is said of all."""
+    """Yield a row for every recorded rank of a job, and the facts on all ranks."""
     job = report.job
     if job is None or job.world_size == 1:
         return
@@ -328,7 +328,7 @@ def part_text(job: JobSummary) -> str:
 
 
 def remarks(job: JobSummary, root: str) -> Iterator[str]:
-    """Yield sentences about the job: what is missing, the first failure, what norms are of."""
+    """Yield sentences about the job: missing ranks, the first failure, and the norms' scope."""
     if job.is_joined:
         yield from _of_several(job, root)
     if job.norms:

@@ -12,7 +12,7 @@ _GAP = 0.18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """A panel of a figure: what is drawn, and its vertical axis."""
+    """A panel of a figure: its traces, and its vertical axis."""
 
     height: float
     traces: Sequence[Mapping[str, Json]]
@@ -84,7 +84,7 @@ _MARGIN = 0.08
 
 
 def log_axis(title: str, values: Iterable[float]) -> Axis:
-    """Return a logarithmic axis; of a few decades its numbers are written out.
+    """Return a logarithmic axis; over few decades its numbers are written out.
 
     Args:
         title: Of the axis.
@@ -106,7 +106,7 @@ def share_axis(title: str = "") -> Axis:
 
 
 def strip_axis(name: str) -> Axis:
-    """Return the axis of a strip, for what a logarithmic one cannot show: marks lie at 0.5."""
+    """Return the axis of a strip for values without a logarithm; marks are at 0.5."""
     return {
         "range": [0, 1],
         "fixedrange": True,
@@ -118,7 +118,7 @@ def strip_axis(name: str) -> Axis:
 
 
 def range_around(values: Iterable[float], centre: float, band: tuple[float, float]) -> list[Json]:
-    """Return the ends of an axis around what is drawn, the centre, and the band if it is near.
+    """Return the ends of an axis around the data, the centre, and the band if it is near.
 
     A band that is far wider than what is drawn would leave nothing of it to be seen.
 
@@ -136,7 +136,7 @@ def range_around(values: Iterable[float], centre: float, band: tuple[float, floa
 
 
 def log_band(band: tuple[float, float]) -> tuple[float, float]:
-    """Return the logarithms of a band's ends, by which plotly knows a range."""
+    """Return the logarithms of a band's ends, which plotly uses for a range."""
     return math.log10(band[0]), math.log10(band[1])
 
 

@@ -37,7 +37,7 @@ class Part:
 
 
 def share_chart(section: Section, report: Report) -> Chart | None:
-    """Return the picture; None where no gradient was measured."""
+    """Return the chart; None if no gradient was measured."""
     found = section.contributions
     if not found.parameters:
         return None
@@ -96,7 +96,7 @@ def module_of(parameter: Contribution, found: Contributions) -> str:
 
 
 class _Places:
-    """Where modules and parameters stand in a report."""
+    """Indices of modules and parameters in a report."""
 
     def __init__(self, report: Report) -> None:
         self._modules = ModulePlaces(report)
@@ -116,7 +116,7 @@ class _Places:
 def _layer(
     position: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Places
 ) -> dict[str, Json]:
-    """Return the trace of each module's piece at a place."""
+    """Return the trace of one piece of every module."""
     rows = [
         (at, shown[at], parts[position]) for at, parts in enumerate(bars) if position < len(parts)
     ]
@@ -185,7 +185,7 @@ def _layout(shown: Sequence[Contribution]) -> dict[str, Json]:
 
 
 def share_table(section: Section, report: Report) -> Chart | None:
-    """Return the table of all parameters; None where no gradient was measured."""
+    """Return the table of all parameters; None if no gradient was measured."""
     found = section.contributions
     rows = found.parameters
     if not rows:

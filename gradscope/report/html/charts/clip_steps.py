@@ -27,7 +27,7 @@ Trace = dict[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Steps one after another, and how many of them were cut."""
+    """Consecutive steps, and the number of clipped ones."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class Stretch:
 
 
 def step_chart(section: Section) -> Chart | None:
-    """Return the picture; None where there is no step."""
+    """Return the chart; None without steps."""
     if not section.points:
         return None
     points = drawn(section.points)
@@ -53,7 +53,7 @@ def step_chart(section: Section) -> Chart | None:
 
 
 def drawn(points: Sequence[ClipPoint], most: int = _MOST) -> list[ClipPoint]:
-    """Return the points to be drawn: of many, those of each stretch that tell it apart.
+    """Return the points to draw; of many, the most distinct ones of each stretch.
 
     That are its first and last, the least and the greatest of its norms and the hardest cut, and
     the first norm that is zero, infinite and NaN.
@@ -82,7 +82,7 @@ def _telling(points: Sequence[ClipPoint], stretch: range) -> set[int]:
 
 
 def stretches(points: Sequence[ClipPoint]) -> list[Stretch]:
-    """Return how many steps were cut, of each stretch of those with a finite norm."""
+    """Return the number of clipped steps in each stretch of those with a finite norm."""
     finite = [point for point in points if math.isfinite(point.norm)]
     size = max(math.ceil(len(finite) / _STRETCHES), _SHORTEST)
     parts = [finite[start : start + size] for start in range(0, len(finite), size)]
@@ -117,7 +117,7 @@ def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
 
 
 def _turns(section: Section) -> bool:
-    """Return whether the clip may turn gradients, and it is known how far."""
+    """Return whether the clip may change directions, and the change is known."""
     return section.method != "norm" and section.cosines is not None
 
 
@@ -171,7 +171,7 @@ def after_clip(point: ClipPoint) -> float:
 
 
 def _on_log(norm: float) -> float | None:
-    """Return what a logarithmic axis can show; the rest has strips of its own."""
+    """Return the values that a logarithmic axis can show; the others have strips of their own."""
     return norm if 0 < norm < math.inf else None
 
 

@@ -45,7 +45,7 @@ class ColourScale:
 
     @classmethod
     def over(cls, values: Iterable[float | None]) -> "ColourScale":
-        """Return a scale over the numbers that have a place on a logarithmic axis."""
+        """Return a scale over the numbers that a logarithmic axis can show."""
         levels = _levels(values)
         low, high = min(levels, default=0.0), max(levels, default=0.0)
         missing = max(0.0, _NARROWEST - (high - low)) / 2
@@ -74,7 +74,7 @@ class ColourScale:
         return "#ffffff" if brightness < _BRIGHT else "#10161d"
 
     def bar(self, title: str) -> dict[str, Json]:
-        """Return plotly's marker of a trace without marks, beside which the scale is drawn."""
+        """Return plotly's marker of a trace without marks, which draws the colour bar."""
         ticks = _ticks(self.low, self.high)
         return {
             "color": [self.low, self.high],
@@ -99,7 +99,7 @@ def _levels(values: Iterable[float | None]) -> list[float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten within a range where there are some, else its ends."""
+    """Return the powers of ten within a range if there are some, otherwise its ends."""
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     if last <= first:
         return [low, high]
@@ -133,12 +133,12 @@ _HIGHEST_DECADE = 308.25
 
 
 def logarithm(cell: Cell) -> float | None:
-    """Return the power of ten that a number is; None of what has no place on such a scale."""
+    """Return the log10 of a number; None if it has no position on such a scale."""
     return math.log10(cell) if cell is not None and 0 < cell < math.inf else None
 
 
 def colour_axis(cells: Sequence[Cell], name: str) -> dict[str, Json]:
-    """Return the ends of the colours, and the bar that tells them."""
+    """Return the ends of the colours, and the colour bar."""
     low, high = colour_ends(cells)
     beyond = _beyond(cells, low, high)
     room = (high - low) / 20
@@ -169,7 +169,7 @@ def _decade_ticks(low: float, high: float) -> dict[float, str]:
 
 
 def _beyond(cells: Sequence[Cell], low: float, high: float) -> dict[float, str]:
-    """Return the marks of ends that numbers lie beyond, which have the colour of the end."""
+    """Return the labels of ends that numbers exceed; these have the colour of the end."""
     powers = [power for power in map(logarithm, cells) if power is not None]
     smaller, larger = any(power < low for power in powers), any(power > high for power in powers)
     below = {low: f"≤ {_letters(low)}"} if smaller else {}

@@ -29,7 +29,7 @@ MARGIN = 0.012
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnTrace:
-    """What a trace draws."""
+    """The data of a trace."""
 
     steps: tuple[int, ...]
     """Steps of the marks."""
@@ -79,7 +79,7 @@ def _scales(layout: SwitchTrace) -> SwitchTrace:
 
 
 def _optimizers(drawn: Sequence[DrawnTrace]) -> Iterator[SwitchTrace]:
-    """Yield buttons that show the curves of one optimizer, where there are several."""
+    """Yield buttons that show the curves of one optimizer, if there are several."""
     names = list(dict.fromkeys(trace.optimizer for trace in drawn if trace.optimizer))
     if len(names) < 2:
         return
@@ -141,7 +141,7 @@ _DECADES = 1.5
 
 
 def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
-    """Return the curves of a run; None where nothing was measured."""
+    """Return the curves of a run; None if nothing was measured."""
     curves = _curves(run)
     if not any(curve.measured for curve in curves):
         return None
@@ -185,7 +185,7 @@ def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfOptimizer:
-    """What was measured in the steps of one optimizer."""
+    """The measurements in the steps of one optimizer."""
 
     optimizer: int
     name: str
@@ -321,7 +321,7 @@ def _step_axis(run: TrainingRun, axis: Json) -> Trace:
 
 
 def _title(name: str, position: int) -> Trace:
-    """Return a panel's title: on top of it there is more room than beside."""
+    """Return a panel's title: there is more space above it than beside it."""
     return {
         "text": f"<b>{name}</b>",
         "showarrow": False,

@@ -51,7 +51,7 @@ class Trace:
 
 
 def depth(report: Report) -> Chart | None:
-    """Return the picture; None where there is neither a tensor nor a parameter."""
+    """Return the chart; None without tensors and parameters."""
     order = ForwardOrder(report)
     if not order.length:
         return None
@@ -114,7 +114,7 @@ _HIDDEN: Mapping[str, Json] = {"weight": {"visible": False}, "update": {"visible
 
 
 def _drawn(marks: Sequence[Mark]) -> list[Mark]:
-    """Return those with numbers; of more than can be told apart the extremes."""
+    """Return the rows with numbers; of too many, the extremes."""
     found = [mark for mark in marks if mark.state == "number"]
     values = [[mark.value(measure) or 0.0 for mark in found] for measure in ("norm", "rms")]
     return [found[at] for at in thinned([mark.position for mark in found], values)]
@@ -159,7 +159,7 @@ def _scatter(marks: Sequence[Mark], link: str) -> dict[str, Json]:
 
 
 def _strip_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Iterator[Trace]:
-    """Yield what has no place on the axis, and says the more for it."""
+    """Yield the values that the axis cannot show, which are often the most important."""
     both = {mark.state for mark in (*tensors, *parameters)}
     below = [(state, colour) for state, _, colour in _BELOW if state in both]
     strips = [("broken", "@broken", "y3", 0)] if "broken" in both else []
@@ -187,7 +187,7 @@ def _thinned_strip(marks: Sequence[Mark]) -> list[Mark]:
 
 
 def _beside(marks: Sequence[Mark]) -> Iterator[float]:
-    """Yield by how much each is moved in its strip, so that those of one place can be told."""
+    """Yield offsets within a strip that separate the marks of one position."""
     seen = Counter[int]()
     for mark in marks:
         turn = seen[mark.position] % len(_ASIDE)
@@ -218,7 +218,7 @@ def _choices(traces: Sequence[Trace], marks: Sequence[Mark]) -> list[Json]:
 
 
 def _ticks(span: float) -> int | str:
-    """Return where an axis over so many powers of ten is lettered: also at 2 and 5 of few."""
+    """Return the ticks of an axis over this many powers of ten; few also get ticks at 2 and 5."""
     return "D2" if span <= _FEW else math.ceil(span / _MOST_TICKS)
 
 
@@ -226,7 +226,7 @@ _FEW, _MOST_TICKS = 2.0, 8
 
 
 def _span(marks: Sequence[Mark], measure: Measure) -> float:
-    """Return over how many powers of ten values reach; negative without any."""
+    """Return the range of values in powers of ten; negative without any."""
     levels = [math.log10(value) for mark in marks if (value := mark.value(measure)) is not None]
     return max(levels) - min(levels) if levels else -1.0
 

@@ -27,7 +27,7 @@ the update, over the norm of the weight.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A tensor or a parameter at its place in the forward."""
+    """A tensor or a parameter at its position in the forward."""
 
     position: int
     row: TensorRow | ParameterRow
@@ -41,7 +41,7 @@ class Mark:
         return gradient_state(self.row)
 
     def value(self, measure: Measure) -> float | None:
-        """Return a number that has a place on a logarithmic axis; None where there is none."""
+        """Return a number that a logarithmic axis can show; None otherwise."""
         grad, found = self.row.grad, None
         match measure:
             case "norm":
@@ -56,7 +56,7 @@ class Mark:
 
 
 def gradient_state(row: TensorRow | ParameterRow) -> State:
-    """Return what the gradient of a row is."""
+    """Return the state of a row's gradient."""
     grad = row.grad
     if grad is None:
         return _absence(row)
@@ -138,7 +138,7 @@ _LONGEST = 22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strips:
-    """What lies above and below the logarithmic axis, each row with its title."""
+    """The strips above and below the logarithmic axis, each row with its title."""
 
     above: tuple[str, ...]
     """Strips above the axis, in pixels."""
@@ -193,7 +193,7 @@ def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) 
 
 
 def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[str, Json]:
-    """Return the layout; modules are bands behind the marks, named at the foot."""
+    """Return the layout; modules are bands behind the marks, with names at the bottom."""
     runs = [run for run in order.runs() if run.module is not None]
     named = [run for run in runs if run.length >= _NARROWEST * order.length]
     return {
@@ -215,7 +215,7 @@ def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[st
 
 
 def run_name(run: Run, report: Report) -> str:
-    """Return the end of a module's path: from the last part on that is no number."""
+    """Return the end of a module's path, from its last part that is not a number."""
     if run.module is None:
         return ""
     row = report.modules[run.module]

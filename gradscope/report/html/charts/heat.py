@@ -42,7 +42,7 @@ class HeatRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
-    """A quantity of each row by column: the largest of a column's steps, NaN where one is."""
+    """A quantity of each row by column: the largest of a column's steps, NaN if one is."""
 
     quantity: Quantity
     columns: Columns
@@ -72,7 +72,7 @@ def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
 
 
 def _modules_at(report: Report, positions: ModulePlaces, depth: int) -> list[HeatRow]:
-    """Return a row for each module down to a depth, with all that its row is to stand for."""
+    """Return a row for each module down to a depth, with all modules that it represents."""
     held: dict[int | None, list[int]] = {}
     for parameter in report.parameters:
         chain = positions.above(positions.of(parameter.module))
@@ -183,7 +183,7 @@ def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) ->
 def _step_cells(
     norms: NormTable, step: int, owners: dict[int, int], reading: _Reading
 ) -> dict[int, Cell]:
-    """Return what was measured in a step, by row."""
+    """Return the measurements of a step, by row."""
     positions: dict[int, list[int]] = {}
     for at in norms.rows_of(step):
         owner = owners.get(norms.parameters[at])
@@ -214,7 +214,7 @@ def _total(column: Sequence[float], positions: Sequence[int]) -> Cell:
 
 
 def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
-    """Return what orders steps by how much there is to see: broken ones come last."""
+    """Return the sort key of steps by their importance: broken ones come last."""
     known = [value for value in values if value is not None]
     is_broken = not all(map(math.isfinite, known))
     return is_broken, math.inf if is_broken else total_norm(known) or 0.0

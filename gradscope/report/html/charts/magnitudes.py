@@ -1,4 +1,4 @@
-"""How large the elements of each gradient are, beside what low precision can hold."""
+"""Magnitudes of each gradient's elements, next to the ranges of low precision."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _DECADES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Octaves:
-    """The magnitudes of a parameter's gradient: what share of a sample lies in each octave."""
+    """The magnitudes of a parameter's gradient: share of a sample in each octave."""
 
     row: ParameterRow
     first: int
@@ -44,7 +44,7 @@ class Octaves:
 
 
 def magnitudes(report: Report) -> Chart | None:
-    """Return the picture; None where no gradient was sampled."""
+    """Return the chart; None if no gradient was sampled."""
     rows = [found for row in report.parameters if (found := _octaves(row)) is not None]
     if not rows:
         return None
@@ -61,7 +61,7 @@ def magnitudes(report: Report) -> Chart | None:
 
 
 def _drawn(rows: Sequence[Octaves]) -> Sequence[Octaves]:
-    """Return all rows; of more than can be seen those of matrices, and of these some."""
+    """Return all rows; of too many, those of matrices, or some of these."""
     if len(rows) <= MOST_ROWS:
         return rows
     matrices = [one for one in rows if len(one.row.shape) > 1] or rows
@@ -115,7 +115,7 @@ def _ends(rows: Sequence[Octaves]) -> tuple[int, int]:
 
 
 def _share(one: Octaves, octave: int) -> float | None:
-    """Return the share in an octave, None where there is nothing."""
+    """Return the share in an octave, None if it is empty."""
     at = octave - one.first
     # Four digits are more than a sample of a thousand tells.
     return round(one.shares[at], 4) or None if 0 <= at < len(one.shares) else None

@@ -1,4 +1,4 @@
-"""The cells of a map of modules: the tree, sizes, and what is measured of each."""
+"""The cells of a map of modules: the tree, sizes, and measures."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleMeasures:
-    """The numbers of one module; None where there is none."""
+    """The numbers of one module; None for missing ones."""
 
     norm: float | None
     """Gradient norm over all parameters."""
@@ -48,7 +48,7 @@ def module_measures(report: Report) -> list[ModuleMeasures]:
 
 
 def state_of(value: float | None, absence: ModuleState = "empty") -> ModuleState:
-    """Return what a number is; `absence` where there is none."""
+    """Return the state of a number, or `absence` without one."""
     if value is None:
         return absence
     if not math.isfinite(value):
@@ -79,7 +79,7 @@ def _absence(row: ModuleRow, reaches: frozenset[str]) -> ModuleState:
 
 
 def _farthest(gains: Iterable[float | None]) -> float | None:
-    """Return the gain farthest from 1: what is broken before all, then nothing at all."""
+    """Return the gain farthest from 1; broken ones come before all others."""
     found = [gain for gain in gains if gain is not None]
     return max(found, key=_distance, default=None)
 
@@ -91,7 +91,7 @@ def _distance(gain: float) -> float:
 
 
 def _reached_elements(report: Report) -> Mapping[int, int]:
-    """Return, by module, how many elements have a gradient in it and below it."""
+    """Return, by module, the number of elements with a gradient in it and below it."""
     positions, found = ModulePlaces(report), dict[int, int]()
     for parameter in report.parameters:
         if parameter.grad is not None:
@@ -150,7 +150,7 @@ class Cell:
 
     @property
     def own_numel(self) -> int:
-        """Elements of its own parameters."""
+        """Number of elements of its own parameters."""
         return 0 if self.row is None else self.row.own_numel
 
 
@@ -176,7 +176,7 @@ def cells_of(report: Report) -> list[Cell]:
 
 
 def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
-    """Return the modules that have cells: of those on top the ones that hold something."""
+    """Return the modules with cells; at the top, only those with content."""
     holding = {row.parent for row in rows}
     found = [
         row for row in rows if row.parent is not None or row.parameters or row.index in holding
@@ -185,7 +185,7 @@ def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
 
 
 def areas(cells: Sequence[Cell], area: Area) -> list[float]:
-    """Return what each cell takes beside its children."""
+    """Return the area of each cell besides its children."""
     parents = {cell.parent for cell in cells}
     own: Callable[[int], float] = {"root": math.sqrt, "parameters": float, "equal": bool}[area]
     found = [own(cell.own_numel) for cell in cells]
@@ -207,7 +207,7 @@ def _findings(report: Report) -> dict[int, list[Finding]]:
 
 
 def _name(row: ModuleRow, rows: Sequence[ModuleRow], *, is_marked: bool) -> str:
-    """Return a module's name in its parent; its class where it has none."""
+    """Return a module's name in its parent; its class if it has none."""
     start = "" if row.parent is None else rows[row.parent].path
     is_below = start and row.path.startswith(f"{start}.")
     name = row.path[len(start) + 1 :] if is_below else row.path

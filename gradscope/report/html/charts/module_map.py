@@ -1,4 +1,4 @@
-"""The tree of modules as a map: areas of parameters, coloured by what is measured."""
+"""The tree of modules as a map: areas of parameters, coloured by a measure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ _WORDS: dict[ModuleState, str] = {"none": "no gradient", "frozen": "frozen"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colouring:
-    """What the colours of the map stand for."""
+    """A measure that the colours of the map show."""
 
     label: str
     """Label of the button."""
@@ -224,7 +224,7 @@ def _tree(
 
 
 def _opened(cells: Sequence[Cell]) -> str:
-    """Return what is open at first: the outermost that holds more than one other."""
+    """Return the cell that is open at first: the outermost one with several children."""
     held: dict[str, list[str]] = {}
     for cell in cells:
         held.setdefault(cell.parent, []).append(cell.key)
@@ -235,7 +235,7 @@ def _opened(cells: Sequence[Cell]) -> str:
 
 
 def _scale(coloured: _Coloured) -> dict[str, Json]:
-    """Return a trace without marks that has the scale beside it."""
+    """Return a trace without marks that has the colour bar beside it."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -257,7 +257,7 @@ def _border(cell: Cell) -> str:
 
 
 def _told(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
-    """Return what is told of the cells, as columns of a table."""
+    """Return the texts of the cells as columns of a table."""
     rows = [cell.row for cell in cells]
     found = [None if row is None else measures[row.index] for row in rows]
     absences = [None if one is None else _WORDS.get(one.absence) for one in found]

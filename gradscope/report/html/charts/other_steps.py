@@ -20,7 +20,7 @@ class Point:
 
 
 def other_steps(report: Report) -> Chart | None:
-    """Return the picture; None where the judged step is the only one."""
+    """Return the chart; None if the judged step is the only one."""
     points = list(_points(report))
     if len(points) < 2:
         return None

@@ -71,7 +71,7 @@ def finding_marks(report: Report) -> Iterator[StepMark]:
 
 
 def finding_text(finding: Finding, report: Report) -> str:
-    """Return what plotly tells of a finding."""
+    """Return plotly's text for a finding."""
     title = f"<b>{lettered(f'{finding.severity} {finding.rule} {finding.name}')}</b>"
     lines = _wrapped(finding.message)
     about = parameter_text(finding, report)
@@ -80,7 +80,7 @@ def finding_text(finding: Finding, report: Report) -> str:
 
 
 def mark_panel(rows: Sequence[MarkRow], height: float) -> Panel:
-    """Return the rows as a panel, the first on top; each takes so much height."""
+    """Return the rows as a panel, the first at the top, each with this height."""
     ticks = range(len(rows) - 1, -1, -1)
     return Panel(
         height=height * len(rows),
@@ -162,7 +162,7 @@ def _spelled(value: float) -> str:
 
 
 def _gathered(steps: Iterable[int], color: str, told: Callable[[int], str]) -> list[StepMark]:
-    """Return marks, those of neighbouring steps as one where there are too many to tell apart."""
+    """Return marks; those of neighbouring steps are merged if there are too many."""
     found = sorted(steps)
     if not found:
         return []
@@ -183,7 +183,7 @@ def _steps_text(steps: Sequence[int]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Return the words of a message in lines that a hover has room for."""
+    """Return a message in lines that fit into a tooltip."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + len(word) >= _WIDTH:

@@ -1,4 +1,4 @@
-"""What led to each step of a run: events in order, with lines, numbers and seconds."""
+"""Events before each step of a run, in order, with lines, numbers and seconds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,14 +70,14 @@ _NOTED: Mapping[str, Mapping[str, str]] = {
 
 
 def event_word(event: Event, word: str) -> str:
-    """Return what an event is called, given its word in a short picture."""
+    """Return the name of an event, given its name in a short pattern."""
     if isinstance(event, BackwardEvent) and event.has_forward:
         return f"forward, {word}"
     return word or _WORDS.get(event.kind, event.kind)
 
 
 def event_numbers(event: Event) -> Iterator[tuple[str, float]]:
-    """Yield the numbers that are told of an event, each after what it is called."""
+    """Yield the numbers of an event, each after its title."""
     for name, called, unsaid in _TOLD.get(event.kind, ()):
         number = event.numbers.get(name)
         if number is not None and number != unsaid:
@@ -85,7 +85,7 @@ def event_numbers(event: Event) -> Iterator[tuple[str, float]]:
 
 
 def event_notes(event: Event) -> Iterator[str]:
-    """Yield what is said of an event without a number."""
+    """Yield the texts on an event without a number."""
     for name, words in _NOTED.get(event.kind, {}).items():
         # A step of an optimizer is noticed like those by hand where compiled code makes it.
         if event.numbers.get(name) and not (name == "manual" and event.optimizer is not None):
@@ -108,7 +108,7 @@ _SHOWN = 12
 
 
 def timeline(report: Report, run: TrainingRun) -> Chart | None:
-    """Return the picture; None where nothing led to a step."""
+    """Return the chart; None if no events led to a step."""
     found = windows(report.recording)
     if not found or not run.patterns:
         return None
@@ -151,7 +151,7 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
 
 
 def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[int]) -> Json:
-    """Return a row a window: its step, its lane, when it began, and how many events are kept."""
+    """Return a row per window: its step, its lane, its start, and the number of kept events."""
     known = set(kept)
     return {
         "step": positions(window.step.index for window in found),
@@ -166,7 +166,7 @@ def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[i
 
 
 def _lengths(found: Sequence[LoopWindow]) -> Iterator[float | None]:
-    """Yield how long each window took, from the end of the one before it."""
+    """Yield the duration of each window, from the end of the previous one."""
     before = None
     for window in found:
         if not window.events:
@@ -190,7 +190,7 @@ class _Call:
 
 
 def _events(found: Sequence[LoopWindow], report: Report) -> dict[str, Json]:
-    """Return the events of windows one after another, what they share apart."""
+    """Return the events of windows in order, with their common values apart."""
     recording = report.recording
     every = windows(recording)
     spelling = Spelling(every, Optimizers(recording, every))
@@ -227,7 +227,7 @@ def _call(event: Event, word: str, names: tuple[str, ...], recording: Recording)
 def kept_windows(
     found: Sequence[LoopWindow], lanes: Sequence[int], report: Report, run: TrainingRun
 ) -> list[int]:
-    """Return the windows whose events are shown: all, or those that tell most, and some between."""
+    """Return the windows whose events are shown: all, or the most important and some between."""
     if sum(len(window.events) for window in found) <= _EVENTS:
         return list(range(len(found)))
     kept: dict[int, None] = {}

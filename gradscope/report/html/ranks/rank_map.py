@@ -25,7 +25,7 @@ _GAPS = 40
 
 
 def rank_map(report: Report) -> Chart | None:
-    """Return the picture; None outside of a job of several ranks."""
+    """Return the chart; None outside a job of several ranks."""
     found = rank_series(report.ranks) if len(report.ranks) > 1 else ()
     steps = sorted({step for one in found for step, _ in (*one.losses, *one.norms)})
     if not steps:
@@ -115,7 +115,7 @@ def _traces(
 
 
 def _names(columns: Columns) -> Sequence[str]:
-    """Return the steps of each column in words."""
+    """Return the steps of each column as text."""
     firsts = columns.first_steps
     ends = [*(first - 1 for first in firsts[1:]), columns.steps[-1]]
     return [

@@ -27,7 +27,7 @@ Trace = dict[str, Json]
 
 
 def compared_curves(comparison: Comparison) -> Chart | None:
-    """Return the picture; None where there are no curves of two sides."""
+    """Return the chart; None without curves of two sides."""
     if not comparison.curves:
         return None
     told: set[int] = set()
@@ -61,7 +61,7 @@ def _caption(comparison: Comparison) -> Iterator[str]:
 
 
 def _panels(curve: ComparedCurve, sides: Sequence[Side], told: set[int]) -> Iterator[Panel]:
-    """Yield the panel of a curve, and a strip for what is not finite.
+    """Yield the panel of a curve, and a strip for its non-finite values.
 
     Args:
         curve: Of all sides.
@@ -100,7 +100,7 @@ def _may_be_log(curve: ComparedCurve) -> bool:
 
 
 def _scales(layout: dict[str, Json]) -> Json:
-    """Return the switch between the axes as they are and all of one kind."""
+    """Return the switch between the default axes and axes of one kind."""
     axes = [
         name
         for name, axis in layout.items()

@@ -36,7 +36,7 @@ class PairRow:
 
 
 def pair_of(comparison: Comparison, position: int) -> Comparison:
-    """Return the comparison of the base with one other side alone."""
+    """Return the comparison of the base with one other side."""
     regressions = tuple(one for one in comparison.verdict.regressions if one.side == position)
     verdict = comparison.verdict
     outcome: Outcome = "unjudged" if verdict.skip_reasons else "failed" if regressions else "passed"
@@ -101,7 +101,7 @@ def _module(one: ComparedParameter) -> str | None:
 
 
 def by_standing(pair: Comparison) -> Iterator[tuple[Standing, ComparedFinding]]:
-    """Yield findings with what became of them: what came, what went, what stayed."""
+    """Yield findings by change: new, gone, or the same."""
     order: tuple[Standing, ...] = ("came", "worse", "went", "milder", "stayed")
     standings = [(one.standing(1), one) for one in pair.findings]
     for wanted in order:
@@ -136,7 +136,7 @@ Trace = dict[str, Json]
 
 
 def drawn(rows: Sequence[PairRow], most: int = MOST_MARKS) -> list[PairRow]:
-    """Return the parameters to draw: of many those that changed, and of the others some."""
+    """Return the parameters to draw; of many, those that changed, and some of the others."""
     if len(rows) <= most:
         return list(rows)
     told = [row.pair.change not in _ORDINARY for row in rows]
@@ -145,7 +145,7 @@ def drawn(rows: Sequence[PairRow], most: int = MOST_MARKS) -> list[PairRow]:
 
 
 def drawn_text(rows: Sequence[PairRow]) -> str:
-    """Return what of many parameters is drawn; empty where all are."""
+    """Return which of many parameters are drawn; empty if all are."""
     count = len(drawn(rows))
     if count == len(rows):
         return ""
@@ -153,7 +153,7 @@ def drawn_text(rows: Sequence[PairRow]) -> str:
 
 
 def by_change(rows: Sequence[PairRow]) -> Iterator[tuple[Change, list[PairRow]]]:
-    """Yield parameters that changed alike, the worst last: they are drawn over the others."""
+    """Yield parameters by change, the worst last, so that they are drawn over the others."""
     for change in reversed(CHANGES):
         found = [row for row in rows if row.pair.change == change]
         if found:
@@ -161,7 +161,7 @@ def by_change(rows: Sequence[PairRow]) -> Iterator[tuple[Change, list[PairRow]]]
 
 
 def title_of(change: Change) -> str:
-    """Return what a change is called."""
+    """Return the title of a change."""
     return TITLES[change]
 
 
@@ -171,7 +171,7 @@ def color_of(change: Change) -> str:
 
 
 def marks(rows: Sequence[PairRow]) -> Trace:
-    """Return the marks of parameters that changed alike, without their places."""
+    """Return the marks of parameters with the same change, without their positions."""
     change = rows[0].pair.change
     is_worse = change in WORSE
     return {

@@ -1,4 +1,4 @@
-"""Gradient norms of one side against those of the base, a mark a parameter."""
+"""Gradient norms of one side against those of the base, one mark per parameter."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def kind_of(parameter: SideParameter | None) -> Kind:
 def compared_norms(
     rows: Sequence[PairRow], base: Side, other: Side, tolerance: float, *, is_wide: bool
 ) -> Chart | None:
-    """Return the picture; None where neither side has any norm."""
+    """Return the chart; None if neither side has a norm."""
     # What has no gradient on either side tells nothing here.
     measured = [row for row in rows if {kind_of(row.base), kind_of(row.other)} != {"none"}]
     if not measured:
@@ -89,7 +89,7 @@ def _axes(
 
 
 def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:
-    """Return the decades that both axes reach over."""
+    """Return the range of both axes in decades."""
     norms = [
         math.log10(side.norm)
         for row in rows
@@ -102,7 +102,7 @@ def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:
 
 
 def _outermost(letter: str, axes: Mapping[Kind, str]) -> str:
-    """Return the axis at the left or at the bottom, beside which the other axes are written."""
+    """Return the axis at the left or at the bottom, next to which the other axes are titled."""
     return letter + next(axes[kind] for kind in KINDS if kind in axes)
 
 

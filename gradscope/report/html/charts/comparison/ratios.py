@@ -45,7 +45,7 @@ Trace = dict[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A number that tells how far a parameter is from the base."""
+    """A measure of the difference of a parameter from the base."""
 
     title: str
     of: Callable[[PairRow], float | None]
@@ -62,7 +62,7 @@ class Measure:
         return bool(known) and (self.is_told_equal or known != {1.0})
 
     def is_on_axis(self, value: float) -> bool:
-        """Return whether the axis can show a number; it has a strip of its own else."""
+        """Return whether the axis can show a number; other numbers have a strip of their own."""
         return math.isfinite(value) and (value > 0 or not self.is_log)
 
 
@@ -108,7 +108,7 @@ _TOLD = {
 def compared_ratios(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float, least_cosine: float
 ) -> Chart | None:
-    """Return the picture; None where there is nothing to compare."""
+    """Return the chart; None if nothing can be compared."""
     shown = drawn(rows)
     known = [one for one in measures(tolerance, least_cosine) if one.tells(shown)]
     panels = [panel for one in known for panel in _panels(shown, one)]
@@ -183,7 +183,7 @@ def _strip(rows: Sequence[PairRow]) -> list[Trace]:
 
 
 def _changed(rows: Sequence[PairRow]) -> Iterator[Panel]:
-    """Yield a strip of the parameters that have no ratio, and tell more than numbers."""
+    """Yield a strip of the parameters without a ratio, which matter more than numbers."""
     told = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
     if told:
         yield Panel(height=0.35, traces=_strip(told), axis=strip_axis("changed"))
@@ -194,7 +194,7 @@ def _placed(rows: Sequence[PairRow]) -> Trace:
 
 
 def _in_legend_once(data: Sequence[Json]) -> list[Json]:
-    """Return traces of which each name is in the legend once."""
+    """Return traces with each name only once in the legend."""
     seen: set[Json] = set()
     found: list[Json] = []
     for trace in data:
@@ -227,7 +227,7 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
 
 
 def _common_modules(names: Sequence[str]) -> int:
-    """Return how many parts of their names, from the first on, all parameters have in common."""
+    """Return the number of first parts that the names of all parameters have in common."""
     split = [name.split(".")[:-1] for name in names]
     least = min(map(len, split))
     return next((at for at in range(least) if len({parts[at] for parts in split}) > 1), least)
@@ -249,7 +249,7 @@ _MARGIN = 1 + 1e-9
 def compared_spread(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float
 ) -> Chart | None:
-    """Return the picture; None where fewer than two ratios differ."""
+    """Return the chart; None if fewer than two ratios differ."""
     known = [row for row in rows if _is_drawn(row.pair.ratio)]
     ratios = [row.pair.ratio or 0.0 for row in known]
     if len(set(ratios)) < 2:

@@ -1,4 +1,4 @@
-"""Sides by parameters: how many times the base's gradient norm each side's is."""
+"""Ratio of each side's gradient norm to the base's, by parameter."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ Row = tuple[int, ComparedParameter]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What is no ratio, and has a colour of its own."""
+    """A state without a ratio, with a colour of its own."""
 
     name: str
     color: str
@@ -46,7 +46,7 @@ _STATES = (
 
 
 def compared_sides(comparison: Comparison, tolerance: float) -> Chart | None:
-    """Return the picture; None where there is no parameter."""
+    """Return the chart; None without parameters."""
     rows = shown_rows(comparison)
     if not rows:
         return None
@@ -84,7 +84,7 @@ def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
 
 
 def _ratio(pair: ParameterPair | None) -> float | None:
-    """Return a ratio that a colour can tell; None of others."""
+    """Return a ratio that a colour can show; None for others."""
     ratio = None if pair is None else pair.ratio
     return ratio if ratio is not None and 0 < ratio < math.inf else None
 
@@ -167,7 +167,7 @@ def _is_of(state: _State) -> Callable[[ParameterPair | None], bool]:
 def _cells(
     rows: Sequence[Row], holds: Callable[[ParameterPair | None], bool]
 ) -> tuple[list[list[bool]], bool]:
-    """Return of which cells something holds, and whether of any."""
+    """Return the cells with a property, and whether there are any."""
     lines = [[holds(pair) for pair in one.pairs[1:]] for _, one in rows]
     return lines, any(map(any, lines))
 
