@@ -189,7 +189,7 @@ def summarise(
     tensors: tuple[TensorRow, ...],
     graph: GraphSummary,
 ) -> Summary:
-    """Count what the rows hold."""
+    """Count the rows by their states."""
     reach = Counter(row.reach for row in parameters)
     trainable = [row for row in parameters if row.requires_grad]
     return Summary(

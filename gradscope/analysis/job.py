@@ -32,13 +32,13 @@ def identity_of(recording: Recording) -> RankIdentity | None:
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank of a job, and what it recorded."""
+    """A rank of a job, and its recording."""
 
     recording: Recording
 
     @cached_property
     def identity(self) -> RankIdentity | None:
-        """Its place in the job."""
+        """Identity of the rank in its job."""
         return identity_of(self.recording)
 
     @cached_property
@@ -63,12 +63,12 @@ class Rank:
 
     @cached_property
     def wrapped(self) -> tuple[WrappedModel, ...]:
-        """The models that it wrapped."""
+        """Models that the rank wrapped."""
         return self.recording.evidence_of(WrappedModel)
 
     @cached_property
     def events(self) -> Mapping[str, tuple[RankEvent, ...]]:
-        """What it did, by kind."""
+        """Events of the rank, by kind."""
         found: dict[str, list[RankEvent]] = {}
         for event in self.recording.evidence_of(RankEvent):
             found.setdefault(event.kind, []).append(event)
@@ -118,7 +118,7 @@ class Rank:
         return {parameter.name: value for parameter, value in pairs if value is not None}
 
     def scaling(self, step: int, names: Collection[str] | None = None) -> float | None:
-        """Return by what it scaled its gradients between backward and step; None if unknown.
+        """Return the factor on its gradients between backward and step; None if unknown.
 
         Args:
             step: The step.
@@ -206,7 +206,7 @@ class Job:
 
     @cached_property
     def averages_weights(self) -> bool:
-        """Whether the script averages weights in place of gradients."""
+        """Whether the script averages weights instead of gradients."""
         is_local = any("localSGD" in event.subject for _, event in self.events("hook"))
         return is_local or any(rank.events.get("weight-reduced") for rank in self.ranks)
 

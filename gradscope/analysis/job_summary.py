@@ -1,4 +1,4 @@
-"""What reports tell of a job and its ranks."""
+"""Facts on a job and its ranks for reports."""
 
 import math
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ class JobSummary:
 
     @property
     def title(self) -> str:
-        """What is reported, as `rank 1 of 2 · DDP` or `2 ranks · DDP`."""
+        """Title of the job, as `rank 1 of 2 · DDP` or `2 ranks · DDP`."""
         if not self.is_joined and self.world_size > 1:
             count = f"rank {self.rows[0].rank} of {self.world_size}"
         elif self.missing:

@@ -63,7 +63,7 @@ class Series:
 
     @property
     def last(self) -> float | None:
-        """The latest number; None where there is none."""
+        """Latest number; None without any."""
         return self._ends[-1] if self._ends else None
 
     def add(self, step: int, value: float | None) -> None:
@@ -93,7 +93,7 @@ class Series:
             self._highest = Extreme(step=step, value=value)
 
     def course(self, width: int) -> Course:
-        """Return how it went, in no more than so many columns."""
+        """Return the series in at most this many columns."""
         return Course(
             cells=self._cells(width),
             ends=self._ends,
@@ -157,7 +157,7 @@ class Track:
         """Steps that a gradient scaler skipped."""
 
     def add(self, step: StepRecord, events: Iterable[Event]) -> None:
-        """Take a step with what led to it."""
+        """Add a step with the events before it."""
         self.steps += 1
         self.title = step.optimizer or self.title
         self.curves["loss"].add(step.index, step.loss)
@@ -186,7 +186,7 @@ class Track:
 
 
 def _excess(clip: ClipEvent) -> float:
-    """Return how many times the limit a clipped norm is; 0 if unknown, and for single elements."""
+    """Return the ratio of a clipped norm to the limit; 0 if unknown, and for single elements."""
     if not isinstance(clip, ClipNormEvent) or clip.norm is None or not clip.max_norm:
         return 0.0
     return clip.norm / clip.max_norm
@@ -198,7 +198,7 @@ _KEPT = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLayer:
-    """A module, or several that repeat each other, and their gradient norms by look."""
+    """A module, or several that repeat each other, and their gradient norms by step."""
 
     module: FoldedModule
     level: int
@@ -207,7 +207,7 @@ class LiveLayer:
 
 
 class LayerNorms:
-    """Looks at the last gradient of every parameter, now and then."""
+    """Reads the last gradient norm of every parameter at intervals."""
 
     def __init__(self) -> None:
         self._modules: list[ModuleRecord] = []
@@ -223,11 +223,11 @@ class LayerNorms:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """At which steps it was looked."""
+        """Steps at which norms were read."""
         return tuple(step for step, _ in self._looks)
 
     def add(self, step: int, growth: Growth) -> None:
-        """Take a look, after a step."""
+        """Add the norms after a step."""
         if growth.modules or growth.parameters:
             self._modules += growth.modules
             self._parameters += growth.parameters
@@ -237,7 +237,7 @@ class LayerNorms:
             self._cells.append(self._of_modules(growth.norms))
 
     def rows(self, most: int, width: int) -> list[LiveLayer]:
-        """Return a row for each module with parameters, as deep as fits, and its last looks."""
+        """Return a row for each module with parameters, as deep as fits, with its last norms."""
         shown = list(self._cells)[-width:]
         found = self._outline(most + 1)
         if len(found) > most:
@@ -308,7 +308,7 @@ _RECENT = 5.0
 
 
 class LiveRun:
-    """Takes in what a recording grows by.
+    """State of a run, updated by the growth of its recording.
 
     Args:
         name: Of what is run.
@@ -331,14 +331,14 @@ class LiveRun:
 
     @property
     def speed(self) -> float | None:
-        """Steps a second in the last seconds; None where that tells nothing."""
+        """Steps per second in the last seconds; None if unknown."""
         if not self._passed:
             return None
         (start, before), (end, now) = self._passed[0], self._passed[-1]
         return (now - before) / (end - start) if end > start else None
 
     def add(self, growth: Growth) -> None:
-        """Take in what is new."""
+        """Add the new records."""
         self.root = growth.header.target.root
         self.is_over = growth.header.finished
         events = defaultdict[int, list[Event]](list)

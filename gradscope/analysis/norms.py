@@ -9,7 +9,7 @@ from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 
 
 def total_norm(norms: Iterable[float]) -> float | None:
-    """Return the root of the sum of squares; None where there is nothing to sum.
+    """Return the root of the sum of squares; None without any.
 
     NaN when one of them is, as torch's own total norm; squares do not overflow.
     """
@@ -114,7 +114,7 @@ def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:
 
 
 def _repetitions(values: Sequence[float], placement: ParameterPlacement) -> int:
-    """Return how often each part occurs on ranks outside of the mesh that a parameter is spread on.
+    """Return how often each part occurs on ranks outside the mesh of a parameter.
 
     Tensor parallelism repeats the layers that it does not split. Stages of a pipeline may have
     equal names, and parts of their own.

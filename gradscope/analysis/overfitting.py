@@ -1,4 +1,4 @@
-"""What a training on one batch shows: learned, still falling, stuck or diverged."""
+"""The result of training on one batch: learned, still falling, stuck or diverged."""
 
 import math
 from dataclasses import dataclass

@@ -48,7 +48,7 @@ class StepView:
 
 
 def first_step(recording: Recording) -> StepView:
-    """Return the step that is judged; an empty view where there is none.
+    """Return the judged step; an empty view without one.
 
     It is the first that neither led up to it nor probed on from there.
     """
@@ -56,7 +56,7 @@ def first_step(recording: Recording) -> StepView:
 
 
 def last_run_step(recording: Recording) -> StepView:
-    """Return the last step of a training run, with what was measured last of each parameter.
+    """Return the last step of a training run, with the last measurements of each parameter.
 
     Optimizers take turns, and not every step is measured.
     """
@@ -73,7 +73,7 @@ def last_run_step(recording: Recording) -> StepView:
 
 
 def ended_by(recording: Recording) -> AutogradErrorRecord | None:
-    """Return the exception that ended the judged step, None where it came to its end."""
+    """Return the exception that ended the judged step, None if there was none."""
     judged = first_step(recording).step
     errors = recording.evidence_of(AutogradErrorRecord)
     return next((error for error in errors if judged and error.step == judged.index), None)
@@ -133,7 +133,7 @@ class StepBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the rest of a run tells of one backward; parameters by their places in its look.
+    """Facts on the rest of a run for one backward; parameters are indices in its captured step.
 
     What one backward shows is not what the run does: losses take turns, and so do optimizers.
     """
@@ -213,12 +213,12 @@ class RecordingIndex:
 
     @cached_property
     def first(self) -> StepView:
-        """The step that is judged: neither on the way to it nor a probe."""
+        """The judged step: neither a training step before it nor a probe."""
         return first_step(self.recording)
 
     @property
     def judged(self) -> int:
-        """The index of that step, which is how many optimizer steps were made before it."""
+        """Index of the judged step, which equals the number of optimizer steps before it."""
         return 0 if self.first.step is None else self.first.step.index
 
     @cached_property
@@ -248,12 +248,12 @@ class RecordingIndex:
 
     @cached_property
     def redrawn(self) -> frozenset[int]:
-        """The parameters that other random numbers give the gradient that the first denied them."""
+        """Parameters that get no gradient in the first step, but do with other random numbers."""
         records = self.recording.evidence_of(RedrawRecord)
         return frozenset(parameter for record in records for parameter in record.parameters)
 
     def site(self, index: int | None) -> Site | None:
-        """Return the line at a place in the recording's sites."""
+        """Return the line at an index of the recording's sites."""
         return None if index is None else self.recording.sites[index]
 
     def users_line(self, site: Site) -> Site | None:
@@ -276,7 +276,7 @@ class RecordingIndex:
         return None
 
     def related(self, site: int | Site | None, message: str) -> RelatedLocation | None:
-        """Return a line that takes part in a cause, None where it is not known."""
+        """Return a line that takes part in a cause, None if unknown."""
         position = self.site(site) if isinstance(site, int) else site
         if position is None:
             return None
@@ -295,16 +295,16 @@ class RecordingIndex:
         return self.recording.modules[self.recording.calls[node.module_call].module].path
 
     def parameter_stat(self, parameter: int) -> ParameterStat | None:
-        """Return what the first step left in a parameter."""
+        """Return the state of a parameter after the first step."""
         return self.first.parameter_stats.get(parameter)
 
     def tensor_stat(self, node: int, slot: int) -> TensorStat | None:
-        """Return the first step's gradient with respect to a tensor, of a view that of its base."""
+        """Return the first step's gradient of a tensor; for a view, that of its base."""
         return self.first.tensor_stats.get(self.first.measured(TensorRef(node=node, slot=slot)))
 
     @cached_property
     def successors(self) -> dict[int, tuple[TensorRef, ...]]:
-        """By node: the tensors to which its backward hands gradients, its forward's inputs."""
+        """By node: the tensors that its backward passes gradients to, its forward's inputs."""
         found: dict[int, list[TensorRef]] = {}
         for edge in self.recording.edges:
             found.setdefault(edge.source, []).append(TensorRef(node=edge.target, slot=edge.slot))
@@ -320,13 +320,13 @@ class RecordingIndex:
 
     @cached_property
     def parameter_nodes(self) -> dict[int, int]:
-        """By parameter: its node in the first step's graph, where it has one."""
+        """By parameter: its node in the first step's graph, if it has one."""
         return {
             node.parameter: node.index for node in self.first.nodes if node.parameter is not None
         }
 
     def consumers(self, node: int) -> Iterator[NodeRecord]:
-        """Yield the operations that took a tensor, looking through views of it."""
+        """Yield the operations that used a tensor, ignoring views of it."""
         waiting, seen = list(self.users.get(node, ())), set[int]()
         while waiting:
             user = waiting.pop(0)

@@ -76,7 +76,7 @@ class Report:
         verdict: Verdict = UNJUDGED,
         ranks: Sequence[Recording] = (),
     ) -> Self:
-        """Join the judged step's records with what the rules make of the recording.
+        """Join the judged step's records with the verdict of the rules.
 
         Args:
             recording: The recording, of a job that of its first rank.
@@ -112,7 +112,7 @@ class Report:
 
     @classmethod
     def of_job(cls, ranks: Sequence[Recording], verdict: Verdict = UNJUDGED) -> Self:
-        """Join the ranks of a job, by rank, with what the rules make of them."""
+        """Join the ranks of a job, by rank, with the verdict of the rules."""
         return cls.from_recording(joined_recording(ranks), verdict, ranks)
 
     def parameter(self, name: str) -> ParameterRow:

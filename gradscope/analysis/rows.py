@@ -12,7 +12,7 @@ from gradscope.recording.records import GradientStat, NodeKind, Reach, Site
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRow:
-    """A parameter, and what the step left in it."""
+    """A parameter, and its state after the step."""
 
     index: int
     name: str
@@ -140,7 +140,7 @@ class TensorRow:
 
     @property
     def is_telling(self) -> bool:
-        """Whether the size of its gradient says something that no other row says."""
+        """Whether the size of its gradient adds information to the other rows."""
         is_scalar = self.shape is not None and math.prod(self.shape) == 1
         return bool(self.depth) and not is_scalar and not self.is_parameter_view
 
@@ -213,7 +213,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherStep:
-    """A step on the way to the judged one or on from there, made on a snapshot and undone."""
+    """A training step before the judged one, or a probe after it, on a snapshot."""
 
     step: int
     loss: float | None

@@ -21,7 +21,7 @@ uses.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerRow:
-    """An optimizer of a run, or several that one line made, and how often they made a step."""
+    """An optimizer of a run, or several that one line made, and their number of steps."""
 
     name: str
     """Variable that holds it; empty if none was found."""
@@ -65,15 +65,15 @@ class Optimizers:
         )
 
     def position(self, window: LoopWindow) -> int | None:
-        """Return the place of the optimizer of a window's step; None where it led to none."""
+        """Return the index of the optimizer of a window's step; None without a step."""
         return self._positions.get(self._key(window)) if window.is_finished else None
 
     def name(self, record: int) -> str:
-        """Return what an optimizer of the recording is called; empty where that is not known."""
+        """Return the name of an optimizer of the recording; empty if unknown."""
         return _name(self._records[record]) if record < len(self._records) else ""
 
     def _key(self, window: LoopWindow) -> _Key:
-        """Return what tells the optimizer of a step from others: its class at least."""
+        """Return the key that identifies the optimizer of a step: at least its class."""
         position = window.optimizer
         if position is None or position >= len(self._records):
             return (window.step.optimizer or "").partition("(")[0]

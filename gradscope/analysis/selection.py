@@ -1,4 +1,4 @@
-"""What of a report is worth looking at: broken, missing and zero gradients, and the extremes."""
+"""Notable parts of a report: broken, missing and zero gradients, and the extremes."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ _Key = Callable[[Row], tuple[float | str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Generic[Row]):
-    """Rows worth looking at for one reason."""
+    """Rows that are notable for one reason."""
 
     kind: GroupKind
     rows: tuple[Row, ...]
@@ -29,17 +29,17 @@ class Group(Generic[Row]):
 
     @property
     def title(self) -> str:
-        """What the rows have in common, in words."""
+        """Common property of the rows, as text."""
         return "no gradient" if self.kind == "none" else f"{self.kind} gradient"
 
     @property
     def note(self) -> str | None:
-        """How the rows are sorted, where the view does not say it."""
+        """Order of the rows, if the view does not state it."""
         return "first to last in backward" if self.kind == "non-finite" else None
 
     @property
     def folded(self) -> int:
-        """Number of rows left out of `rows`."""
+        """Number of rows omitted from `rows`."""
         return self.total - len(self.rows)
 
 
@@ -128,7 +128,7 @@ def _lies_in(path: str, module: str) -> bool:
 
 
 def parameter_key(sort: SortKey) -> _Key[ParameterRow]:
-    """Return the sort key of parameters; `order` is that of registration.
+    """Return the sort key of parameters; `order` is the order of registration.
 
     Numbers descend, NaN before all and None after all.
     """
@@ -204,7 +204,7 @@ def _groups(
 
 
 def _delivery(row: ParameterRow | TensorRow) -> float:
-    """Return a row's place in backward: the first non-finite gradient is where it began."""
+    """Return a row's index in backward: the first non-finite gradient is the origin."""
     position = row.order if isinstance(row, TensorRow) else row.depth
     return math.inf if position is None else position
 

@@ -27,7 +27,7 @@ _LONGEST = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """A word or a group of them, and how many times it comes in a row."""
+    """A name or a group of them, and its number of consecutive repetitions."""
 
     word: str
     """Name of the event; empty for a group."""
@@ -41,7 +41,7 @@ Folds = tuple[Fold, ...]
 
 
 def folded(words: Sequence[str]) -> Folds:
-    """Return the words with repetitions as one."""
+    """Return the names with repetitions merged."""
     folds: list[Fold] = []
     position = 0
     while position < len(words):
@@ -72,12 +72,12 @@ def _times(words: Sequence[str], position: int, length: int) -> int:
 
 
 def shape_of(folds: Folds) -> object:
-    """Return what sequences have in common that differ in how often something is repeated."""
+    """Return the common form of sequences that differ only in the number of repetitions."""
     return tuple(fold.word or shape_of(fold.group) for fold in folds)
 
 
 def merged(one: Folds, other: Folds) -> Folds:
-    """Return two sequences of one shape as one that says how often at least and at most."""
+    """Return two sequences of one shape as one with minimum and maximum repetitions."""
     return tuple(
         Fold(
             word=left.word,
@@ -104,7 +104,7 @@ _USUAL = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norms:
-    """What a function that clips measured."""
+    """Measurements of a function that clips."""
 
     median: float | None
     """Median of the finite norms; None without any."""
@@ -157,7 +157,7 @@ def patterns(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """A window in words."""
+    """A window as a sequence of names."""
 
     position: int
     """Index among the windows of the run."""
@@ -182,7 +182,7 @@ class Spelling:
         self._told = {kind for kind, values in limits.items() if len(values) <= _LIMITS_TOLD}
 
     def drawn(self, position: int, window: LoopWindow) -> _Drawn:
-        """Return the window's events in words, repetitions as one."""
+        """Return the window's events as names, with repetitions merged."""
         words: list[str] = []
         norms: list[tuple[str, float, bool]] = []
         for event in window.events:
@@ -200,7 +200,7 @@ class Spelling:
         return _Drawn(position=position, window=window, folds=folds, norms=tuple(norms))
 
     def word(self, event: Event, window: LoopWindow) -> str:
-        """Return an event's word; empty where it says nothing that its neighbours do not say."""
+        """Return an event's name; empty if its neighbours say the same."""
         match event:
             case ClipEvent():
                 return self._clip(event)
@@ -244,7 +244,7 @@ def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) ->
 
 
 def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
-    """Return the windows, the last as the one before it where it only ends sooner.
+    """Return the windows; a last one that only ends sooner becomes like the one before it.
 
     A recording may end right after a step, before what the loop does behind it.
     """
@@ -256,7 +256,7 @@ def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
 
 
 def _identity(drawn: _Drawn) -> int:
-    """Return what windows of the same words share: their folds are one object."""
+    """Return a key for windows with the same names: their folds are one object."""
     return id(drawn.folds)
 
 
@@ -295,6 +295,6 @@ def _summed_up(norms: list[tuple[float, bool]]) -> Norms:
 
 
 def limit_text(limit: float) -> str:
-    """Return a limit as it is written in a script: `1.0`, `0.1`, `inf`."""
+    """Return a limit as written in a script: `1.0`, `0.1`, `inf`."""
     text = f"{limit:.6g}"
     return f"{text}.0" if text.lstrip("-").isdecimal() else text

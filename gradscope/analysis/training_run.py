@@ -1,4 +1,4 @@
-"""A training run step by step, and its captured steps: what a report shows beside findings."""
+"""A training run step by step, and its captured steps, as reports show it besides findings."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedStepRow:
-    """A backward of which every tensor was captured."""
+    """A backward in which every tensor was captured."""
 
     step: int
     site: Site | None
@@ -92,7 +92,7 @@ def steps_text(steps: Iterable[int]) -> str:
 
 
 def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of steps that follow each other."""
+    """Yield the first and the last of consecutive steps."""
     first = 0
     for position, step in enumerate(steps):
         if position + 1 == len(steps) or steps[position + 1] != step + 1:
@@ -101,7 +101,7 @@ def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def verdict_on(captured: CapturedStep, verdict: Verdict) -> Verdict:
-    """Return what the rules make of a run, as far as it is about one look.
+    """Return the verdict of the rules on a run, limited to one captured step.
 
     What they make of the look alone is not asked for: later steps tell whether it holds. Where all
     that they find is about other steps, this one is not called right.
@@ -117,7 +117,7 @@ _INCOMPLETE = "run incomplete"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndingText:
-    """What is said of an end that is not the usual one."""
+    """Text on an unusual ending."""
 
     title: str
     """Title such as `ended by RuntimeError`."""
@@ -133,7 +133,7 @@ class EndingText:
 
 
 def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> EndingText | None:
-    """Return what to say of how a run ended; None where it came to its end, or that is not known.
+    """Return the text on how a run ended; None if it ended normally, or if unknown.
 
     Args:
         ending: As it was recorded.
@@ -196,7 +196,7 @@ class RunStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRun:
-    """What was run, and how it went."""
+    """Description of a run, and its course."""
 
     optimizers: tuple[OptimizerRow, ...]
     """Optimizers, in the order of their first step."""
@@ -225,7 +225,7 @@ class TrainingRun:
 
 
 def training_run(recording: Recording) -> TrainingRun | None:
-    """Return the run of a recording; None where it is of no run."""
+    """Return the run of a recording; None if it is not of a run."""
     found = windows(recording)
     if not any(step.kind == "run" for step in recording.steps):
         return None
@@ -286,7 +286,7 @@ def _steps(
 
 
 def _norm_before_clip(window: LoopWindow) -> float | None:
-    """Return the largest norm that a clip found of gradients that are not scaled any more."""
+    """Return the largest norm that a clip measured on unscaled gradients."""
     clips = only(ClipEvent, window.events)
     norms = [clip.norm for clip in clips if clip.norm is not None and not clip.scaled]
     # NaN is larger than every number here.
@@ -306,7 +306,7 @@ def _grad_norm(norms: NormTable, step: int) -> float | None:
 
 
 def _update_ratio(norms: NormTable, step: int) -> float | None:
-    """Return the norm of all updates over that of these parameters; None where not measured."""
+    """Return the norm of all updates over that of these parameters; None if not measured."""
     rows = norms.rows_of(step)
     if norms.updates[rows.start : rows.stop].count(NOT_MEASURED) == len(rows):
         return None  # as in nine steps of ten

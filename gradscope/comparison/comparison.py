@@ -23,7 +23,7 @@ from gradscope.comparison.tolerance import Tolerance
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """Recordings beside each other."""
+    """Compared recordings."""
 
     version: str
     """Version of gradscope."""
@@ -117,5 +117,5 @@ def _are_ranks(names: Sequence[str]) -> bool:
 
 
 def _names(base: Side, side: Side, matching: Matching) -> dict[str, str]:
-    """Return what a side's parameters are called in the base."""
+    """Return the names of a side's parameters in the base."""
     return {side.parameters[other].name: base.parameters[own].name for own, other in matching.pairs}

@@ -20,7 +20,7 @@ _LEAST_LOSS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideCurve:
-    """A number over the steps of one side; steps in which it was not measured are left out."""
+    """A number over the steps of one side; steps without a measurement are omitted."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
@@ -28,7 +28,7 @@ class SideCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where a side leaves the base, over the steps that both have measured."""
+    """Where a side departs from the base, over the steps that both have measured."""
 
     common: int
     """Number of common steps."""
@@ -47,7 +47,7 @@ class Parting:
 
     @property
     def increase(self) -> float:
-        """How much higher the side ends, as a share; NaN where it cannot be told."""
+        """Relative increase of the side's end; NaN if unknown."""
         if self.end == self.base_end:
             return 0.0
         return (self.end - self.base_end) / self.scale if self.scale else math.inf
@@ -101,7 +101,7 @@ def compared_curves(
 
 
 def _name(run: TrainingRun | None, position: int) -> str:
-    """Return what an optimizer is called, by a number where others are called so too."""
+    """Return the name of an optimizer, with a number if others have the same name."""
     if run is None or len(run.optimizers) < 2 or position >= len(run.optimizers):
         return ""
     names = [row.name or row.title for row in run.optimizers]

@@ -28,7 +28,7 @@ class Directions:
 def directions_of(
     base: Side, other: Side, matching: Matching, steps: Collection[int]
 ) -> Directions:
-    """Return how far kept gradients agree.
+    """Return the agreement of stored gradients.
 
     Of runs, a parameter's gradients are compared in the first step in which both were kept: from
     there on the weights are others, and with them the gradients.
@@ -57,7 +57,7 @@ def directions_of(
 
 
 def _by_step(side: Side, steps: Collection[int]) -> dict[int, dict[int, StoredGradient]]:
-    """Return the kept gradients by step and parameter; a single one goes by 0."""
+    """Return the stored gradients by step and parameter; a single step has the key 0."""
     found: dict[int, dict[int, StoredGradient]] = {}
     for one in side.report.recording.stored_gradients:
         is_wanted = one.step in steps if side.is_run else one.step == side.step
@@ -118,7 +118,7 @@ class ParameterPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedParameter:
-    """A parameter, by the name that it has in the first side that has it."""
+    """A parameter, by the name in the first side that has it."""
 
     name: str
     sides: tuple[SideParameter | None, ...]
@@ -133,26 +133,26 @@ class ComparedParameter:
 
     @property
     def worst(self) -> tuple[int, float]:
-        """What parameters are sorted by: the worst change, then how far the norm is off."""
+        """Sort key of parameters: the worst change, then the difference of the norm."""
         pairs = [pair for pair in self.pairs if pair is not None]
         return min(map(rank_of, pairs), default=(len(CHANGES), 0.0))
 
 
 def rank_of(pair: ParameterPair) -> tuple[int, float]:
-    """Return what pairs are sorted by: the worst change, then how far the norm is off."""
+    """Return the sort key of pairs: the worst change, then the difference of the norm."""
     if pair.change == "turned":
         return CHANGES.index(pair.change), pair.cosine if pair.cosine is not None else 0.0
     return CHANGES.index(pair.change), -distance(pair.ratio)
 
 
 def share_off(ratio: float) -> float:
-    """Return by how much more than once a ratio is off from 1, the same for x and 1 / x."""
+    """Return the distance of a ratio from 1, above once, the same for x and 1 / x."""
     larger = math.inf if ratio == 0 else ratio if ratio >= 1 else 1 / ratio
     return larger - 1
 
 
 def distance(ratio: float | None) -> float:
-    """Return how far a ratio is from 1, the same for x and 1 / x."""
+    """Return the distance of a ratio from 1, the same for x and 1 / x."""
     if ratio is None or math.isnan(ratio):
         return 0.0
     return math.inf if ratio in (0.0, math.inf) else abs(math.log(ratio))
@@ -208,7 +208,7 @@ def compared_parameters(
 
 
 def _new(sides: Sequence[Side], matchings: Sequence[Matching]) -> Iterator[ComparedParameter]:
-    """Yield the parameters that the base has not, those of one name together."""
+    """Yield the parameters that the base lacks, those of one name together."""
     found: dict[str, dict[int, SideParameter]] = {}
     for turn, (side, matching) in enumerate(zip(sides[1:], matchings, strict=True), 1):
         matched = {other for _, other in matching.pairs}
@@ -268,7 +268,7 @@ def _pair(
 
 
 def _reach_change(base: SideParameter, other: SideParameter) -> Change | None:
-    """Return what tells more than numbers; None where both sides have a finite gradient."""
+    """Return a change of reach; None if both sides have a finite gradient."""
     if base.shape.dims != other.shape.dims:
         return "reshaped"
     if base.reach == "gradient" != other.reach:
@@ -313,7 +313,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _first_difference(base: Series | None, other: Series | None) -> int | None:
-    """Return the first step in which two runs differ; None where in none, or not both are runs."""
+    """Return the first step in which two runs differ; None if none does, or not both are runs."""
     if base is None or other is None or base == other:
         return None
     ours = zip(base.norms, base.weights, strict=True)

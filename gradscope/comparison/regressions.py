@@ -37,7 +37,7 @@ _OF_PARAMETERS: tuple[tuple[RegressionKind, Change], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """In what a side is worse than the base."""
+    """A respect in which a side is worse than the base."""
 
     kind: RegressionKind
     side: int
@@ -57,7 +57,7 @@ class Regression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonVerdict:
-    """What a gate makes of a comparison."""
+    """The result of a comparison as a check."""
 
     outcome: Outcome
     regressions: tuple[Regression, ...]
@@ -213,7 +213,7 @@ def _of_loss(
 
 
 def _increase(before: float | None, after: float | None) -> float:
-    """Return by which share of itself a loss is higher; 0 where one is not known."""
+    """Return the relative increase of a loss; 0 if one is unknown."""
     if before is None or after is None or before == after:
         return 0.0
     return (after - before) / abs(before) if before else math.copysign(math.inf, after)
@@ -234,7 +234,7 @@ def _of_ending(position: int, sides: Sequence[Side]) -> Iterator[Regression]:
 
 
 def _trouble(side: Side) -> str:
-    """Return how a run ended that nobody asked to end so; empty of others."""
+    """Return how a run ended unintentionally; otherwise empty."""
     run = side.report.training_run
     ending = None if run is None else run.ending
     return ending.line if ending is not None and ending.is_trouble else ""

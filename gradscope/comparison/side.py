@@ -1,4 +1,4 @@
-"""One of the recordings that are compared, and what was measured of its parameters."""
+"""One of the compared recordings, and the measurements of its parameters."""
 
 import math
 import re
@@ -41,7 +41,7 @@ _RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What the steps of a run left in one parameter; not measured is `NOT_MEASURED`."""
+    """Norms of one parameter in the steps of a run; missing ones are `NOT_MEASURED`."""
 
     steps: "array[int]" = field(default_factory=lambda: array("q"))
     norms: "array[float]" = field(default_factory=lambda: array("d"))
@@ -86,7 +86,7 @@ class SideParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Side:
-    """A recording, under the letter that it goes by."""
+    """A recording, with its letter in the comparison."""
 
     letter: str
     """Letter of the side; `A` is the base."""
@@ -117,7 +117,7 @@ class Side:
 
 
 def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
-    """Return the steps that runs are compared in; none where nothing is a run.
+    """Return the steps in which runs are compared; none if nothing is a run.
 
     Args:
         reports: Of what is compared.
@@ -158,7 +158,7 @@ def letter_of(position: int) -> str:
 
 
 def rank_of_file(name: str) -> tuple[str, int] | None:
-    """Return the name that the recordings of a job share, and the rank; None of other files."""
+    """Return the common name of a job's recordings, and the rank; None for other files."""
     match = _RANK.fullmatch(name)
     return None if match is None else (match["stem"], int(match["rank"]))
 
@@ -226,7 +226,7 @@ def _of_run(report: Report, steps: Collection[int]) -> tuple[SideParameter, ...]
 def _series(
     recording: Recording, steps: Collection[int]
 ) -> tuple[Mapping[int, Series], Mapping[int, Reach]]:
-    """Return what the steps left in each parameter, and the best that it came to."""
+    """Return the states of each parameter in the steps, and its best one."""
     table = norms_of(recording)
     found: dict[int, Series] = {}
     codes: dict[int, int] = {}
@@ -268,7 +268,7 @@ def _of_series(
 
 
 def _median(values: Iterable[float]) -> float | None:
-    """Return the number in the middle; NaN where most are not finite, None where there is none."""
+    """Return the median; NaN if most are not finite, None without any."""
     known = list(values)
     if not known:
         return None

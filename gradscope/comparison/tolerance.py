@@ -1,4 +1,4 @@
-"""How far a recording may be from another before that is a regression."""
+"""Limits of the difference between recordings above which it is a regression."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -67,5 +67,5 @@ class Tolerance:
     ] = "error"
 
     def norm_limit(self, *, of_ranks: bool) -> float:
-        """Return how many times a norm may grow or shrink, less one."""
+        """Return the largest relative growth or decrease of a norm, less one."""
         return self.norm if self.norm is not None else RANK_NORM if of_ranks else DEFAULT_NORM

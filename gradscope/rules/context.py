@@ -1,4 +1,4 @@
-"""What a rule judges: an indexed recording, and the user's own limits."""
+"""The input of a rule: an indexed recording, and the user's own limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class RuleContext(RecordingIndex):
         subject: str = "",
         site: int | Site | None = None,
     ) -> None:
-        """Note which share of some things a rule is about; nothing where there is none of them."""
+        """Record the share of objects that a rule is about; nothing if there are none."""
         if judged:
             share = found / judged
             self.measured(rule, number, share, limit, subject=subject, site=site)

@@ -17,7 +17,7 @@ from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What one rule measured on one recording, and what it made of that."""
+    """The measurements of one rule on one recording, and its conclusion."""
 
     code: str
     name: str
@@ -38,7 +38,7 @@ class Explanation:
 def explain(
     recording: Recording, kind: type[Rule], settings: Settings = DEFAULT_SETTINGS
 ) -> Explanation:
-    """Run one rule over a recording and keep what it measured.
+    """Run one rule on a recording and collect its measurements.
 
     Args:
         recording: What is judged.

@@ -136,7 +136,7 @@ def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
 
 
 def _docstrings(rule: type[Rule]) -> dict[str, str]:
-    """Return the strings that stand under the fields of a class, which only its source holds."""
+    """Return the strings below the fields of a class, which only its source contains."""
     module = ast.parse(inspect.getsource(sys.modules[rule.__module__]))
     classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
     body = next(one.body for one in classes if one.name == rule.__name__)

@@ -1,4 +1,4 @@
-"""Numbers of rules: what one compared with a limit, and how bad a finding is."""
+"""Numbers that rules compare with a limit, and the severity of findings."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a rule is, the families of rules, and how a rule says what it found."""
+"""The definition of a rule, the families of rules, and the contents of a finding."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -74,18 +74,18 @@ class Rule(ABC):
     """
 
     def is_for(self, context: RuleContext) -> bool:
-        """Return whether a recording is of the kind that it judges."""
+        """Return whether a recording is of the kind that the rule judges."""
         return context.is_run or not self.needs_run
 
     def is_asked_for(self, context: RuleContext) -> bool | None:
-        """Return whether the user has set what this rule judges by; None where it needs nothing.
+        """Return whether the user has set the required limits; None if the rule needs none.
 
         Where it is asked for, `select` need not name it. Where it is not, it is not mentioned.
         """
         return None
 
     def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording, None where it can."""
+        """Return why the rule cannot judge the recording, None if it can."""
         return None
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Rule(ABC):
         """Yield a finding for every cause."""
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield what the events of a run show, of a rule that else judges single passes."""
+        """Yield findings from a run's events, for a rule that otherwise judges single passes."""
         yield from ()
 
     def finding(  # noqa: PLR0913 - a finding has as many parts

@@ -1,4 +1,4 @@
-"""What the user has set for the rules: selection, thresholds and limits."""
+"""The user's settings of the rules: selection, thresholds and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from gradscope.options.declaration import Option
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Return whether a module is meant by a pattern; `encoder.*` means `encoder` too."""
+    """Return whether a pattern matches a module; `encoder.*` matches `encoder` too."""
     return fnmatchcase(path, pattern) or fnmatchcase(f"{path}.", pattern)
 
 
@@ -74,7 +74,7 @@ class NormLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the user chose; selectors are codes, prefixes of codes, families and names of rules."""
+    """The user's choices; selectors are codes, prefixes of codes, families and names of rules."""
 
     select: Annotated[
         tuple[str, ...],

@@ -20,7 +20,7 @@ class LogitPoint:
 
     @property
     def value(self) -> float:
-        """What is followed: the magnitude of log Z for outputs, else the largest logit."""
+        """Followed value: the magnitude of log Z for outputs, otherwise the largest logit."""
         return max(self.largest) if isnan(self.log_normaliser) else abs(self.log_normaliser)
 
 

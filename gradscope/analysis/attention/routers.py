@@ -54,7 +54,7 @@ class Router:
 
     @property
     def balance(self) -> float:
-        """Entropy of the last step's shares, over that of equal shares: 1 where all are equal."""
+        """Entropy of the last step's shares, relative to equal shares: 1 if all are equal."""
         shares = self.points[-1].shares
         return -sum(share * log(share) for share in shares if share > 0) / log(len(shares))
 

@@ -98,7 +98,7 @@ def _with_outcomes(
 
 
 def _contributions(found: _Trial, outcomes: Sequence[Outcome]) -> Contributions:
-    """Return who makes the norm; by parameter, Euclidean norms are told."""
+    """Return the contributions to the norm by parameter; they are for Euclidean norms."""
     kind = found.trial.norm_type
     return Contributions.of(
         found.recording,
@@ -165,7 +165,7 @@ class Clipping:
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:
-        """Return that of a recording; None where it tells nothing of clipping."""
+        """Return the clipping of a recording; None without facts on clipping."""
         for trial in recording.evidence_of(ClipTrial):
             return cls(trial=trial, sections=(trial_section(recording, trial),))
         sections = run_sections(recording)
@@ -173,7 +173,7 @@ class Clipping:
 
     @classmethod
     def expected_of(cls, recording: Recording) -> Self:
-        """Return that of a recording which is to tell of clipping.
+        """Return the clipping of a recording that must have it.
 
         Raises:
             GradscopeError: It tells nothing of it.

@@ -49,7 +49,7 @@ class Level:
 
 
 def level_of(norms: Sequence[float], *, in_order: bool = True) -> Level | None:
-    """Return the level of finite norms; None where there are none, or nothing but zeros.
+    """Return the level of finite norms; None without any, or if all are zero.
 
     Args:
         norms: Finite norms.
@@ -72,7 +72,7 @@ def level_of(norms: Sequence[float], *, in_order: bool = True) -> Level | None:
 
 
 def _settled(norms: Sequence[float]) -> int:
-    """Return how many norms come before the first that are like those of the second half."""
+    """Return the number of norms before the first that is similar to those of the second half."""
     half = len(norms) // 2
     typical = median(norms[half:])
     for start in range(half):
@@ -105,7 +105,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Numbers from `low` on, below `high`."""
+    """A bin of numbers: at least `low`, below `high`."""
 
     low: float
     high: float
@@ -125,7 +125,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self | None:
-        """Return that of some numbers, None without any."""
+        """Return the distribution of some numbers, None without any."""
         if not values:
             return None
         ordered = sorted(values)
@@ -205,7 +205,7 @@ _ENOUGH = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow:
-    """What a largest norm would do to the norms that were measured."""
+    """The effect of a maximum norm on the measured norms."""
 
     limit: float
     share: float
@@ -326,11 +326,11 @@ class LimitCurve:
 
 
 def spaced(least: float, greatest: float, count: int) -> tuple[float, ...]:
-    """Return numbers over a range of decades, equally far from each other on a logarithmic axis."""
+    """Return numbers over a range of decades, equally spaced on a logarithmic axis."""
     low, high = math.log10(least), math.log10(greatest)
     return tuple(10 ** (low + (high - low) * at / (count - 1)) for at in range(count))
 
 
 def _kept(limit: float, ordered: Sequence[float]) -> int:
-    """Return how many of the ascending norms a limit leaves as they are."""
+    """Return how many of the ascending norms a limit leaves unchanged."""
     return bisect_left(ordered, True, key=lambda norm: coefficient(limit, norm) < 1)

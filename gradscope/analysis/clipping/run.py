@@ -1,4 +1,4 @@
-"""What a script's own clips did, line by line."""
+"""The effect of a script's own clips, by line."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ _STEPS_READ = 400
 
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:
-    """Return one for each line that clips; where none does, one for each optimizer."""
+    """Return a section for each line that clips, or for each optimizer if nothing clips."""
     indexed = RecordingIndex(recording)
     if not indexed.is_run:
         return ()
@@ -44,7 +44,7 @@ class _Line:
         self._steps = [clip.step for clip in line.calls if clip.step is not None]
 
     def section(self) -> Section:
-        """Return what it does."""
+        """Return the section of the clips."""
         line = self._line
         is_by_norm = line.method in ("norm", "per-tensor")
         given = line.limit if is_by_norm else None
@@ -102,7 +102,7 @@ class _Line:
 
 
 def _spread(steps: Sequence[int]) -> list[int]:
-    """Return at most so many steps as tell enough, over all of the run."""
+    """Return at most this many steps, spread over the run."""
     own = list(dict.fromkeys(steps))
     return own[:: -(-len(own) // _STEPS_READ)] if own else own
 
@@ -114,7 +114,7 @@ def _of_own(clips: Clips, step: int, held: frozenset[int]) -> dict[int, float]:
 
 
 def _order(calls: Sequence[Clip]) -> Check:
-    """Tell whether the clip comes between the backward and the step."""
+    """Check that the clip is between the backward and the step."""
     vain = [clip for clip in calls if clip.step is None]
     inside = [
         clip for clip in calls if any(isinstance(event, BackwardEvent) for event in clip.later)
@@ -133,7 +133,7 @@ def _order(calls: Sequence[Clip]) -> Check:
 
 
 def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
-    """Tell whether gradients are unscaled first; None where nothing scales them."""
+    """Check that gradients are unscaled first; None if nothing scales them."""
     scaled = sum(clip.event.scaled for clip in calls)
     if scaled:
         return Check(
@@ -149,7 +149,7 @@ def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
 
 
 def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
-    """Tell whether the clip holds all that the optimizer uses; None where that is not known."""
+    """Check that the clip gets everything that the optimizer uses; None if unknown."""
     own = {id(clip) for clip in calls}
     steps: list[ClippedStep] = [
         step
@@ -169,7 +169,7 @@ def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
 
 
 def _nonfinite(calls: Sequence[Clip]) -> Check | None:
-    """Tell of norms that are NaN or infinite, and what became of the step; None without any."""
+    """Describe NaN and infinite norms, and their effect on the step; None without any."""
     broken = [clip for clip in calls if not math.isfinite(clip.norm_before or 0.0)]
     if not broken:
         return None

@@ -1,4 +1,4 @@
-"""What one line that clips does, or what a largest norm would do, with each module's share."""
+"""The effect of one line that clips, or of a maximum norm, with each module's share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ Norms = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """What a parameter, or a module with all below it, adds to the global norm."""
+    """Contribution of a parameter, or of a module with everything below it, to the global norm."""
 
     name: str
     share: float
@@ -61,7 +61,7 @@ class Contributions:
         after: Sequence[Norms],
         norm_type: float = 2.0,
     ) -> Self:
-        """Return that of some steps.
+        """Return the numbers of some steps.
 
         Args:
             recording: That of the parameters.
@@ -84,12 +84,12 @@ class Contributions:
 
     @property
     def power(self) -> str:
-        """What is shared out, in words."""
+        """Quantity that is split into shares, as text."""
         return "squared norm" if self.norm_type == 2 else "norm's power"
 
     @property
     def leader(self) -> Contribution | None:
-        """The parameter that alone makes most of the norm; None where none does."""
+        """Parameter that alone makes most of the norm; None without one."""
         first = next(iter(self.parameters), None)
         return (
             first if first is not None and len(self.parameters) > 1 and first.share > 0.5 else None
@@ -157,7 +157,7 @@ def _shares(step: Mapping[str, float], norm_type: float) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRow:
-    """What one method of clipping does to a target's gradients."""
+    """The effect of one method of clipping on a target's gradients."""
 
     method: ClipMethod
     words: str
@@ -177,7 +177,7 @@ class MethodRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Whether a clip stands where it should, in words."""
+    """Whether a clip is in the right position, as text."""
 
     is_right: bool
     words: str
@@ -185,7 +185,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerFacts:
-    """The optimizer that uses what the clip leaves."""
+    """The optimizer that uses the clipped gradients."""
 
     title: str
     """Title such as `AdamW(lr=0.001)`; empty if unknown."""
@@ -252,7 +252,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """What is computed of a series of norms alone."""
+    """Numbers that are computed from a series of norms alone."""
 
     norms: Distribution | None
     bins: tuple[Bin, ...]

@@ -1,4 +1,4 @@
-"""What a clip does step by step, of a training run or of a target's batches."""
+"""The effect of a clip step by step, in a training run or on a target's batches."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class ClipPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipSeries:
-    """What a line that clips does, or would do."""
+    """The actual or possible effect of a line that clips."""
 
     method: ClipMethod
     limit: float | None
@@ -122,7 +122,7 @@ def _trial_point(position: int, one: ClipPass, trial: ClipTrial, method: ClipMet
 
 
 def family_of_target(indexed: RecordingIndex) -> OptimizerFamily:
-    """Return the family of the optimizer that makes a target's steps; Adam's where it has none."""
+    """Return the family of the optimizer of a target's steps; Adam's without an optimizer."""
     records = indexed.recording.evidence_of(OptimizerRecord)
     return next((record.family for record in records if record.is_targets), "adaptive")
 
@@ -190,7 +190,7 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a call does to the gradients that it was given."""
+    """The effect of a call on its gradients."""
 
     before: float
     after: float

@@ -12,7 +12,7 @@ from gradscope.recording.records import Recording
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSeries:
-    """What a rank measured step by step."""
+    """Measurements of a rank by step."""
 
     rank: int
     losses: tuple[tuple[int, float], ...]

@@ -86,7 +86,7 @@ class BatchStatisticsInAccumulation(Rule):
 def _layers_of(
     context: RuleContext, accumulation: Accumulation, layers: Sequence[ModuleRecord]
 ) -> list[ModuleRecord]:
-    """Return the layers that are in a model of which the optimizer holds something."""
+    """Return the layers in the models of which the optimizer holds parameters."""
     records = context.recording.parameters
     models = {_model_of(context, records[i].module) for i in accumulation.series.parameters}
     return [layer for layer in layers if _model_of(context, layer.index) in models]

@@ -111,7 +111,7 @@ class ClosureAccumulates(Rule):
 
 
 def _evaluations(series: Series) -> list[tuple[Window, int]]:
-    """Return the steps of which it is known, with how often each evaluated its closure."""
+    """Return the steps with a known number of evaluations of their closure, and this number."""
     found = []
     before = 0
     for window in series.windows:
@@ -127,7 +127,7 @@ def _passes(window: Window) -> int:
 
 
 def _clean(window: Window) -> list[int]:
-    """Return the places of the passes that find no gradient."""
+    """Return the indices of the passes that find no gradient."""
     return [
         event.position
         for event in only(BackwardEvent, window.events)

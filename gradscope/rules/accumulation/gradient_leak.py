@@ -144,7 +144,7 @@ class _Reaches:
 
 
 def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
-    """Return the leak that a step of an optimizer shows, None where there is none."""
+    """Return the leak in a step of an optimizer, None without one."""
     zeros = window.zeros(series.optimizers)
     if not zeros:
         return None  # old gradients, which is another mistake
@@ -179,7 +179,7 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
 
 
 def _entries(context: RuleContext, leak: _Leak) -> tuple[Site, ...]:
-    """Return the lines where another network takes what the leaked-to parameters made."""
+    """Return the lines where another network uses results of the parameters with the leak."""
     lines = {(one.step, one.order): one.site for one in context.recording.events}
     records = context.recording.parameters
     names = {records[index].name for index in leak.parameters}
@@ -190,7 +190,7 @@ def _entries(context: RuleContext, leak: _Leak) -> tuple[Site, ...]:
 
 
 def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
-    """Yield the lines of operations that join what named parameters made with other parameters."""
+    """Yield the lines of operations on both results of named parameters and other parameters."""
     index = RecordingIndex(recording)
     own: dict[int, bool] = {}
     other: dict[int, bool] = {}
@@ -207,7 +207,7 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
 
 
 def _outermost_line(recording: Recording, node: NodeRecord) -> int | None:
-    """Return the line that calls the model in which a node was made, else that of the node."""
+    """Return the line that calls the model in which a node was made, or the node's line."""
     site, call = node.site, node.module_call
     while call is not None:
         record = recording.calls[call]

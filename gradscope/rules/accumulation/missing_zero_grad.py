@@ -58,7 +58,7 @@ class MissingZeroGrad(Rule):
     """Share as above. Chosen: it is 0.5 with `zero_grad` after every second step."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every backward that adds to what is used."""
+        """Yield a finding for every backward that adds to used gradients."""
         found = [self._sighting(context, series) for series in context.shared(Windows).series]
         sightings = [one for one in found if one is not None]
         for group in by_line(sightings, _last_pass):

@@ -112,7 +112,7 @@ class OptimizerRecreated(Rule):
 
 
 def _is_by_epoch(context: RuleContext, series: Series) -> bool:
-    """Return whether each of some optimizers makes the steps of one epoch, as far as names tell."""
+    """Return whether each of some optimizers makes the steps of one epoch, judged by names."""
     site = None if series.record is None else context.site(series.record.site)
     if site is None or not _is_named_after_epochs(context, site):
         return False

@@ -1,4 +1,4 @@
-"""GS313: losses that are divided for an accumulation that does not take place."""
+"""GS313: losses that are divided for an accumulation that never happens."""
 
 import math
 import re
@@ -88,7 +88,7 @@ class ScaledWithoutAccumulation(Rule):
             )
 
     def _sighting(self, context: RuleContext, series: Series) -> tuple[Sighting | None, int]:
-        """Return the steps with one pass of a divided loss, and by what it is divided."""
+        """Return the steps with one pass of a divided loss, and the divisor."""
         windows = [
             window
             for window in series.windows
@@ -115,7 +115,7 @@ class ScaledWithoutAccumulation(Rule):
 
 
 def _divisor(value: float | None) -> int:
-    """Return the whole number of a division, 1 where it is none."""
+    """Return the integer divisor, 1 without one."""
     if value is None or not math.isfinite(value):  # as of a loss multiplied by NaN, or by zero
         return 1
     whole = round(value)

@@ -137,7 +137,7 @@ class StepWithoutEffect(Rule):
 
 
 def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:
-    """Yield the steps in which the update of every parameter with a gradient was measured."""
+    """Yield the steps with a measured update of every parameter with a gradient."""
     norms = norms_of(context.recording)
     records = context.recording.parameters
     held = frozenset(series.parameters)

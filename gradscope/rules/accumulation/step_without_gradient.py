@@ -238,7 +238,7 @@ class StepWithoutGradient(Rule):
 
 
 def _is_shadow(event: RankEvent) -> bool:
-    """Return whether a rank without a batch stepped for the sake of the other ranks."""
+    """Return whether a rank without a batch stepped only to match the other ranks."""
     return event.kind == "shadow-step"
 
 

@@ -102,7 +102,7 @@ class UnevenAccumulation(Rule):
 
 
 def _deviation(window: Window) -> float | None:
-    """Return how far the weight of some token is from the one it should have; None if unknown."""
+    """Return the deviation of a token's weight from the correct one; None if unknown."""
     _, counts = _counts(window)
     if not counts:
         return None
@@ -115,7 +115,7 @@ def _heaviest(counts: Sequence[float]) -> float:
 
 
 def _counts(window: Window) -> tuple[str, list[float]]:
-    """Return what is counted, and how many each micro-batch has; empty where some are unknown."""
+    """Return the unit and its count in each micro-batch; empty if some are unknown."""
     by_name = {
         "tokens": [one.tokens for one in window.passes],
         "rows": [one.rows for one in window.passes],

@@ -114,7 +114,7 @@ def _is_sum_of_means(window: Window) -> bool:
 
 
 def _is_divided(one: BackwardEvent) -> bool:
-    """Return whether something beside constants above 1 scales the loss."""
+    """Return whether anything except constants above 1 scales the loss."""
     return abs((one.divided or 1) * (one.multiplied or 1) - 1) > 1e-6
 
 

@@ -1,4 +1,4 @@
-"""GS316: windows that begin with what the epoch before has left over."""
+"""GS316: windows that begin with gradients from the previous epoch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

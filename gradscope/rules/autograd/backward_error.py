@@ -78,7 +78,7 @@ class BackwardError(Rule):
 
 
 def _parameter(context: RuleContext, record: AutogradErrorRecord) -> tuple[int, ...]:
-    """Return the parameter on its way to which the gradient was."""
+    """Return the parameter that the gradient was computed for."""
     parameter = None if record.node is None else context.recording.nodes[record.node].parameter
     return () if parameter is None else (parameter,)
 

@@ -187,7 +187,7 @@ class WrongCustomGradient(Rule):
 
 
 def turned_by(site: Site | None) -> str | None:
-    """Return the term that a line subtracts, and adds again detached, beside another term.
+    """Return the term that a line subtracts, and adds again detached, next to another term.
 
     The value is that of the other term alone, as of a straight-through estimator, whose gradient
     goes to the soft term: with the opposite sign here.
@@ -215,7 +215,7 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[ast.expr, int]]:
 
 
 def _detached(term: ast.expr) -> ast.expr | None:
-    """Return what a term detaches, None if it does not."""
+    """Return the argument of a term's detach, None without one."""
     if isinstance(term, ast.Call) and not term.args and isinstance(term.func, ast.Attribute):
         return term.func.value if term.func.attr == "detach" else None
     is_data = isinstance(term, ast.Attribute) and term.attr == "data"

@@ -46,7 +46,7 @@ class CapturedSteps:
         return reasons.most_common(1)[0][0] if reasons else NO_CAPTURED_STEP
 
     def skip_reasons(self, rule: Rule) -> Counter[str | None]:
-        """Return why a rule can judge no captured step; with None, how many it can judge."""
+        """Return why a rule cannot judge captured steps; with None, how many it can judge."""
         return Counter(
             _skip_reason(rule, one.context)
             for series in self._series_for(rule)

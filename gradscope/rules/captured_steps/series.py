@@ -1,4 +1,4 @@
-"""The captured steps of one backward of a script, each composed with what the run knows of it."""
+"""The captured steps of one backward of a script, each combined with facts of the run."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -100,7 +100,7 @@ def _related(context: RuleContext, late: Clip) -> RelatedLocation | None:
 
 
 def _is_late(clip: Clip) -> bool:
-    """Return whether all its gradients are used, and not going to be used again as they are."""
+    """Return whether all its gradients are used, and will not be used again unchanged."""
     if clip.event.fresh or not clip.event.spent:
         return False
     return (

@@ -98,7 +98,7 @@ class ClipInsideAccumulation(Rule):
 
 
 def _adds_between(calls: Sequence[Clip]) -> bool:
-    """Return whether a backward adds to what one of the calls but the last has clipped."""
+    """Return whether a backward adds to gradients that a call other than the last clipped."""
     return any(clip.event.fresh and _is_added_to(clip, until=calls[-1]) for clip in calls[:-1])
 
 

@@ -86,7 +86,7 @@ class ClipOfNonFinite(Rule):
 
 
 def _breaks(clips: Clips, clip: Clip) -> bool:
-    """Return whether a step uses what the clip made of a norm that is not finite."""
+    """Return whether a step uses the result of a clip by a non-finite norm."""
     if clip.norm is None or isfinite(clip.norm) or clip.step is None:
         return False
     if clip.parameters is not None and clip.step.optimizer is not None:
@@ -103,7 +103,7 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
 
 
 def _is_left_out(clips: Clips, step: StepEvent) -> bool:
-    """Return whether a gradient scaler tells a fused optimizer, which is called all the same."""
+    """Return whether a gradient scaler makes a fused optimizer skip, which is called anyway."""
     later = islice(clips.windows.events, step.position + 1, None)
     told = next(
         (event for event in later if isinstance(event, ScalerStepEvent | BackwardEvent)), None
@@ -122,6 +122,6 @@ def _harm(step: StepEvent) -> str:
 
 
 def _last_backward(clips: Clips, clip: Clip) -> BackwardEvent | None:
-    """Return the backward before a call; None where there is none."""
+    """Return the backward before a call; None without one."""
     before = reversed(clips.windows.events[: clip.event.position])
     return next((event for event in before if isinstance(event, BackwardEvent)), None)

@@ -15,7 +15,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipOfStrangers(Rule):
-    """A clip is given other parameters than those that are stepped.
+    """A clip gets other parameters than those that are stepped.
 
     What it finds:
         `clip_grad_norm_` or `clip_grad_value_` of a model that is not the trained one: the old
@@ -141,7 +141,7 @@ def _owner(context: RuleContext, given: Sequence[int]) -> str:
 
 
 def _has_strangers(calls: Sequence[Clip], held: frozenset[int]) -> bool:
-    """Return whether no call of a line is given a gradient, or a parameter of an optimizer."""
+    """Return whether no call of a line gets a gradient, or a parameter of an optimizer."""
     return all(
         clip.parameters
         and held.isdisjoint(clip.parameters)
@@ -152,7 +152,7 @@ def _has_strangers(calls: Sequence[Clip], held: frozenset[int]) -> bool:
 
 
 def _clips_stepped(calls: Sequence[Clip], held: frozenset[int]) -> bool:
-    """Return whether a line clips gradients of an optimizer, or of what is not known."""
+    """Return whether a line clips gradients of an optimizer, or unknown ones."""
     return any(not clip.parameters or not held.isdisjoint(clip.parameters) for clip in calls)
 
 

@@ -138,7 +138,7 @@ class PartialClip(Rule):
 
 
 def _has_use(clip: Clip) -> bool:
-    """Return whether the step that follows takes a gradient that no other call has clipped."""
+    """Return whether the next step uses a gradient that no other call has clipped."""
     if clip.step is None or any(event.kind.startswith("clip") for event in clip.later):
         return False
     return clip.step.fresh > clip.step.clipped

@@ -139,7 +139,7 @@ class DeadUnit(Rule):
 
 
 def _causes(worst: UnitRecord, severity: Severity | None) -> tuple[str, ...]:
-    """Return the rules that explain inactive units: a dead layer hands on zeros and nothing else.
+    """Return the rules that explain inactive units: a dead layer passes on only zeros.
 
     Where values shrink from layer to layer biases decide, so that units are all on or all off.
     """

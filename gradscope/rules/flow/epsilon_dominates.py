@@ -128,7 +128,7 @@ class EpsilonDominates(Rule):
 
 
 def _epsilons(optimizers: Optimizers) -> dict[int, float]:
-    """Return the epsilon of every weight matrix, where the target's optimizer has one."""
+    """Return the epsilon for every weight matrix, if the target's optimizer has one."""
     target = optimizers.targets
     groups = () if target is None or target.family != "adaptive" else target.groups
     parameters = optimizers.context.recording.parameters

@@ -319,7 +319,7 @@ _JUMP_REMEDY = (
 
 
 def _level(decades: float, limits: Mapping[Severity, float], *, lasts: bool) -> Severity | None:
-    """Return the level that a rise reaches; no error where nothing tells whether it lasts."""
+    """Return the level for a growth; no error if it is unknown whether it lasts."""
     for level, limit in limits.items():
         if decades >= limit:
             return "warning" if level == "error" and not lasts else level

@@ -128,7 +128,7 @@ class GradientSpike(Rule):
             yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
 
     def _harms(self, windows: Sequence[Window], spike: Spike) -> bool:
-        """Return whether the loss is higher after a spike, by a share of what it was at first."""
+        """Return whether the loss is higher after a spike, by a share of its first value."""
         before, after = _losses_around(windows, spike.position)
         start = _typical_loss(windows[: self.least_history])
         if before is None or after is None or start is None:
@@ -176,7 +176,7 @@ class GradientSpike(Rule):
 
 
 def _raw_norms(context: RuleContext) -> dict[int, float]:
-    """Return the norm of a step's gradient before clips, by the step's place in the run.
+    """Return the norm of a step's gradient before clips, by the step's index in the run.
 
     It is the largest that a clip function found of unscaled gradients.
     """
@@ -207,7 +207,7 @@ def _carriers(context: RuleContext, window: Window) -> list[int]:
 
 
 def _leaders(context: RuleContext, windows: Sequence[Window], position: int) -> list[int]:
-    """Return the parameters whose gradient stands out most from their own before, at most three.
+    """Return at most three parameters whose gradients exceed their own history most.
 
     None lead where all stand out alike.
     """

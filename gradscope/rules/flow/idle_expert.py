@@ -15,7 +15,7 @@ _NAMED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleExpert(Rule):
-    """Experts of a mixture that the router hardly ever chooses: they get no gradient.
+    """Experts of a mixture that the router hardly ever chooses get no gradient.
 
     What it finds:
         A mixture of experts whose router sends nearly no row to some experts any more.
@@ -125,7 +125,7 @@ class IdleExpert(Rule):
         )
 
     def _first_step(self, router: Router, idle: list[int]) -> int:
-        """Return the captured step from which on some experts are idle."""
+        """Return the captured step from which some experts are idle."""
         limit = self.share / router.experts
         busy = [
             position

@@ -91,7 +91,7 @@ class NonFiniteForward(Rule):
             yield self._unlocated(context, loss)
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for a loss that is no number from a step on."""
+        """Yield a finding for a loss that is non-finite from a step on."""
         for broken in broken_steps(context):
             if math.isfinite(broken.loss):
                 continue

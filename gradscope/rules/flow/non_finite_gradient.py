@@ -146,7 +146,7 @@ class NonFiniteGradient(Rule):
         )
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for gradients that are no numbers from a step on, of a finite loss."""
+        """Yield a finding for gradients of a finite loss that are non-finite from a step on."""
         for broken in broken_steps(context):
             if not math.isfinite(broken.loss):
                 continue
@@ -166,7 +166,7 @@ class NonFiniteGradient(Rule):
             )
 
     def _of_forward(self, context: RuleContext, origin: ForwardOrigin) -> Finding:
-        """Return the finding where gradients break on NaN that the loss does not see."""
+        """Return the finding for gradients that break on NaN which does not reach the loss."""
         parameters = {parameter for one in origin.breaks for parameter in one.parameters}
         spoilt = "1 gradient is" if len(parameters) == 1 else f"{len(parameters)} gradients are"
         here = line_of(context, origin.breaks[0].node)
@@ -226,7 +226,7 @@ def _is_of_scale(context: RuleContext, one: GradientBreak) -> bool:
 
 
 def _later_losses(context: RuleContext) -> tuple[str, ...]:
-    """Return what a run comes to where gradients break of a finite loss: weights that do."""
+    """Return the later losses of a run in which gradients of a finite loss are non-finite."""
     loss = None if context.first.step is None else context.first.step.loss
     is_finite = loss is None or math.isfinite(loss)
     return ("GS104",) if context.run is not None and is_finite else ()

@@ -1,4 +1,4 @@
-"""GS112: recurrent layers whose gradient fades before it comes to the start of the sequence."""
+"""GS112: recurrent layers whose gradient fades before the start of the sequence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ class ShortMemoryHorizon(Rule):
         yield from loops or self._cells(context)
 
     def _severity(self, horizon: float, decades: float) -> Severity:
-        """Return the level: what keeps nothing beyond the next steps is no memory at all."""
+        """Return the level: a layer that remembers only a few steps is an error."""
         is_none = horizon <= self.error_horizon and decades >= self.error_decades
         return "error" if is_none else "note"
 

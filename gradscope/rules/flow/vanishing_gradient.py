@@ -160,7 +160,7 @@ def is_sgd(context: RuleContext) -> bool:
 
 
 def _has_closed_branch(context: RuleContext, trend: Trend) -> bool:
-    """Return whether weights that are not behind a trend get no gradient, for now."""
+    """Return whether weights in parallel to a trend get no gradient yet."""
     faded = set(behind(context, trend.between[0].node, trend.matched[-1].node.depth))
     return any(
         stat.reach == "zero"

@@ -50,7 +50,7 @@ _LEAST_SHARED = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attraction:
-    """A term of a loss that draws two outputs of one network to each other."""
+    """A term of a loss that pulls two outputs of one network together."""
 
     record: ComparisonRecord
     shared: frozenset[int]
@@ -58,7 +58,7 @@ class Attraction:
 
 
 def attractions(context: RuleContext) -> tuple[Attraction, ...]:
-    """Return the terms of a loss that has no others; none of a loss that has."""
+    """Return such terms of a loss without any other terms; none of any other loss."""
     found = []
     for record, sign in _terms(context):
         is_drawn = record is not None and sign == (1 if record.operation in _DISTANCES else -1)
@@ -70,7 +70,7 @@ def attractions(context: RuleContext) -> tuple[Attraction, ...]:
 
 
 def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:
-    """Yield the terms of the loss with their signs; None for what is no known comparison."""
+    """Yield the terms of the loss with their signs; None for anything but a known comparison."""
     records = {
         record.result.node: record
         for record in context.recording.evidence_of(ComparisonRecord)
@@ -97,7 +97,7 @@ def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]
 
 
 def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | None:
-    """Return what a comparison shares, None if its sides are not two runs of one network."""
+    """Return what both sides of a comparison share, None if they are not runs of one network."""
     left, right = record.left_tensor, record.right_tensor
     if left is None or right is None:
         return None
@@ -135,6 +135,6 @@ def _end(context: RuleContext, tensor: TensorRef) -> NodeRecord:
 
 
 def _mixes_data_in(context: RuleContext, end: NodeRecord) -> bool:
-    """Return whether data are added to an output, or put in the place of some of it."""
+    """Return whether data are added to an output, or replace some of it."""
     is_alone = len(context.successors.get(end.index, ())) == 1
     return (end.operation in _SUMS and is_alone) or end.operation in _ASSEMBLING

@@ -17,7 +17,7 @@ _FROZEN = "frozen on purpose"
 
 
 class Intent(NamedTuple):
-    """How bad a cut is, and what it looks like where it may be meant."""
+    """Severity of a cut, and what it looks like if it may be intended."""
 
     severity: Severity
     looks_like: str | None
@@ -89,7 +89,7 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
 
 
 def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | None:
-    """Return the network whose freezing tells that what was cut off was to learn.
+    """Return the frozen network that shows that the detached part was meant to learn.
 
     Under no_grad, that is one that runs before in the same function and is larger: what follows it
     got into its block.
@@ -103,7 +103,7 @@ def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | Non
 
 
 def _follows(reach: Reach, stop: Stop, frozen: int) -> bool:
-    """Return whether what was cut off runs after a larger module, in the same function."""
+    """Return whether the detached part runs after a larger module, in the same function."""
     records, site = reach.recording, reach.indexed.site(stop.cut.site)
     callers = [reach.indexed.site(one.site) for one in records.calls if one.module == frozen]
     before = [
@@ -135,7 +135,7 @@ def _are_own_layers(reach: Reach, stop: Stop) -> bool:
 
 
 def _is_named(reach: Reach, stop: Stop) -> bool:
-    """Return whether the module or the function under no_grad says that it is not to learn."""
+    """Return whether the name of the module or function under no_grad says that it is frozen."""
     site = reach.indexed.site(stop.cut.site)
     function = None if site is None else site.function
     return is_named_fixed([function, *(part.name for part in stop.parts)])
@@ -145,7 +145,7 @@ _DRAWS = frozenset({"_sample_dirichlet", "_standard_gamma", "normal"})
 
 
 def path_cuts(context: RuleContext) -> Iterator[tuple[PathCutRecord, tuple[int, ...]]]:
-    """Yield the cuts, and the parameters behind each that this backward is to train.
+    """Yield the cuts, and for each the parameters behind it that this backward should train.
 
     In a training run those are the ones that the steps after it update.
     """
@@ -181,7 +181,7 @@ def is_made_of(context: RuleContext, tensor: TensorRef, origins: Iterable[Tensor
 
 
 def is_sample(context: RuleContext, cut: PathCutRecord) -> bool:
-    """Return whether a cut is a draw from a distribution that could hand a gradient on."""
+    """Return whether a cut is a draw from a distribution that could pass on a gradient."""
     if cut.operation in _DRAWS:
         return True
     # Some distributions draw by way of `rsample` under no_grad.

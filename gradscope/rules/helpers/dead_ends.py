@@ -31,7 +31,7 @@ _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEnd:
-    """An operation that is given a gradient and hands on zeros."""
+    """An operation that gets a gradient and passes on zeros."""
 
     node: NodeRecord
     zeros: tuple[int, ...]
@@ -59,7 +59,7 @@ class DeadEnds:
 
     @property
     def recording(self) -> Recording:
-        """What is judged."""
+        """Judged recording."""
         return self.context.recording
 
     @cached_property
@@ -116,7 +116,7 @@ class DeadEnds:
         )
 
     def _position(self, node: NodeRecord) -> Site | None:
-        """Return the line of an operation; that which made it, where a module is to blame."""
+        """Return the line of an operation, or the line that made it if a module is the cause."""
         if node.module_call is None:
             return self.context.site(node.site)
         module = self.recording.modules[self.recording.calls[node.module_call].module]
@@ -172,7 +172,7 @@ class DeadEnds:
 
     @cached_property
     def _nearest(self) -> dict[int, NodeRecord | None]:
-        """The dead ends found so far, by the nodes that get zeros from them.
+        """Dead ends found so far, by the nodes that get zeros from them.
 
         The parameters of a deep chain share most of their way to the loss.
         """
@@ -250,7 +250,7 @@ class DeadEnds:
         return stat is not None and stat.weight_norm == 0 and stat.reach == reach
 
     def _operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
-        """Yield the nodes of an operation's inputs, looking through views and casts."""
+        """Yield the nodes of an operation's inputs, ignoring views and casts."""
         for ref in self.context.successors.get(node.index, ()):
             operand = self.recording.nodes[ref.node]
             while operand.kind == "view" or operand.operation in _CASTS:
@@ -264,7 +264,7 @@ class DeadEnds:
         return (operand for operand in self._operands(node) if operand.parameter is None)
 
     def _zero_operands(self, node: NodeRecord) -> tuple[int, ...]:
-        """Return the parameters of zeros by which an operation multiplies."""
+        """Return the zero parameters by which an operation multiplies."""
         trained = [
             operand.parameter
             for operand in self._operands(node)
@@ -286,7 +286,7 @@ class DeadEnds:
         return len(record.shape.dims) == 1 and not node.operation.startswith("Mul")
 
     def _cause(self, position: int, ends: dict[int, list[int]]) -> int:
-        """Return the dead end whose zeros are the input of another, itself where there is none."""
+        """Return the dead end that gives another its zeros, or the dead end itself."""
         node = self.recording.nodes[position]
         if self._zero_operands(node):
             return position
@@ -300,7 +300,7 @@ class DeadEnds:
 
 
 def _together(ends: list[DeadEnd]) -> DeadEnd:
-    """Return the dead ends of one line as one: the one nearest to the loss, for all."""
+    """Merge the dead ends of one line into the one nearest to the loss."""
     first = min(ends, key=lambda end: end.node.depth)
     return DeadEnd(
         node=first.node,

@@ -1,4 +1,4 @@
-"""Where backward's numbers stop being finite: at which functions of torch, in which step."""
+"""Where backward becomes non-finite: the functions of torch, and the step."""
 
 import math
 from collections.abc import Iterator
@@ -188,7 +188,7 @@ def is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
 
 
 def gradient_of(context: RuleContext, ref: TensorRef) -> GradientStat | None:
-    """Return the gradient with respect to a tensor or a parameter, None where it has no numbers."""
+    """Return the gradient of a tensor or a parameter, None without measurements."""
     ref = context.first.measured(ref)
     parameter = context.recording.nodes[ref.node].parameter
     if parameter is not None:
@@ -199,7 +199,7 @@ def gradient_of(context: RuleContext, ref: TensorRef) -> GradientStat | None:
 
 
 def forward_stats(context: RuleContext) -> dict[TensorRef, ForwardStat]:
-    """Return what the forward's tensors held, as far as it was examined."""
+    """Return statistics of the forward's tensors, as far as they were measured."""
     return {stat.tensor: stat for stat in context.recording.evidence_of(ForwardStat)}
 
 
@@ -251,7 +251,7 @@ def _uses(context: RuleContext, user: NodeRecord, ref: TensorRef) -> bool:
 
 
 def _spoilt(context: RuleContext, broken: list[TensorRef]) -> tuple[int, ...]:
-    """Return the parameters to which a gradient that is not finite was handed on."""
+    """Return the parameters that a non-finite gradient was passed on to."""
     return tuple(sorted(set(_spoilt_from(context, broken))))
 
 
@@ -304,12 +304,12 @@ class BrokenStep:
 
     @property
     def followers(self) -> str:
-        """How many steps are like it, for the end of a message."""
+        """Number of similar steps, for the end of a message."""
         return f", as in {self.count} of {len(self.series.windows)} steps" * (self.count > 1)
 
     @property
     def remedy(self) -> str:
-        """What to do to see more."""
+        """Advice on how to find out more."""
         recording = self.context.recording
         # Of a script that moves its weights itself no single step is looked at.
         if not recording.captured_steps or self.series.record is None:

@@ -60,7 +60,7 @@ def place_of(context: RuleContext, trend: Trend) -> Position:
 
 
 def jump_place(context: RuleContext, jump: Trend) -> Position:
-    """Return what lies between the two operations of a jump: most often a loop, or one layer."""
+    """Return the location between the two operations of a jump: usually a loop, or one layer."""
     before, after = (point.node for point in jump.matched)
     inside = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node in context.first.nodes:
@@ -113,7 +113,7 @@ def initialisation_site(context: RuleContext, layers: list[int]) -> int | None:
 
 
 def related_lines(context: RuleContext, position: Position) -> Iterator[RelatedLocation | None]:
-    """Yield the other lines of a place: where its layers are initialised, made and called."""
+    """Yield the other lines: those that initialise, make and call the layers."""
     name = position.modules[0] if len(position.modules) == 1 else f"the {position.what} layers"
     verb = "is" if len(position.modules) == 1 else "are"
     others = (
@@ -130,7 +130,7 @@ def related_lines(context: RuleContext, position: Position) -> Iterator[RelatedL
 
 
 def chain_site(context: RuleContext, position: Position) -> int | None:
-    """Return the one line that calls the blocks, made alike, of which the layers are parts."""
+    """Return the only line that calls the equal blocks to which the layers belong."""
     modules, calls = context.recording.modules, context.recording.calls
     layers = {module.index for module in modules if module.path in position.modules}
     blocks = {modules[layer].parent for layer in layers} - {None}
@@ -143,7 +143,7 @@ def chain_site(context: RuleContext, position: Position) -> int | None:
 
 
 def _layer(context: RuleContext, node: NodeRecord) -> int | None:
-    """Return the module in whose call torch's own code made a node, None where the user's did."""
+    """Return the module in whose call torch's own code made a node, None if the user's did."""
     if node.module_call is None:
         return None
     call = context.recording.calls[node.module_call]
@@ -158,7 +158,7 @@ def _layer_class(context: RuleContext, node: NodeRecord) -> str | None:
 
 
 def ends(context: RuleContext, trend: Trend) -> str:
-    """Return from where to where a trend goes, with the norms, as a message gives it."""
+    """Return start and end of a trend, with the norms, for a message."""
     first, last = trend.matched[0], trend.matched[-1]
     names = named(context, first), named(context, last)
     if is_recurrent(context, trend):
@@ -229,7 +229,7 @@ def is_recurrent(context: RuleContext, trend: Trend) -> bool:
 
 
 def behind(context: RuleContext, start: NodeRecord, depth: int) -> tuple[int, ...]:
-    """Return the parameters of which no use is nearer to the loss than a depth.
+    """Return the parameters without a use nearer to the loss than a depth.
 
     Args:
         context: What is judged.
@@ -249,13 +249,13 @@ def behind(context: RuleContext, start: NodeRecord, depth: int) -> tuple[int, ..
 
 
 def half_way(trend: Trend) -> Point:
-    """Return the operation by which half of a change is done."""
+    """Return the operation by which half of a change has happened."""
     start, half = trend.between[0].level, abs(trend.decades) / 2
     return next(point for point in trend.between if abs(point.level - start) >= half)
 
 
 def forward_rise(context: RuleContext, trend: Trend) -> float | None:
-    """Return by how many decades the forward's values rise along a trend; None if not measured."""
+    """Return the growth in decades of the forward's values along a trend; None if not measured."""
     levels = context.shared(ForwardLevels)
     known = [level for p in trend.matched if (level := levels.level(p.node)) is not None]
     return known[0] - known[-1] if len(known) > 1 else None

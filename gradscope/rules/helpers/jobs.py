@@ -1,4 +1,4 @@
-"""What the rules about ranks share: the job of a context, its lines, and words for its ranks."""
+"""Common parts of the rules about ranks: the job of a context, its lines, and texts on ranks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SINGLE = "the recordings of other ranks are needed"
 
 
 def job_of(context: RuleContext) -> Job:
-    """Return the job that is judged: all its ranks, or the one of a single recording."""
+    """Return the judged job: all its ranks, or that of a single recording."""
     return Job.of(context.ranks or (context.recording,))
 
 
@@ -52,7 +52,7 @@ class Sighting:
 
 
 def sightings(job: Job, kind: str) -> Iterator[Sighting]:
-    """Yield the events of a kind, those of several ranks at one line together."""
+    """Yield the events of a kind, with those of several ranks at one line joined."""
     found: dict[tuple[str, int, str], list[tuple[Rank, RankEvent]]] = {}
     for rank, event in job.events(kind):
         site = rank.site(event.site)

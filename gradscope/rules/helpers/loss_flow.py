@@ -109,7 +109,7 @@ def users_up_to_loss(context: RuleContext, node: int) -> Iterator[NodeRecord]:
 
 
 def nodes_behind(context: RuleContext, node: int) -> Iterator[NodeRecord]:
-    """Yield a node and everything that it was computed from, nearest first."""
+    """Yield a node and the nodes it was computed from, nearest first."""
     yield from context.behind([node])
 
 

@@ -38,7 +38,7 @@ _POSITIVE = frozenset({"log", "log10", "log2", "rsqrt", "sqrt"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why an operation makes what is not finite."""
+    """The reason why an operation returns a non-finite value."""
 
     function: str
     """Name of the function as users write it."""
@@ -179,7 +179,7 @@ def _unknown(function: str) -> Cause:
 
 
 def cause_in_forward(record: NonfiniteRecord) -> Cause:
-    """Return why an operation made what is not finite of finite numbers."""
+    """Return why an operation made non-finite values of finite numbers."""
     plain = plain_name(record.operation)
     function = _function(plain, record)
     return (

@@ -1,4 +1,4 @@
-"""What is known of the optimizers and the parameters that they hold: replaced, frozen, left out."""
+"""Facts on optimizers and their parameters: replaced, frozen, or omitted ones."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def _below(context: RuleContext, path: str) -> frozenset[int]:
 
 
 def line_of_newer_model(context: RuleContext, step: int) -> Site | None:
-    """Return the line that made what gets gradients from a step on and no optimizer holds.
+    """Return the line that made new parameters which get gradients and no optimizer holds.
 
     Of a function that makes each of the models, it is the line that called it. None where it is not
     known, or where it was made before the optimizers were.
@@ -130,7 +130,7 @@ def _line(captured: CapturedStep, before: set[Site]) -> Site | None:
 
 
 def _caller(recording: Recording, module: int) -> Site | None:
-    """Return the line that called the function that made a module; None where it is not known."""
+    """Return the line that called the function that made a module; None if unknown."""
     for record in recording.evidence_of(CallerRecord):
         if record.module == module:
             return recording.sites[record.site]
@@ -158,7 +158,7 @@ class LateFreeze:
 
 
 def late_freezes(context: RuleContext) -> Iterator[LateFreeze]:
-    """Yield what is frozen midway and moves on to the end of a run, by optimizer."""
+    """Yield, by optimizer, parameters that are frozen midway and move to the end of a run."""
     recording, windows = context.recording, context.shared(Windows)
     frozen = _frozen(recording)
     moved = {p: found for p, since in frozen.items() if (found := _moves(recording, p, since))}

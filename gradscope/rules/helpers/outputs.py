@@ -63,7 +63,7 @@ def _dimension(context: RuleContext, node: NodeRecord) -> int | None:
 
 
 def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
-    """Return what made an operation's one input, None where there are several."""
+    """Return the node that made an operation's only input, None if there are several."""
     positions = {ref.node for ref in context.successors.get(node.index, ())}
     return context.recording.nodes[positions.pop()] if len(positions) == 1 else None
 

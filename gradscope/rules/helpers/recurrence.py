@@ -29,7 +29,7 @@ _LEAST = 1e-45
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A recurrent layer, and how its gradient changes from one time step to the one before."""
+    """A recurrent layer, and the change of its gradient per time step."""
 
     record: HorizonRecord
     path: str
@@ -38,12 +38,12 @@ class Memory:
 
     @property
     def horizon(self) -> float:
-        """Steps after which 1 % of the gradient is left; infinite where it does not fade."""
+        """Number of steps after which 1 % of the gradient remains; infinite if it does not fade."""
         return FADED / self.slope if self.slope > 0 else math.inf
 
     @property
     def growth(self) -> float:
-        """Decades by which the gradient grows from the last step back to the first."""
+        """Decades by which the gradient grows from the last step to the first."""
         return -self.slope * self.record.steps
 
     @property
@@ -53,7 +53,7 @@ class Memory:
 
 
 def memories(context: RuleContext) -> Iterator[Memory]:
-    """Yield what is known of recurrent layers, in the order of the model."""
+    """Yield the recurrent layers, in the order of the model."""
     for record in context.recording.evidence_of(HorizonRecord):
         slope = _slope(record.norms)
         if slope is not None:
@@ -138,7 +138,7 @@ def fadings(context: RuleContext) -> Iterator[Fading]:
 
 
 def fall(norms: Sequence[float]) -> float | None:
-    """Return by how many powers of ten norms fall from the last to the first; None if unknown."""
+    """Return the decrease from the last to the first norm in powers of ten; None if unknown."""
     quarter = len(norms) // 4
     levels = [math.log10(max(norm, _LEAST)) for norm in norms if norm < math.inf]
     if len(levels) < len(norms) or not norms[-1] > 0:
@@ -159,7 +159,7 @@ def _norms(view: StepView, calls: tuple[NodeRecord, ...]) -> list[float] | None:
 
 
 def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
-    """Return by how many powers of ten a step's gradient grows; None where it was not measured.
+    """Return the growth of a step's gradient in powers of ten; None if not measured.
 
     Gradients of T losses that join on the way add up to T times one of them without any explosion.
     """
@@ -179,7 +179,7 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
 def growth_later(
     context: RuleContext, views: Sequence[StepView], found: Recurrence
 ) -> float | None:
-    """Return the growth in the last step of the same graph; None where there was none."""
+    """Return the growth in the last step with the same graph; None without one."""
     graph = None if context.first.step is None else context.first.step.graph
     for view in reversed(views):
         if view.step is not None and view.step.graph == graph:
@@ -199,6 +199,6 @@ def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
 
 
 def _is_chain(context: RuleContext, calls: tuple[NodeRecord, ...]) -> bool:
-    """Return whether each call builds on those before it, and not beside them."""
+    """Return whether each call uses the one before it, instead of running in parallel."""
     behind = {node.index for node in context.behind([calls[-1].index])}
     return all(call.index in behind for call in calls)

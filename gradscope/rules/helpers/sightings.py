@@ -48,7 +48,7 @@ class Group:
 
     @property
     def words(self) -> str:
-        """The steps in words: `9 of 10 steps`, or `all 10 steps`."""
+        """Text of the steps: `9 of 10 steps`, or `all 10 steps`."""
         judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
         if len(self.windows) == self.judged > 1:
             return f"all {judged}"
@@ -70,6 +70,6 @@ def by_line(
 
 
 def most_common(sites: Iterable[int | None]) -> int | None:
-    """Return the line that is named most often, the first of those; None where none is known."""
+    """Return the line that occurs most often, the first one of several; None if none is known."""
     counts = Counter(site for site in sites if site is not None)
     return counts.most_common(1)[0][0] if counts else None

@@ -1,4 +1,4 @@
-"""Steps of a run whose gradient norm stands out from those before."""
+"""Steps of a run whose gradient norm exceeds those before."""
 
 from bisect import bisect_left
 from collections import deque
@@ -28,7 +28,7 @@ _STEEP = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What makes a spike; the fields are those of the rule."""
+    """Limits of a spike; the fields are those of the rule."""
 
     factor: float
     beyond: float
@@ -57,12 +57,12 @@ class Spike:
 
     @property
     def times(self) -> float:
-        """How many times the usual norm it is."""
+        """Ratio to the usual norm."""
         return self.norm / self.usual
 
 
 class History:
-    """The steps of one optimizer, judged one after the other."""
+    """The steps of one optimizer, judged in order."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -128,7 +128,7 @@ class History:
 
 
 def robust_deviations(history: Collection[float], value: float) -> float:
-    """Return by how many standard deviations a value is above the median of a history.
+    """Return the distance of a value above the median of a history, in standard deviations.
 
     The deviation is that of the middle half, which outliers do not change.
     """
@@ -172,7 +172,7 @@ def spikes_of(
 
 
 def times_seen(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
-    """Return how often steps come that are as large as a spike, those in a row counted once."""
+    """Return how often steps as large as a spike occur; consecutive ones count once."""
     large = [
         position
         for position, window in enumerate(windows)

@@ -118,7 +118,7 @@ def _why_of_zeros(context: RuleContext, end: DeadEnd, operation: str) -> str:
 
 
 def _after(context: RuleContext, end: DeadEnd) -> str:
-    """Return which module the operation is given its input by, where that is another one."""
+    """Return the module that provides the operation's input, if it is another one."""
     givers = (
         context.recording.nodes[ref.node] for ref in context.successors.get(end.node.index, ())
     )

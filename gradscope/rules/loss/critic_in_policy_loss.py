@@ -134,7 +134,7 @@ class CriticInPolicyLoss(Rule):
 def _advantages(
     context: RuleContext, product: NodeRecord
 ) -> Iterator[tuple[NodeRecord, frozenset[int]]]:
-    """Yield the difference and the critic's parameters, where a product is a policy's loss."""
+    """Yield the difference and the critic's parameters, if a product is a policy's loss."""
     factors = [ref.node for ref in context.successors.get(product.index, ())]
     if product.operation not in _PRODUCTS or len(factors) != 2:
         return

@@ -199,7 +199,7 @@ def _is_over_rows(node: NodeRecord, rows: int) -> bool:
 
 
 def _swaps(context: RuleContext, node: NodeRecord, rows: int) -> bool:
-    """Return whether a view exchanges the first two dimensions, of which one is the examples'."""
+    """Return whether a view swaps the first two dimensions, one of which is that of examples."""
     after = node.outputs[0]
     befores = [
         context.recording.nodes[ref.node].outputs[ref.slot]

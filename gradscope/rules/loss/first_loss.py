@@ -141,7 +141,7 @@ _OVER_CLASSES = ("cross_entropy", "nll_loss")
 
 
 def _classes(record: ComparisonRecord) -> int | None:
-    """Return the number of classes of a loss, None where it is no classifier's."""
+    """Return the number of classes of a loss, None if it is not a classifier's."""
     dims = record.left.dims
     if record.operation == "binary_cross_entropy_with_logits":
         return 2

@@ -1,4 +1,4 @@
-"""GS702: a prediction and a target that broadcast against each other."""
+"""GS702: a prediction and a target that broadcast each other."""
 
 import math
 from collections.abc import Iterator

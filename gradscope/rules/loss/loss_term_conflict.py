@@ -1,4 +1,4 @@
-"""GS703: terms of the loss that oppose or dwarf each other."""
+"""GS703: terms of the loss with opposite or dominant gradients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -148,6 +148,6 @@ class LossTermConflict(Rule):
 
 
 def _ratio(pair: TermPairRecord) -> float:
-    """Return the larger norm over the smaller; 0 where one is zero or not a number."""
+    """Return the larger norm over the smaller; 0 if one is zero or NaN."""
     low, high = sorted((pair.first_norm, pair.second_norm))
     return high / low if low > 0 else 0.0

@@ -118,7 +118,7 @@ class ScaleWithoutUnstep(Rule):
 
 
 def _is_by_scaler(windows: Windows, step: StepEvent) -> bool:
-    """Return whether `scaler.step` has made a step: the two are noted one after the other."""
+    """Return whether `scaler.step` made a step: both are recorded in sequence."""
     around = windows.events[max(step.position - 1, 0) : step.position + 2]
     return any(
         isinstance(one, ScalerStepEvent)

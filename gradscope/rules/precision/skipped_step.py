@@ -1,4 +1,4 @@
-"""GS602: steps that the gradient scaler leaves out."""
+"""GS602: steps that the gradient scaler skips."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class SkippedStep(Rule):
         *,
         has_ended: bool,
     ) -> bool:
-        """Return whether there is too little to tell it from the search for a scale."""
+        """Return whether there are too few steps to distinguish it from the search for a scale."""
         if has_ended:
             return len(judged) < self.least_steps or len(skipped) < self.least_skipped
         scale = context.shared(LossScale).at(judged[-1])

@@ -1,4 +1,4 @@
-"""GS808: results of collectives that autograd does not see, in the loss."""
+"""GS808: results of collectives without a gradient in the loss."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -130,7 +130,7 @@ class RanksApart(Rule):
         )
 
     def _fewer_steps(self, context: RuleContext, job: Job) -> Iterator[Finding]:
-        """Yield a finding if a rank makes the same passes as the others, and fewer steps."""
+        """Yield a finding if a rank makes as many passes as the others, and fewer steps."""
         passes = {rank.backward_count for rank in job.ranks}
         steps = [rank.step_count for rank in job.ranks]
         if not job.is_data_parallel or len(passes) > 1 or len(set(steps)) == 1:
@@ -237,7 +237,7 @@ class RanksApart(Rule):
 
 
 def _replicated(job: Job) -> list[str]:
-    """Return the parameters of which each rank has a replica."""
+    """Return the parameters that every rank has a replica of."""
     if not job.is_data_parallel or job.averages_weights:
         return []
     kinds = {"replicated", "local"} if job.is_by_hand else {"replicated"}
@@ -254,7 +254,7 @@ def _is_replica(one: ParameterPlacement, kinds: set[str], job: Job) -> bool:
 
 
 def _beginning(job: Job) -> _Cause:
-    """Return why ranks begin with other weights."""
+    """Return why ranks begin with different weights."""
     related: list[tuple[Site | None, str]] = []
     loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
     seeds = [one for one in sightings(job, "seed") if _differs(job, one.site)]
@@ -329,7 +329,7 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 
 
 def _after(job: Job, step: int) -> _Cause:
-    """Return what changes weights beside equal steps."""
+    """Return what changes weights besides equal steps."""
     loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
     written = _late(job, _lines(job, "written-weight"))
     site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)

@@ -1,4 +1,4 @@
-"""GS806: ranks that make different passes, while the others wait."""
+"""GS806: ranks that make different passes while the others wait."""
 
 import re
 from collections.abc import Iterator

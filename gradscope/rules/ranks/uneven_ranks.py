@@ -120,7 +120,7 @@ def _deviation(counts: list[float]) -> float:
 
 
 def _counts(job: Job) -> tuple[str, list[list[float]]] | None:
-    """Return what is counted, and the counts of the ranks in each pass; None if unknown."""
+    """Return the unit, and the counts of the ranks in each pass; None if unknown."""
     for what in ("tokens", "rows"):
         columns = [_of_rank(rank, what) for rank in job.ranks]
         rows = [list(row) for row in zip(*columns, strict=False) if all(row)]

@@ -204,7 +204,7 @@ def _no_sync(one: Sighting, kind: str) -> list[Site]:
 
 
 def _stays_equal(job: Job, step: int) -> bool:
-    """Return whether the weights of several ranks are equal some steps later all the same."""
+    """Return whether the weights of several ranks are still equal some steps later."""
     if not job.is_joined:
         return False
     later = [one for one in job.common_steps("weight") if one > step]

@@ -135,7 +135,7 @@ def _layers(context: RuleContext) -> dict[int, list[ParameterRecord]]:
 def _calls(
     context: RuleContext, layers: dict[int, list[ParameterRecord]]
 ) -> list[ModuleCallRecord]:
-    """Return the calls of layers that hand gradients on, the one nearest to the loss first."""
+    """Return the calls of layers that pass on gradients, the one nearest to the loss first."""
     calls = (
         (min(context.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
         for call in context.recording.calls
@@ -161,7 +161,7 @@ def _is_of_frozen_network(
 
 
 def _learns_elsewhere(context: RuleContext, owned: list[ParameterRecord]) -> bool:
-    """Return whether a layer is trained by other passes of a run, as a discriminator is."""
+    """Return whether other passes of a run train a layer, such as a discriminator."""
     learning = frozenset[int]() if context.run is None else context.run.learning
     return any(parameter.index in learning for parameter in owned)
 
@@ -183,7 +183,7 @@ def _is_tied(owned: list[ParameterRecord]) -> bool:
 def _replacement(
     context: RuleContext, layers: dict[int, list[ParameterRecord]], head: int
 ) -> ReplacementRecord | None:
-    """Return the head's, if no other layer that replaced another one is frozen."""
+    """Return the replacement of the head, if no other layer that was replaced is frozen."""
     frozen = [
         record
         for record in context.recording.evidence_of(ReplacementRecord)
@@ -193,7 +193,7 @@ def _replacement(
 
 
 def _freeze(context: RuleContext, made: Site | None) -> Site | None:
-    """Return the line that froze the head, as far as its file tells: the last one."""
+    """Return the last line that froze the head, judged by its file."""
     lines = [context.site(record.site) for record in context.recording.evidence_of(FreezeRecord)]
     here = [site for site in lines if site is not None and made is not None]
     return max(

@@ -61,7 +61,7 @@ class FrozenParameterMoves(Rule):
         return skip_reason
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every optimizer that moves what was frozen midway."""
+        """Yield a finding for every optimizer that moves parameters which were frozen midway."""
         windows = context.shared(Windows)
         for one in late_freezes(context):
             record = windows.optimizers[one.optimizer]

@@ -105,7 +105,7 @@ class GradientCut(Rule):
 
 
 def stop_related(context: RuleContext, stop: Stop) -> Iterator[RelatedLocation | None]:
-    """Yield the lines that take part: where the gradient still was, and what was cut off."""
+    """Yield the lines that take part: the last one with a gradient, and the detached part."""
     if stop.cut.last != stop.cut.site:
         yield context.related(stop.cut.last, "the last operation that still carried their gradient")
     if stop.cut.disabled not in (None, stop.cut.site):

@@ -1,4 +1,4 @@
-"""GS205: parameters that get a gradient, and that no optimizer will ever step."""
+"""GS205: parameters with a gradient that no optimizer ever steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ class ParameterNotInOptimizer(Rule):
         return None if Optimizers(context).holders else Optimizers(context).missing
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for what is left out, by how sure it is that it is a mistake."""
+        """Yield findings for omitted parameters, by the certainty of a mistake."""
         left_out = _LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
@@ -188,7 +188,7 @@ def _caller(context: RuleContext, parts: list[Part]) -> int | None:
 
 
 def _grounds(left_out: "_LeftOut", parameters: list[int]) -> str:
-    """Return what else tells that they were to learn, as the end of a message."""
+    """Return further evidence that they were meant to learn, as the end of a message."""
     if left_out.intent.was_unfrozen(parameters):
         return ", although training began to unfreeze them at some step"
     if left_out.intent.is_never_cleared(parameters):
@@ -219,7 +219,7 @@ class _LeftOut:
         return self.context.shared(Intent)
 
     def is_forgotten(self, part: Part, most_times: float) -> bool:
-        """Return whether a part is a network of a run that nothing says is to stay as it is."""
+        """Return whether a part is a network of a run that nothing marks as fixed."""
         if self.context.run is None or part.module is None or not self.is_network(part):
             return False
         networks = [one for one in self._parts_held if one.module is not None]
@@ -252,7 +252,7 @@ class _LeftOut:
 
     @property
     def is_for_one_part(self) -> bool:
-        """Return whether the optimizer was given one network, as the actor beside a critic."""
+        """Return whether the optimizer was given one of several networks, such as an actor."""
         return self.is_for_parts and len(self._parts_held) == 1
 
     def is_network(self, part: Part) -> bool:
@@ -285,7 +285,7 @@ class _LeftOut:
         )
 
     def is_of_another_network(self, part: Part) -> bool:
-        """Return whether no optimizer of a run holds anything of a part's network, beside others.
+        """Return whether no optimizer of a run holds anything of a part's network, but others.
 
         Where optimizers hold nothing that learns, it is the network that they were meant for.
         """
@@ -328,7 +328,7 @@ class _LeftOut:
         return len(part.parameters) / max(1, len(self.trained))
 
     def builds_on_held(self, part: Part) -> bool:
-        """Return whether what the optimizer holds has a part in this one's input."""
+        """Return whether a part's input comes from parameters that the optimizer holds."""
         nodes = self.context.parameter_nodes
         held = {nodes[index] for index in self.optimizers.held if index in nodes}
         starts = [nodes[index] for index in part.parameters if index in nodes]

@@ -80,7 +80,7 @@ class PathCut(Rule):
                 yield self._of_a_factor(context, cut, parameters, join)
 
     def _recurrent_module(self, context: RuleContext, cut: PathCutRecord) -> int | None:
-        """Return the module that is kept from learning by what it made before, if one is."""
+        """Return the recurrent module whose own detached state keeps it from learning, if any."""
         assert cut.call is not None
         recording = context.recording
         outer = recording.calls[cut.call].module
@@ -156,7 +156,7 @@ def _is_connected(context: RuleContext, call: int) -> bool:
 
 
 def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
-    """Return the operation that combines what was cut with a tensor that has a gradient.
+    """Return the operation that combines the detached value with a tensor with a gradient.
 
     None where it does anything else with it, or what it is combined with was made of the same.
     """
@@ -174,7 +174,7 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
 
 
 def _divided(context: RuleContext, cut: PathCutRecord) -> int | None:
-    """Return a division of a weight by what was made of it, as of a norm that is detached.
+    """Return a division of a weight by a value computed from it, such as a detached norm.
 
     Quantisers multiply by their detached scale again, and are left out.
     """

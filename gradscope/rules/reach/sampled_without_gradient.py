@@ -125,7 +125,7 @@ def _use(context: RuleContext, cut: PathCutRecord) -> NodeRecord | None:
 
 
 def _is_weighted(context: RuleContext, of_density: set[int]) -> bool:
-    """Return whether a density is multiplied by what a cut left, as in a policy gradient."""
+    """Return whether a density is multiplied by a detached value, as in a policy gradient."""
     density = [TensorRef(node=node, slot=0) for node in of_density]
     return any(
         node in of_density or is_made_of(context, operand, density)
@@ -137,14 +137,14 @@ def _is_weighted(context: RuleContext, of_density: set[int]) -> bool:
 
 
 def _has_other_parameters(context: RuleContext, node: int, behind: tuple[int, ...]) -> bool:
-    """Return whether an operation takes a parameter that is not behind the draw."""
+    """Return whether an operation uses a parameter that is not behind the draw."""
     reach = context.shared(Reach)
     weights = [ref.node for ref in context.successors.get(node, ()) if reach.is_parameter(ref.node)]
     return bool(weights) and context.parameters_behind(weights).isdisjoint(behind)
 
 
 def _layer_after(context: RuleContext, draw: NodeRecord) -> NodeRecord | None:
-    """Return the first operation after a draw that takes a parameter which is not behind it."""
+    """Return the first operation after a draw with a parameter that is not behind it."""
     behind = tuple(context.parameters_behind([draw.index]))
     waiting, seen = [draw.index], {draw.index}
     while waiting:

@@ -1,4 +1,4 @@
-"""GS206: optimizers that hold what the model no longer has."""
+"""GS206: optimizers that hold parameters which the model no longer has."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -47,7 +47,7 @@ _ASSEMBLING = SAME_NUMBERS | {
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The side of a regression that estimates its target with the model that it trains."""
+    """The side of a regression that computes its target with the trained model."""
 
     total: NodeRecord
     """Node that adds data, such as rewards, to the estimate."""
@@ -205,7 +205,7 @@ def _path_of_root(context: RuleContext, parameter: int) -> str:
 
 
 def _is_target(context: RuleContext, root: int, parameters: set[int]) -> bool:
-    """Return whether what a network computes without a gradient leads to the loss."""
+    """Return whether a result of a network without a gradient reaches the loss."""
     cuts = context.recording.cuts
     is_used = any(cut.joins and not parameters.isdisjoint(cut.parameters) for cut in cuts)
     return is_used or is_named_fixed([context.recording.modules[root].path])
@@ -223,7 +223,7 @@ def _targets(context: RuleContext) -> Iterator[_Target]:
 
 
 def _regressions(context: RuleContext) -> Iterator[tuple[int, int, int | None]]:
-    """Yield pairs of nodes that the loss draws to each other, and the line that compares them."""
+    """Yield pairs of nodes that the loss pulls together, and the line that compares them."""
     for record in context.recording.evidence_of(ComparisonRecord):
         left, right = record.left_tensor, record.right_tensor
         if record.operation in _REGRESSIONS and left is not None and right is not None:
@@ -246,7 +246,7 @@ def _is_squared(context: RuleContext, node: int) -> bool:
 
 
 def _bootstrap(context: RuleContext, node: int) -> NodeRecord | None:
-    """Return the sum of data and a discounted estimate of which a target is made, if it is one."""
+    """Return the sum of data and a discounted estimate that makes a target, if it is one."""
     for total in _parts(context, node):
         if total.operation not in _SUMS:
             continue

@@ -102,7 +102,7 @@ class UnregisteredParameter(Rule):
 
 
 def _is_cut_off(context: RuleContext, leaf: LeafRecord) -> bool:
-    """Return whether the forward made a parameter of what it had computed from others.
+    """Return whether the forward made a parameter from values computed from others.
 
     What those others lose by it is told as a cut.
     """
@@ -121,12 +121,12 @@ def _replacement(context: RuleContext, leaf: LeafRecord) -> Site | None:
 
 
 def _site(context: RuleContext, leaf: LeafRecord) -> Site | None:
-    """Return the line that keeps a leaf, else that of its first use."""
+    """Return the line that stores a leaf, or that of its first use."""
     return context.site(leaf.site) if leaf.site is not None else _first_use(context, leaf.node)
 
 
 def _first_use(context: RuleContext, node: int) -> Site | None:
-    """Return the first line of the forward that uses a leaf, or what was computed of it before."""
+    """Return the first line of the forward that uses a leaf, or a value computed from it."""
     waiting, seen = [node], {node}
     while waiting:
         users = {user.index: user for position in waiting for user in context.consumers(position)}

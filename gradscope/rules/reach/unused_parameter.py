@@ -122,7 +122,7 @@ class UnusedParameter(Rule):
 
 
 def _without_model(context: RuleContext) -> frozenset[int]:
-    """Return what the optimizers of a run hold beside the models: replaced parameters, mostly."""
+    """Return the parameters of optimizers that are in no model, mostly replaced ones."""
     if context.run is None:
         return frozenset()
     return frozenset(p.index for p in context.recording.parameters if not context.owner(p.index))
@@ -139,7 +139,7 @@ def _remedy(*, runs: bool, dropped: bool, replaced: OverwrittenRecord | None) ->
 
 
 def _is_dropped(context: RecordingIndex, parameters: list[int]) -> bool:
-    """Return whether the model itself makes nothing that it returns of some parameters.
+    """Return whether the model returns nothing that it computes from some parameters.
 
     Behind a cut it may return what no gradient comes to, as a prediction by `argmax`.
     """
@@ -175,7 +175,7 @@ def _how(context: RecordingIndex, replaced: OverwrittenRecord | None) -> str:
 
 
 def _outermost(calls: list[ModuleCallRecord]) -> list[ModuleCallRecord]:
-    """Return the calls that none of the others made."""
+    """Return the calls that no other of these calls made."""
     positions = {call.index for call in calls}
     return [call for call in calls if call.parent not in positions]
 
@@ -204,7 +204,7 @@ def _parent(context: RecordingIndex, part: Part) -> int | None:
 
 
 def _calls(reach: Reach, part: Part) -> list[ModuleCallRecord]:
-    """Return the calls of a part or of what is in it; none for a parameter by itself."""
+    """Return the calls of a part or its content; none for a single parameter."""
     if part.module is None:
         return []
     calls = reach.recording.calls

@@ -201,7 +201,7 @@ class ZeroGradient(Rule):
         )
 
     def _grounds(self, context: RuleContext, end: DeadEnd) -> Evidence:
-        """Return by what the severity goes, other than the share."""
+        """Return the reasons for the severity, besides the share."""
         if _is_always_one(context, end) or _is_flat_output(context, end):
             return {"is_the_prediction": True, "error_above": self.error_above}
         return {"note_below": self.note_below, "error_above": self.error_above}
@@ -268,7 +268,7 @@ def _is_left_out(context: RuleContext, end: DeadEnd) -> bool:
 
 
 def _is_satisfied(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether the loss is zero as a margin is kept, or as training has come to it."""
+    """Return whether the loss is zero because a margin is kept, or by training."""
     step = context.first.step
     if step is None or step.loss != 0:
         return False
