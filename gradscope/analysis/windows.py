@@ -92,6 +92,14 @@ class Window:
         is_used = self.step.fresh or self.step.stale
         return not is_used and not self.step.norm
 
+    @property
+    def reuses_gradients(self) -> bool:
+        """Whether the step uses gradients again that an earlier one has used."""
+        passes = only(BackwardEvent, self.events)
+        if self.step.backwards is None:  # weights that the script moves itself
+            return any(0 < one.reached == one.stale for one in passes)
+        return 0 < len(list(passes)) < self.step.backwards
+
     def zeros(self, optimizers: Sequence[int]) -> list[ZeroEvent]:
         """Return the times when gradients of some optimizers may have been zeroed."""
         return [

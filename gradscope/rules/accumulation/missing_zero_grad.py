@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Window, Windows
-from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.sightings import Group, Sighting, by_line
@@ -66,7 +65,7 @@ class MissingZeroGrad(Rule):
 
     def _sighting(self, context: RuleContext, series: Series) -> Sighting | None:
         judged = series.windows[1:]
-        sick = tuple(window for window in judged if carries(window))
+        sick = tuple(window for window in judged if window.reuses_gradients)
         context.measured_share(
             self.code,
             "share_of_steps",
@@ -108,14 +107,6 @@ class MissingZeroGrad(Rule):
             count=len(group.windows),
             step=first.step.step,
         )
-
-
-def carries(window: Window) -> bool:
-    """Return whether a step uses gradients again that an earlier one has used."""
-    passes = [event for event in window.events if isinstance(event, BackwardEvent)]
-    if window.step.backwards is None:  # weights that the script moves itself
-        return any(0 < one.reached == one.stale for one in passes)
-    return 0 < len(passes) < window.step.backwards
 
 
 def _last_pass(window: Window) -> int | None:

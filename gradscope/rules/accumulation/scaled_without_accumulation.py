@@ -11,7 +11,6 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import is_mean
 from gradscope.rules.helpers.sightings import Sighting, by_line
@@ -127,6 +126,7 @@ def _is_meant(context: RuleContext, sighting: Sighting, divisor: int) -> bool:
     site = context.site(sighting.windows[0].passes[-1].site)
     if site is not None and _SPEAKS_OF_IT.search(site.source):
         return True
-    fresh = [position for position, one in enumerate(sighting.series.windows) if not carries(one)]
+    windows = enumerate(sighting.series.windows)
+    fresh = [position for position, one in windows if not one.reuses_gradients]
     distances = {later - sooner for sooner, later in pairwise(fresh)}
     return distances == {divisor}

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, EpochEvent, Event, StepEvent, ZeroEvent
-from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
 
 _LEAST_CARRIED = 3
@@ -200,7 +199,7 @@ def _accumulation(series: Series) -> Accumulation | None:
 def _accumulates(window: Window) -> bool:
     """Return whether a step is fed by passes of one line, over the same parameters each."""
     first, *others = window.passes or (None,)
-    if first is None or not others or carries(window):
+    if first is None or not others or window.reuses_gradients:
         return False
     return all(_is_alike(first, one) for one in others)
 
