@@ -175,7 +175,7 @@ def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int,
         kind: [(step, value) for step, value in values if value is not None]
         for kind, values in measured.items()
     }
-    # A learning rate that stays as it is stands in the optimizer's name.
+    # The optimizer's title has a constant learning rate.
     return {
         kind: values
         for kind, values in known.items()

@@ -182,7 +182,7 @@ def outline(
         most: The tree is cut to so many rows, unless the next is given.
         depth: How deep below the first module it goes.
     """
-    # Modules that repeat each other are told apart where there is room.
+    # Repeated modules are shown separately if there is space.
     trees = _trees(rows, lambda row: row.index)
     if sum(merge_containers(tree).size() for tree in trees) > most:
         trees = _trees(rows, mark)

@@ -31,7 +31,7 @@ def norm_of_norms(norms: Iterable[float], norm_type: float = 2.0) -> float:
         return math.hypot(*sizes)
     if math.isinf(norm_type) or math.isinf(largest) or not largest:
         return largest
-    # In shares of the largest, so that no power overflows.
+    # Dividing by the largest keeps powers from overflowing.
     powers = math.fsum((size / largest) ** norm_type for size in sizes)
     return float(largest * powers ** (1 / norm_type))
 

@@ -187,7 +187,7 @@ def _groups(
         (row for row in kinds.pop(None, []) if rank(row) is not None),
         key=lambda row: _descending(rank(row)),
     )
-    # Where there are few, none is both among the largest and among the smallest.
+    # With few rows, none is listed among both the largest and the smallest.
     half = min(view.top, (len(ranked) + 1) // 2)
     kinds.get("non-finite", []).sort(key=_delivery)
     groups = [_group(kind, kinds.get(kind, []), view.top) for kind in _TROUBLES]

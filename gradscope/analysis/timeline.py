@@ -237,7 +237,7 @@ def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) ->
     for drawn in found:
         key = shape_of(drawn.folds) if is_varied else _identity(drawn)
         by_key.setdefault(key, []).append(drawn)
-    # Of equally frequent ones the first comes first: the sort is stable.
+    # The sort is stable: equally frequent ones stay in order.
     groups = sorted(by_key.values(), key=len, reverse=True)
     for rank, alike in enumerate(groups):
         yield _pattern(position, alike, sites, is_typical=rank == 0)

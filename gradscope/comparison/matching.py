@@ -122,7 +122,7 @@ class _Search:
         for before in _prefixes([key[0] for key in base.values()]):
             for after in _prefixes([key[0] for key in other.values()]):
                 found = self._equal_below(base, other, before, after)
-                # As many as can be, by beginnings as short as can be.
+                # Prefer many matches, then short prefixes.
                 rank = (len(found), -len(before) - len(after))
                 if found and (best is None or rank > best[:2]):
                     best = (*rank, before, after, found)

@@ -146,7 +146,7 @@ def rank_of(pair: ParameterPair) -> tuple[int, float]:
 
 
 def share_off(ratio: float) -> float:
-    """Return the distance of a ratio from 1, above once, the same for x and 1 / x."""
+    """Return the relative deviation of a ratio from 1, the same for x and 1 / x."""
     larger = math.inf if ratio == 0 else ratio if ratio >= 1 else 1 / ratio
     return larger - 1
 

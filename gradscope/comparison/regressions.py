@@ -195,10 +195,10 @@ def _of_loss(
     ]
     base, other = sides[0], sides[position]
     if not (base.is_run and other.is_run) or base.step is not None:
-        # Of steps that were made before the judged one, the judged one is the last.
+        # The judged step comes after the training steps.
         ends = [("", base.loss, other.loss, _increase(base.loss, other.loss))]
     for optimizer, before, after, increase in ends:
-        # NaN is no increase: it is worse where the base was finite.
+        # NaN does not compare as an increase: it is worse if the base was finite.
         is_broken = math.isfinite(before or 0.0) and not math.isfinite(after or 0.0)
         if increase > tolerance.loss or is_broken:
             yield Regression(

@@ -133,7 +133,7 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
         return frozenset()
     single = [report.summary.step for report in reports if report.training_run is None]
     if step is None and single:
-        # What is compared with a single step is the step of that number.
+        # A single step is compared with the step of the same index.
         step = single[0] or 0
     common = set.intersection(*(_measured_steps(report.recording) for report in runs))
     if step is not None:
@@ -242,7 +242,7 @@ def _series(
         series.steps.append(step)
         series.norms.append(norm)
         series.weights.append(weight)
-        # They are in this order: the best first.
+        # The order is: the best first.
         codes[parameter] = min(code, codes.get(parameter, code))
     return found, {parameter: REACHES[code] for parameter, code in codes.items()}
 

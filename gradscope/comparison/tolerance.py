@@ -67,5 +67,5 @@ class Tolerance:
     ] = "error"
 
     def norm_limit(self, *, of_ranks: bool) -> float:
-        """Return the largest relative growth or decrease of a norm, less one."""
+        """Return the allowed factor of a norm's growth or decrease, less one."""
         return self.norm if self.norm is not None else RANK_NORM if of_ranks else DEFAULT_NORM

@@ -77,7 +77,7 @@ class Accumulation:
             return gradient.remaining
         if record.obstruction == "repeated term":
             return gradient.deviation
-        # The square of |sum / K - whole| over |whole|, from that of |sum - whole|.
+        # (|sum / K - whole| / |whole|)**2, derived from |sum - whole|**2.
         square = gradient.deviation**2 - 1 + 2 * gradient.scale
         share = 1 / record.micro_batches
         return math.sqrt(max(share**2 * square - 2 * share * gradient.scale + 1, 0.0))

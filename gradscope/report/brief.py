@@ -65,7 +65,7 @@ def _headlines(report: Report) -> Iterator[str]:
     if run is None:
         yield f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}"
         yield f"{of_parameters}; {tensor_counts(report)}"
-    else:  # which keeps no tensors
+    else:  # a brief report keeps no tensors
         yield ", ".join(run_words(run))
         yield of_parameters
     if (warning := guess_warning(report.target)) is not None:

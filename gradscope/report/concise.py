@@ -71,7 +71,7 @@ def render_concise(report: Report, view: ViewOptions) -> str:
         lines += _tensors(report, view)
     elif not (lines or report.rules.ran):
         parameters, tensors = _parameters(report, view), _tensors(report, view)
-        # What is non-finite began in a tensor.
+        # Non-finite values originate in a tensor.
         is_broken = bool(report.summary.nonfinite_tensors)
         lines = [*tensors, *parameters] if is_broken else [*parameters, *tensors]
     if (warning := guess_warning(report.target)) is not None:

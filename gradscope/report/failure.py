@@ -97,7 +97,7 @@ def _wrapped(text: str, width: int, indent: str = "    ") -> str:
 
 
 def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:
-    # Findings say it better, with lines.
+    # Findings report the same with lines.
     if obstacle is not None and not findings:
         extra = (("cause", obstacle.cause), ("help", obstacle.help))
         yield from (f"{name}: {printable(' '.join(text.split()))}" for name, text in extra if text)

@@ -152,7 +152,7 @@ def _is_told(value: float | str | bool, message: str, told: list[_Told]) -> bool
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
-        # The text of an exception is told without its class.
+        # The message of an exception is shown without its class.
         return value.partition(": ")[2 if ": " in value else 0].lower() in message.lower()
     if not math.isfinite(value):
         return True  # no rule that measures NaN or infinity is silent about it
@@ -167,7 +167,7 @@ def _shown(value: float | str | bool) -> str:
     if isinstance(value, str):
         return value
     text = figure(value)
-    # A limit of 0.3 is no measurement to three digits.
+    # A limit such as 0.3 has no further digits.
     is_short = "." in text and "e" not in text and float(text) == value
     return text.rstrip("0").rstrip(".") if is_short else text
 

@@ -94,7 +94,7 @@ def _measured(report: Report, view: ViewOptions, width: int) -> Iterator[Block]:
     yield from module_sections(report, view)
     lists = (parameter_sections(report, view), tensor_sections(report, view))
     yield from attention_sections(report)
-    # What is non-finite began in a tensor.
+    # Non-finite values originate in a tensor.
     for found in reversed(lists) if report.summary.nonfinite_tensors else lists:
         yield from found
     if report.probes:

@@ -119,7 +119,7 @@ def _curve(kind: CurveKind, series: Series, layout: LineLayout, page: Page) -> I
     yield layout.line(
         Text(CURVE_NAMES[kind]),
         figure(series.last),
-        # A learning rate that stays as it is tells no more than its number.
+        # A constant learning rate needs no strip.
         Text()
         if kind == "rate" and is_constant
         else drawn(course.cells, scale_of(curve), page.signs),
@@ -147,7 +147,7 @@ def _clip(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     yield layout.line(
         Text("before clip"),
         figure(last),
-        # Where there is room for one of them, the share says more than its history.
+        # If only one of both fits, the share says more than its history.
         norms if layout.tail else Text(share),
         f"{share} to {limit}",
     )
@@ -157,7 +157,7 @@ def _scaler(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     if track.scale is None:
         return
     skipped = f"{counted(track.skipped, 'step')} skipped" if track.skipped else ""
-    # A power of two, and known as that.
+    # Scales are powers of two, and known as such.
     scale = f"{track.scale:,.0f}" if 1 <= track.scale < 1e7 else figure(track.scale)
     yield layout.line(Text("loss scale"), scale, Text(skipped), "")
 
@@ -244,7 +244,7 @@ def frame(
     lines = [_header(run, planned, page)]
     room = height - 1
     found = [] if judged is None else judged.findings
-    # So much is kept for findings that all else leaves out what does not fit.
+    # Findings have priority: the other parts use the remaining lines.
     kept = 0 if judged is None else 1 + min(len(found), _FINDINGS)
     layout = LineLayout.of(page)
     lines += curve_lines(run, layout, page, max(room - kept, 1))

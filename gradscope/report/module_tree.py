@@ -267,7 +267,7 @@ def _alike(group: Group[TensorRow]) -> list[tuple[TensorRow, ...]]:
     times: Counter[Hashable] = Counter()
     for row in group.rows:
         key = (row.operation, row.slot, row.site, row.shape, _kind(row.module), row.reason)
-        # Two tensors of one call are never one row.
+        # Tensors of the same call are never merged into one row.
         turn = times[key, row.module, row.call]
         times[key, row.module, row.call] += 1
         alike.setdefault((key, turn), []).append(row)

@@ -172,7 +172,7 @@ def _parts(name: str, width: int) -> Iterator[str]:
     """Yield the name up to each dot; parts too long for a line up to each underscore."""
     for whole in re.split(r"(?<=\.)", name):
         for part in [whole] if len(whole) <= width else re.split(r"(?<=_)", whole):
-            # Equal pieces, so that none is a dot alone.
+            # Equal pieces avoid a single dot at the end.
             size = math.ceil(len(part) / max(math.ceil(len(part) / width), 1))
             yield from (part[i : i + size] for i in range(0, len(part), max(size, 1)))
 

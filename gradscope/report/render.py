@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gradscope.report.document import Build
     from gradscope.report.json.shape import Object
 
-# Renderers and pages are imported when they are asked for: `json` needs no rich, `full` no jinja2.
+# Renderers and pages are imported on demand: `json` needs no rich, `full` no jinja2.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +206,7 @@ def render_check(
             line_kinds=LINES,
             page=_later("gradscope.report.html.check_page", "render_check_html", result),
             checked=lambda: result,
-            # The summary of a step of CI has a size to keep to.
+            # CI limits the size of a step's summary.
             markdown=_later("gradscope.report.ci.step_summary", "step_summary", result),
         ),
         output_format,

@@ -38,7 +38,7 @@ class LogScale:
         ]
         if not logarithms:
             return None
-        # The lowest number of all gets a bar that can be seen.
+        # The lowest number still gets a visible bar.
         lowest = math.floor(min(logarithms) - 0.2)
         return cls(lowest=lowest, highest=max(math.ceil(max(logarithms)), lowest + 1), width=width)
 
@@ -69,7 +69,7 @@ def bar(span: Span | None, scale: LogScale, signs: Signs) -> Text:
 
 def _solid(length: float, signs: Signs) -> str:
     steps = len(signs.parts)
-    # The lowest number of all is still something.
+    # The lowest number still gets a visible bar.
     eighths = max(round(length * steps), 1)
     whole, part = divmod(eighths, steps)
     return signs.full * whole + (signs.parts[part] if part else "")
@@ -154,7 +154,7 @@ class Scale:
         low, high = (min(known), max(known)) if known else (1.0, 1.0)
         wanted = _LEAST_DECADES - (math.log10(high) - math.log10(low))
         if wanted > 0:
-            # In the middle of its decade.
+            # The label is in the middle of its decade.
             low = max(low * 10 ** (-wanted / 2), math.ulp(0.0))
             high = min(high * 10 ** (wanted / 2), sys.float_info.max)
         return cls(low=low, high=high, is_logarithmic=True)
@@ -180,7 +180,7 @@ class Scale:
             value, low, high = math.log10(value), math.log10(self.low), math.log10(self.high)
         else:
             low, high = self.low, self.high
-        # Halves, because the difference of two huge numbers is infinite.
+        # The difference of two huge numbers would be infinite.
         spread = high / 2 - low / 2
         return min(max((value / 2 - low / 2) / spread, 0.0), 1.0) if spread > 0 else 0.5
 

@@ -73,7 +73,7 @@ def explain(
 
 
 def _sorted(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    # A comparison may be made twice, once to decide whether the rule can judge.
+    # A rule may compare twice, once to decide whether it can judge.
     once = dict.fromkeys(measurements)
     return tuple(sorted(once, key=lambda one: (not one.is_beyond, -_closeness(one))))
 

@@ -31,7 +31,7 @@ def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | N
     after = math.hypot(*(norm * factor for norm, factor in zip(norms, factors, strict=True)))
     if not (0 < before < math.inf and 0 < after < math.inf):
         return None
-    # In shares of the largest, so that no square overflows.
+    # Dividing by the largest keeps squares from overflowing.
     product = math.fsum(
         (norm / before) * (norm * factor / after)
         for norm, factor in zip(norms, factors, strict=True)

@@ -310,7 +310,7 @@ class LimitCurve:
             limits: Above zero.
         """
         ordered = sorted(norms)
-        # What is left of the largest norms, from the first on, under a limit of 1 that cuts them.
+        # Remaining parts of the largest norms, in order, under a limit of 1 that clips them.
         left = [0.0, *accumulate(1 / (norm + EPSILON) for norm in reversed(ordered))]
         ascending = tuple(sorted(limits))
         kept = [_kept(limit, ordered) for limit in ascending]

@@ -180,7 +180,7 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
     after = norm_of_norms((part.after for part in parts), kind)
     product = math.fsum(part.product for part in parts) if math.isfinite(before) else math.nan
     is_whole = len(calls) == 1 and isinstance(calls[0].event, ClipNormEvent)
-    # With other types of norm nothing tells how far parts turn against each other.
+    # Other types of norm do not determine the change of direction.
     cosine = product_cosine(before, after, product) if kind == 2 else None
     if is_whole:
         cosine = 1.0 if math.isfinite(before) and after > 0 else None

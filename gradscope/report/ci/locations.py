@@ -109,7 +109,7 @@ def path_within(file: str, repository: str) -> str | None:
 
     What an environment inside of the repository has installed is none.
     """
-    # The recording may come from a machine of another kind than the one that renders it.
+    # The recording may come from another operating system.
     of_windows = _ON_WINDOWS.match(repository)
     normal, kind = (
         (ntpath.normpath, PureWindowsPath) if of_windows else (posixpath.normpath, PurePosixPath)

@@ -99,7 +99,7 @@ def reported(result: CheckResult) -> tuple[ReportedTarget, ...]:
     alike = Counter[str]()
     found = []
     for target in result.targets:
-        # Two recordings may be of one name.
+        # Two recordings may have the same name.
         alike[target.name] += 1
         key = f"{target.name}\0{alike[target.name]}"
         fingerprints = unique_fingerprints([item.finding for item in target.findings])

@@ -168,7 +168,7 @@ def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
             {"id": number, **_physical(near.location), "message": {"text": near.message}}
             for number, near in enumerate(_linked(one))
         ],
-        # Findings of several targets on one line are alerts of their own: of these fingerprints
+        # Findings of several targets on one line need separate alerts. Of these fingerprints,
         # code scanning reads the second.
         "partialFingerprints": {
             "gradscope/v1": one.identity,

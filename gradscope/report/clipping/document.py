@@ -118,7 +118,7 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
     words = list(spread_words(norms))
     blocks: list[Inner] = [Points((figure(norms.least),))]
     if norms.count > 1:
-        # The quantiles that a narrow page has no room for are those of the least use.
+        # A narrow page omits the least useful quantiles.
         spread = Table(
             columns=tuple(
                 Column(title=name, kind="number", rank=int(name in ("25 %", "75 %", "95 %")))

@@ -97,7 +97,7 @@ def comparison_document(
     program, names = "gradscope compare", " ".join(side.name for side in comparison.sides)
     return Document(
         program=program,
-        # They stand below too.
+        # They are also listed below.
         subject=names if len(program) + len(names) < width else "",
         header=(Facts(tuple(_facts(comparison))),),
         blocks=(
@@ -282,7 +282,7 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
     ]
     shown.sort(key=lambda one: one.worst)
     beyond = sum(one.change != "within" for one in shown)
-    # What is within the tolerance is there to tell how much of it is used.
+    # Parameters within the tolerance show how much of it is used.
     most = max(beyond, _WITHIN) if top <= DEFAULT_TOP else top
     count = min(most, top, len(shown))
     if shown:

@@ -104,7 +104,7 @@ def side_text(side: Side) -> str:
         ended = "" if run is None or run.ending is None else run.ending.title
         words = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
     else:
-        # Of a target that was just run, the name is the target's, with what was varied.
+        # A target that was just run has its own name, with the varied option.
         is_target = f"{side.name} ".startswith(f"{report.target.name} ")
         words = [report.target.model if is_target else report.target.name, count]
     if report.job is not None and report.job.world_size > 1:

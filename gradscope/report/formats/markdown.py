@@ -56,7 +56,7 @@ def escape(text: str) -> str:
 def prose(text: str) -> str:
     """Return a sentence in which text between backticks is code, and nothing else is markup."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # one of them has no partner
+    if len(parts) % 2 == 0:  # the last backtick has no partner
         return escape(text)
     return "".join(
         code(part) if position % 2 else escape(part) for position, part in enumerate(parts)

@@ -86,7 +86,7 @@ def _inline(line: Line) -> str:
 def _prose(text: str) -> str:
     """Return a sentence in which text between backticks is code."""
     parts = _html(text).split("`")
-    if len(parts) % 2 == 0:  # one of them has no partner
+    if len(parts) % 2 == 0:  # the last backtick has no partner
         return _html(text)
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 

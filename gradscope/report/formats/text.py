@@ -50,7 +50,7 @@ def finding_parts(finding: FindingBlock, page: Page) -> Iterator[RenderableType]
     yield text
     yield from (_place if is_note else _code)(finding, page)
     for fact in finding.details:
-        # A note is told in short.
+        # Notes are shortened.
         if not is_note or fact.name not in ("measured", "explains"):
             yield _detail(fact.name, "dim", fact.text, page)
     yield _detail("help", "bold green", finding.remedy, page)
@@ -281,7 +281,7 @@ def _findings(findings: Findings, page: Page) -> Iterator[RenderableType]:
         yield _title(findings.title, written(findings.note, page), page)
     is_close = True
     for one in findings.found:
-        # A finding with its code stands between empty lines.
+        # A finding with its code is surrounded by empty lines.
         if not (is_close and one.is_brief) and one is not findings.found[0]:
             yield Text()
         yield from finding_parts(one, page)

@@ -169,7 +169,7 @@ def linear_bar(share: float, width: int, page: Page) -> Text:
 def tree_label(label: TreeLabel, width: int, page: Page) -> Text:
     """Return a module's name, number of copies and class, in a column of this width."""
     class_name = page.spell(label.class_name)
-    # Names of deep modules keep half of the column.
+    # Long names get at least half of the column.
     indent = min(2 * label.level, width // 2)
     if not label.name:
         return Text(class_name, style="bold", overflow="fold")

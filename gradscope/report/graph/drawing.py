@@ -112,7 +112,7 @@ class NormScale:
             return 0
         middle = sum(map(math.log10, known)) / len(known)
         low, high = math.log10(self.low), math.log10(self.high)
-        # Norms of one size are not told apart.
+        # A narrow range of norms uses only the middle levels: its differences mean little.
         room = max(0.0, 1.0 - (high - low)) / 2
         share = (middle - low + room) / (high - low + 2 * room)
         return min(LEVELS - 1, max(0, int(share * LEVELS)))
@@ -159,7 +159,7 @@ def _is_told(link: PlacedLink) -> bool:
 def curve_point(start: Point, end: Point, share: float) -> Point:
     """Return a point of the curve that leads down, aside and down again."""
     ease = share * share * (3 - 2 * share)
-    # The curve's control points lie halfway down: its height is no even share of the way.
+    # The control points are halfway down, so the height is not proportional to the parameter.
     fall = 1.5 * share * (1 - share) + share**3
     return (start[0] + (end[0] - start[0]) * ease, start[1] + (end[1] - start[1]) * fall)
 

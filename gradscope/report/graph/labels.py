@@ -50,7 +50,7 @@ def box_title(box: Box) -> str:
 
 
 def _titled(name: str, class_name: str, copies: int) -> str:
-    # A loss of no name has that of its class.
+    # A loss without a name is named after its class.
     title = name if name == class_name else f"{name} {class_name}".strip()
     return title if copies == 1 else f"{title} {UNICODE.times}{copies}"
 

@@ -197,7 +197,7 @@ class _Layering:
         yield arc.source
         before = None
         for layer in range(self.layer[arc.source], self.layer[arc.target] - 1, -1):
-            # It shares no bend with others, which are told apart by items.
+            # A negative key never equals an item, so the bend is not shared.
             bend = self._bend((-1 - number, 0.0, layer))
             if before is not None:
                 self._join(bend, before, 0.0, 0.0)

@@ -33,7 +33,7 @@ def lay_out(part: GraphPart, known: Arrangements | None = None) -> Drawing:
         known: Arrangements of other drawings, to be used again; new ones are added.
     """
     layout = _Layout(part, {} if known is None else known)
-    # A box comes before those that lie in it.
+    # Boxes are listed before the boxes inside them.
     for box in reversed(part.boxes):
         layout.arrange_box(box)
     return layout.drawing()

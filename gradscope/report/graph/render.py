@@ -72,7 +72,7 @@ def render_graph(
     Raises:
         GradscopeError: The chosen module is not in the report.
     """
-    # A renderer is imported when it is asked for: `svg` needs no rich, `json` no layout.
+    # Each renderer is imported on demand: `svg` needs no rich, `json` no layout.
     match graph_format:
         case "text":
             from gradscope.report.graph.text import render_graph_text

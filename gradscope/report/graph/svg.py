@@ -113,7 +113,7 @@ class _Writer:
             self._box(box)
         for link in sorted(self.drawing.links, key=self._weight):
             self._link(link)
-        # A title stands over the links that enter its box.
+        # A box's title is drawn above the links that enter it.
         for box in self.drawing.boxes:
             self._title(box)
         for vertex in self.drawing.vertices:

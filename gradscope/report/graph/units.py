@@ -44,7 +44,7 @@ class Units:
         for position, link in enumerate(self.part.links):
             out.setdefault(link.source, []).append(position)
             linked.add(link.target)
-            # Of a box that is cut off as a whole, the link begins at the box.
+            # If a cut separates a whole box, the link begins at the box.
             if link.kind != "cut" or link.box is None:
                 linked.add(link.source)
         self._find_chips(out)

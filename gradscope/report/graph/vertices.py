@@ -140,7 +140,7 @@ class Severities:
         modules: dict[int, Severity] = {}
         named: dict[int, Severity] = {}
         parameters: dict[int, Severity] = {}
-        # The worst come first.
+        # The order of findings is: the worst first.
         for finding in report.findings:
             for name in finding.parameters:
                 if name in names:

@@ -128,7 +128,7 @@ def by_cause(result: TargetResult) -> Iterator[tuple[Failure, list[int]]]:
 def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
     for item, report in with_reports(result, result.findings):
         card = finding_card(item.finding, report, _mark(item, result))
-        # The run that shows it need not be the one whose pictures are shown.
+        # The run with the finding may be another one than the run whose charts are shown.
         yield replace(card, module=module_of_finding(item.finding, shown))
 
 

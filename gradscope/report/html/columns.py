@@ -62,7 +62,7 @@ def _integers(given: Sequence[int]) -> dict[str, Json]:
 
 
 def _is_place(value: float) -> bool:
-    # Minus zero is none: it would lose its sign.
+    # An integer would lose the sign of minus zero.
     return 0 <= value < 2**31 and value == int(value) and math.copysign(1.0, value) > 0
 
 
@@ -97,7 +97,7 @@ class ModulePlaces:
         self._rows = report.modules
         self._positions: dict[str, int] = {}
         for row in report.modules:
-            # A script may make models of equal paths: what the run names by it is the first.
+            # Models of a script may have equal paths: the run's names mean the first one.
             for path in (row.path, *row.aliases):
                 self._positions.setdefault(path, row.index)
 

@@ -137,7 +137,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
     Plotly writes styles into its elements, and draws images that it holds itself.
     """
-    # Browsers hash a script's text after the line ends have been made alike.
+    # Browsers normalise line ends before they hash a script.
     digests = (sha256(text.replace("\r\n", "\n").encode()).digest() for text in scripts)
     allowed = " ".join(f"'sha256-{b64encode(digest).decode('ascii')}'" for digest in digests)
     rules = (
@@ -167,7 +167,7 @@ def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone:
     found = list(tabs)
     for level in sorted(set(urgency)):
         positions = [position for position, own in enumerate(urgency) if own == level]
-        # Small sheets leave more of what is shared to the others.
+        # Small tabs leave more of the shared budget to the others.
         positions.sort(key=lambda position: tab_size(tabs[position]))
         for turn, position in enumerate(positions):
             found[position] = _fitting(
@@ -193,7 +193,7 @@ def _fitting(tab: Tab, size_budget: int, alone: str) -> Tab:
     told = replace(words, notes=(note, *words.notes))
     if kept:
         return replace(tab, words=told, charts=tuple(kept))
-    # Nothing is there that a button could show.
+    # No button has anything to show.
     cards = tuple(replace(card, module=None, step=None) for card in words.cards)
     return replace(tab, words=replace(told, cards=cards), charts=(), modules={})
 

@@ -130,7 +130,7 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
 def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
     captured = report.recording.captured_steps[position]
     found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
-    # A captured step is of one rank, also on the page of a whole job.
+    # A captured step belongs to one rank, also on the page of a whole job.
     job = job_summary(report.ranks[:1] or (report.recording,))
     return step_tab(replace(found, job=job), _title(run.captured_steps, position))
 

@@ -76,7 +76,7 @@ class LossHistoryKept(Rule):
         for event in only(KeptEvent, context.shared(Windows).events):
             found.setdefault((event.site, event.subject), []).append(event)
         for events in found.values():
-            # The first event tells of three rises, each further one of one more.
+            # The first event reports three rises, each further event one more.
             last = events[-1]
             context.measured(
                 self.code,

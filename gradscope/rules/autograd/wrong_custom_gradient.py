@@ -159,7 +159,7 @@ class WrongCustomGradient(Rule):
     ) -> Finding:
         worst = max(wrong, key=lambda one: one.deviation)
         written = context.site(record.backward)
-        # Of a published package, a gradient that only comes near is more likely than a mistake.
+        # A published package more likely has an approximate gradient than a wrong one.
         is_certain = worst.deviation > self.error_deviation and not (
             written is not None and written.is_installed
         )

@@ -56,7 +56,7 @@ class CapturedSteps:
     def check(self, rule: Rule) -> Iterator[Finding]:
         """Yield one finding for each cause that captured steps or the run's events show."""
         seen, told = list(self._seen(rule)), list(rule.in_run(self.context))
-        # What was looked at later shows what came of it, and what was by then the cause.
+        # Later captured steps show whether the state lasted, and its later causes.
         yield from (one for one in seen if not any(_is_later(one, other) for other in told))
         yield from (
             one

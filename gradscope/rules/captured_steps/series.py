@@ -251,7 +251,7 @@ class Series:
 
     def _case(self, position: int) -> RuleContext:
         sight = self.sights[position]
-        # Without a step between them, another backward says nothing about what lasts.
+        # Without a step in between, another backward does not show whether a state lasts.
         later = () if self.is_untrained else self.sights[position + 1 :]
         return RuleContext(
             composed(sight, later, self.training),

@@ -141,7 +141,7 @@ class Training:
             seeks_derivative=self.is_untrained and _reaches_others(captured.recording),
             steps_before=tuple(self._steps_before(captured)),
             is_scale_sought=self._is_scale_sought(captured),
-            # What a scaler leaves out belongs to the step that it lets through in the end.
+            # Skipped steps belong to the next step that the scaler makes.
             goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
 
@@ -186,7 +186,7 @@ class Training:
             return
         end = bisect_left(self._keys, (captured.step, captured.order))
         known: set[int] = set()
-        # Each optimizer in use has made one not long ago.
+        # Each optimizer in use has made a step recently.
         for event in only(StepEvent, reversed(self._events[max(0, end - _RECENT) : end])):
             if event.kind != "step" or event.optimizer is None or event.optimizer in known:
                 continue
@@ -387,7 +387,7 @@ class Training:
         first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
         for record in self.recording.parameters:
             fate = found[record.name]
-            # Models that follow each other in a variable share their names.
+            # Models that replace each other in a variable share their names.
             fate.last_alive = max(fate.last_alive, alive.get(record.index, -1))
             for norm in (first.get(record.index), last.get(record.index)):
                 if norm is not None and norm != NOT_MEASURED:

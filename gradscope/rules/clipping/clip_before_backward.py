@@ -67,7 +67,7 @@ class ClipBeforeBackward(Rule):
                 continue
             spent = [clip for clip in early if clip.event.spent]
             if spent and not clips.is_ahead(calls):
-                continue  # it stands behind the step, and is clip-after-step
+                continue  # it is after the step: see clip-after-step
             first = early[0]
             backward = _next_backward(first)
             what = "the gradients of the previous step" if spent else "nothing"

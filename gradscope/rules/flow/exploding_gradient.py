@@ -125,7 +125,7 @@ class ExplodingGradient(Rule):
         context.measured(
             self.code, "decades", decades, self.note_decades, subject=ends(context, trend)
         )
-        # What most layers do is no state of the first step, which a few of them may be in.
+        # Only a few layers can be in a transient state of the first step.
         is_certain = spines.has_later or trend.typical >= self.error_decades
         severity = _level(decades, limits, lasts=is_certain)
         if severity is None:

@@ -123,9 +123,9 @@ class GradientNormLimit(Rule):
                 f"{extreme}_norm": worst.norms[position],
             },
             count=max(len(modules), 1),
-            # The line is that of the worst parameter, which is another one in the next run.
+            # The worst parameter, and so its line, may be another one in the next run.
             cause=f"{verdict.partition(' ')[0]} the limit of {worst.pattern}",
-            # What makes a gradient non-finite is told by the rule that knows the operation.
+            # Another rule knows the operation that makes a gradient non-finite.
             caused_by=() if math.isfinite(worst.norm) else _CAUSES,
             step=worst.step,
         )

@@ -119,7 +119,7 @@ class NonFiniteForward(Rule):
             modules=origin.modules(context),
             evidence={**origin.evidence, **line_evidence(context, origin.node)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
-            explains=("GS104",) if context.run is not None else (),  # of later steps
+            explains=("GS104",) if context.run is not None else (),  # in later steps
         )
 
     def _unlocated(self, context: RuleContext, loss: str) -> Finding:

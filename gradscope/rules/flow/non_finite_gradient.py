@@ -160,7 +160,7 @@ class NonFiniteGradient(Rule):
                 parameters=broken.parameters,
                 count=broken.count,
                 step=broken.step,
-                # A clip that gives one NaN to all of them is the more that can be done about.
+                # A clip that spreads one NaN to all gradients is easier to fix.
                 caused_by=("GS408",),
                 explains=("GS104",),
             )

@@ -177,7 +177,7 @@ class UpdateTooLarge(Rule):
     ) -> Iterator[Finding]:
         """Yield the finding for a step of a run after which the loss rose."""
         losses = () if context.run is None else context.run.losses
-        # Steps of another kind, as those of L-BFGS, try and come back.
+        # Line searches, such as that of L-BFGS, take large steps and return.
         if level == "note" or optimizer.family == "other" or not rises(losses):
             return
         worst = max(losses[1:], key=lambda loss: loss if isfinite(loss) else float("inf"))

@@ -103,7 +103,7 @@ class VanishingGradient(Rule):
             return
         starved = behind(context, trend.between[0].node, half_way(trend).node.depth)
         if is_recurrent(context, trend):
-            # Weights that are used in every step of time learn from the last ones.
+            # Weights that every time step uses learn from the last ones.
             starved = behind(context, trend.between[0].node, trend.matched[-1].node.depth + 1)
             if not starved:
                 return

@@ -106,7 +106,7 @@ def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | 
     held = [{one.parameter for one in side if one.parameter is not None} for side in sides]
     shared = held[0] & held[1]
     is_one_network = shared and len(shared) >= _LEAST_SHARED * min(map(len, held))
-    # What was computed once and used in both, as a function and its derivative, is no second run.
+    # A result that both sides use, such as a function and its derivative, is not a second run.
     if not is_one_network or operations[0] & operations[1]:
         return None
     if any(one.operation.startswith(_KEEP_APART) for side in sides for one in side):

@@ -311,7 +311,7 @@ class BrokenStep:
     def remedy(self) -> str:
         """Advice on how to find out more."""
         recording = self.context.recording
-        # Of a script that moves its weights itself no single step is looked at.
+        # Manual steps of a script are not examined one by one.
         if not recording.captured_steps or self.series.record is None:
             return "check the batch, the weights and the loss computation with torch.isfinite"
         is_watched = recording.command == "watch"
@@ -329,7 +329,7 @@ def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
     """Return the first such step of each optimizer whose last step is one too."""
     found = []
     for series in context.shared(Windows).series:
-        # An optimizer may leave out such a step by itself: then weights and loss are numbers again.
+        # An optimizer may skip such a step itself: then weights and loss stay finite.
         measured = [one for one in series.windows if one.step.knows_nonfinite]
         broken = [one for one in measured if one.step.nonfinite and one.passes]
         if broken and broken[-1] is measured[-1]:

@@ -75,7 +75,7 @@ def _position(context: RuleContext, nodes: list[NodeRecord], share: float) -> Po
     layers = [module for module in modules if module is not None]
     records = [context.recording.modules[module] for module in layers]
     definitions = Counter(record.site for record in records if record.site is not None)
-    # One layer called again and again is a loop: what matters is what the loop does.
+    # One layer called repeatedly is a loop: the loop's operations matter.
     is_loop = len(nodes) > 2 * max(1, len(layers))
     call_site = nodes[0].site
     made_site = definitions.most_common(1)[0][0] if definitions else None
@@ -106,7 +106,7 @@ def initialisation_site(context: RuleContext, layers: list[int]) -> int | None:
     if not sites:
         return None
     site, count = sites.most_common(1)[0]
-    # A library initialises its models by lines of its own, which are not to blame.
+    # A library's own initialisation lines are not the cause.
     made = {context.site(context.recording.modules[layer].site) for layer in layers}
     files = {position.file for position in made if position is not None}
     return site if 2 * count > len(layers) and context.recording.sites[site].file in files else None
@@ -147,8 +147,8 @@ def _layer(context: RuleContext, node: NodeRecord) -> int | None:
     if node.module_call is None:
         return None
     call = context.recording.calls[node.module_call]
-    # Of code inside torch the line is the one that called the module; it has none where all the
-    # callers are torch's too, as nn.Sequential is.
+    # For code inside torch, the line is the call of the module. There is none if all
+    # callers belong to torch too, such as nn.Sequential.
     return call.module if call.site == node.site else None
 
 

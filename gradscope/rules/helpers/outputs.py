@@ -29,7 +29,7 @@ def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
     A sequence of one element, or a batch of one, is another matter: the next may be longer.
     """
     dimension, rank, below = _dimension(context, node), _rank(node), _input(context, node)
-    # Where a dimension was taken out on the way, another than the layer's may be the last.
+    # After a dimension was removed, the last one may not be the layer's.
     while below is not None and below.operation in _SAME_FEATURES and _rank(below) <= rank:
         rank, below = _rank(below), _input(context, below)
     if below is None or _rank(below) > rank or not _takes_parameter(context, below):

@@ -143,11 +143,11 @@ def fall(norms: Sequence[float]) -> float | None:
     levels = [math.log10(max(norm, _LEAST)) for norm in norms if norm < math.inf]
     if len(levels) < len(norms) or not norms[-1] > 0:
         return None
-    # Before the first norm above zero, all are rounded to zero, and fall no more.
+    # Norms before the first one above zero are rounded to zero, and show no decrease.
     measured = levels[next(i for i, norm in enumerate(norms) if norm > 0) :]
     if len(measured) < _FEWEST_MEASURED:
         return None
-    # One gate that is shut makes one jump; what fades falls in most of the steps.
+    # A single closed gate causes one jump; a fading gradient falls in most steps.
     each = median(after - before for before, after in pairwise(measured)) * (len(levels) - 1)
     return min(median(levels[-quarter:]) - median(levels[:quarter]), each)
 
@@ -171,7 +171,7 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
     if not (0 < late < math.inf and 0 < early < math.inf):
         return None
     levels = [math.log10(norm) for norm in norms if 0 < norm < math.inf]
-    # A loss that weighs some steps more makes one jump; what explodes grows in most of the steps.
+    # A loss with unequal weights causes one jump; an exploding gradient grows in most steps.
     each = median(before - after for before, after in pairwise(levels)) * (len(levels) - 1)
     return min(math.log10(early / late), each) - math.log10(len(norms))
 

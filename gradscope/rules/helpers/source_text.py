@@ -57,7 +57,7 @@ def plain_source(text: str) -> str:
     number says how much and becomes 0, but inside of an index it says which, and stays. `text` may
     be any part of a file, as one line of a statement that goes on.
     """
-    # Not by Python's own tokenizer: its tokens differ between versions, and it wants whole
+    # Python's tokenizer is unsuitable: its tokens differ between versions, and it needs whole
     # statements.
     tokens = _without_trailing_commas(_without_sizes(_tokens(text)))
     return " ".join(token.text for token in tokens if token.text not in ("(", ")"))

@@ -107,13 +107,13 @@ class History:
     def _spike(self, position: int, norm: float, taken: float, *, loss_jumps: bool) -> Spike | None:
         largest = max(self._norms)
         self.highest = max(self.highest, norm / largest)
-        if norm <= self.limits.beyond * largest:  # quickly told, and so of most steps
+        if norm <= self.limits.beyond * largest:  # a quick check that decides most steps
             return None
         usual = median(self._norms)
         factor = self.limits.together if loss_jumps else self.limits.factor
         if norm <= factor * usual:
             return None
-        # On the logarithmic scale: norms have heavy tails.
+        # Norms have heavy tails, so they are compared on the logarithmic scale.
         deviations = robust_deviations([log(one) for one in self._norms], log(norm))
         if deviations <= self.limits.deviations:
             return None

@@ -161,7 +161,7 @@ def _difference(context: RuleContext, weight: int) -> NodeRecord | None:
         if node.operation in SUMS:
             found = node if found is None and len(inputs) == 1 else found
         elif node.operation.startswith("MeanBackward"):
-            continue  # of a normalisation
+            continue  # part of a normalisation
         elif node.operation == "DivBackward0":
             inputs = inputs[:1]
         elif not (node.kind == "view" or node.operation in _OF_ADVANTAGES | SAME_NUMBERS):

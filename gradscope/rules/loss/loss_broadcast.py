@@ -108,7 +108,7 @@ def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
         return False
     in_graph = [ref for ref in (record.left_tensor, record.right_tensor) if ref is not None]
     if record.operation not in _BY_HAND:
-        # Of one rank, as [B, N, 1] and [B, 1, N], they may be pairs that somebody wants.
+        # Shapes of equal rank, as [B, N, 1] and [B, 1, N], may be intended pairs.
         is_mistaken = len(left) != len(right) or (len(left) == 2 and len(in_graph) == 1)
         return record.operation in _BROADCASTING and is_mistaken
     return (

@@ -99,7 +99,7 @@ class GradientCut(Rule):
                 "group_of_their_own": context.shared(Intent).is_given_a_rate(stop.parameters),
             },
             count=len(stop.parameters),
-            # In a run, a pass that is not meant for them may use the same parameters.
+            # In a run, another pass may use the same parameters without training them.
             caused_by=("GS201", "GS202") if context.run and stop.runs_without_grad else (),
         )
 

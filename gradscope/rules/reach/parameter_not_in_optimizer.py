@@ -174,7 +174,7 @@ class ParameterNotInOptimizer(Rule):
                 "never_cleared": left_out.intent.is_never_cleared(parameters),
             },
             count=len(parameters),
-            # A model that took the place of a trained one is told with the steps it leaves empty.
+            # A model that replaced a trained one is reported with the steps without gradients.
             caused_by=() if late and not left_out.is_replaced else ("GS306",),
         )
 

@@ -65,7 +65,7 @@ class SampledWithoutGradient(Rule):
         """Yield a finding for every line that draws such a sample."""
         told = set[int | None]()
         for cut, parameters in path_cuts(context):
-            # What was computed under no_grad from the parameters on is not to learn here.
+            # Parameters that are used under no_grad are not meant to learn here.
             nodes = (context.recording.nodes[ref.node] for ref in cut.origins)
             is_reached = any(node.kind != "parameter" for node in nodes)
             if cut.site in told or not is_reached or not is_sample(context, cut):

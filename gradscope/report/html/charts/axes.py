@@ -94,7 +94,7 @@ def log_axis(title: str, values: Iterable[float]) -> Axis:
     decades = max(logarithms, default=0.0) - min(logarithms, default=0.0)
     written: Axis = {"tickformat": ".6~g"} if decades <= _WRITTEN else {"exponentformat": "power"}
     axis: Axis = {"type": "log", "title": {"text": title}, **written}
-    # Left alone, plotly writes every digit of one to three decades, one over the other.
+    # By default, plotly labels every digit of one to three decades, and the labels overlap.
     if not _ONE <= decades <= _TICKS:
         return axis
     return {**axis, "nticks": max(_TICKS, int(_TICKS * decades))}

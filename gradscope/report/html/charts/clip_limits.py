@@ -37,7 +37,7 @@ def norm_chart(section: Section) -> Chart | None:
     layout["yaxis"] = {
         "title": {"text": "steps"},
         "rangemode": "tozero",
-        # Beside the strip of zeros, where there is one.
+        # With a strip of zeros, the vertical axis is at its left.
         "anchor": "x2" if len(bins) < len(section.bins) else "x",
     }
     is_log = not _is_even(bins)
@@ -151,13 +151,13 @@ def _limits(
         at = min(max(limit, ends[0]), ends[1])
         text = f"{word} {limit:g}"
         text = f"← {text}" if limit < at else f"{text} →" if limit > at else text
-        # What stands in the right half is written to the left of its line.
+        # Labels in the right half are left of their line, to stay inside the chart.
         share = _share_of(at, ends, is_log=is_log)
         notes.append(
             {
                 "xref": "x",
                 "yref": "paper",
-                # Unlike shapes, notes are placed on the logarithm itself.
+                # plotly places annotations by the logarithm, but shapes by the value.
                 "x": math.log10(at) if is_log else at,
                 "y": top - _LINE * position,
                 "text": text,
@@ -244,7 +244,7 @@ def _curves(curve: LimitCurve, rows: Sequence[SweepRow], *, has_steps: bool) -> 
             "name": name,
             "x": limits,
             "y": numbers(values),
-            # Between two norms the share stays, and the coefficient grows.
+            # Between two norms the share is constant, and the coefficient grows.
             "line": {"color": color, "width": 2, "shape": shape},
             "hoverinfo": "skip",
         }

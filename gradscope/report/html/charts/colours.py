@@ -61,7 +61,7 @@ class ColourScale:
     def colour(self, value: float) -> str:
         """Return the colour of a positive, finite number."""
         share = (math.log10(value) - self.low) / (self.high - self.low)
-        # Few enough colours to be named by a byte, and more than eyes can tell apart.
+        # A byte can index these colours, and they are more than eyes can distinguish.
         shade = round(min(max(share, 0.0), 1.0) * _SHADES) / _SHADES
         at = shade * (len(self.stops) - 1)
         start = min(int(at), len(self.stops) - 2)

@@ -72,7 +72,7 @@ def _scales(layout: SwitchTrace) -> SwitchTrace:
     panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
     choices: list[Json] = [{"label": "auto"}]
     for label, scale in (("logarithmic", "log"), ("linear", "linear")):
-        # What was zoomed on one scale is somewhere else on the other.
+        # A zoomed range does not apply to the other scale.
         patch: SwitchTrace = {"type": scale, "uirevision": scale}
         choices.append({"label": label, "layout": dict.fromkeys(panels, patch)})
     return {"label": "scale", "choices": choices}
@@ -109,7 +109,7 @@ def _axes(
                 "hoverformat": ".4~g",
             },
             "shapes": [step_line(at, mark.color) for mark, at in known],
-            # What is selected is a step, and has no place on this axis.
+            # The selection is a step, which has no position on this axis.
             "meta": {"stepAxes": []},
         },
     }
@@ -165,7 +165,7 @@ def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
                 "data": data,
                 "layout": {
                     **layout,
-                    # Wherever one points, every panel tells of the step there.
+                    # The tooltip shows the values of all panels at the step.
                     "hovermode": "x",
                     "hoversubplots": "axis",
                     "showlegend": _has_legend(data),
@@ -260,7 +260,7 @@ def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
         "type": "log" if is_log else "linear",
         "rangemode": "normal" if is_log or has_negative or kind == "loss" else "tozero",
         "exponentformat": "power",
-        # The twos and fives between powers of ten have no room there.
+        # Ticks at 2 and 5 between powers of ten do not fit.
         **({"dtick": math.ceil(decades / _TICKS)} if is_log else {"nticks": _TICKS}),
     }
 
@@ -272,7 +272,7 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, position: int, points: Points) 
     name = owner if kind != "raw" else f"{owner} before the clip".strip()
     label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
     is_sparse = len(points) <= _MARKED
-    # Measured in some steps alone, it is told of the nearest of them.
+    # It is measured only in some steps: the tooltip shows the nearest one.
     at = " at step %{customdata:,}" if kind == "update" else ""
     return {
         "type": "scatter",

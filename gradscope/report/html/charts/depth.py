@@ -127,7 +127,7 @@ def _values(marks: Sequence[Mark], measure: Measure) -> Json:
 def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
     of_tensor = {mark.index: mark for mark in tensors}
     marks = [of_tensor[at] for at in line.tensors if at in of_tensor]
-    # The line breaks where the gradient is no number.
+    # The line is interrupted where the gradient is not finite.
     return Trace(
         drawn={
             "type": "scatter",

@@ -47,7 +47,7 @@ class ForwardOrder:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._modules = ModulePlaces(report)
-        # A parameter under another shape has the parameter's own gradient.
+        # A view of a parameter has the parameter's gradient.
         self.tensors = tuple(row for row in report.tensors if not row.is_parameter_view)
         keys = self._parameter_keys()
         every = {(position, 0) for position in range(len(self.tensors))} | set(keys)
@@ -60,7 +60,7 @@ class ForwardOrder:
     def modules(self) -> tuple[int | None, ...]:
         """By position: the innermost module that runs there."""
         found: list[int | None] = [None] * self.length
-        # Where a tensor stands, its own module counts.
+        # A tensor belongs to the innermost module.
         for parameter, position in zip(self._report.parameters, self.parameter_places, strict=True):
             found[position] = self._modules.of(parameter.module)
         for tensor, position in zip(self.tensors, self.tensor_places, strict=True):
@@ -243,7 +243,7 @@ def _positions(finding: Finding, report: Report, order: ForwardOrder) -> Iterato
 
 def _modules(finding: Finding, report: Report) -> frozenset[int]:
     found = ModulePlaces(report).each(finding.modules)
-    # The model itself is everywhere, and tells no place.
+    # The model itself has every position.
     return frozenset(at for at in found if at is not None and report.modules[at].path)
 
 

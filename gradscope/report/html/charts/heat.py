@@ -97,7 +97,7 @@ def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[H
         return []
     norms = norms_of(report.recording)
     found = [_gradients(norms, rows, _columns(run, width))]
-    # Weights and updates are measured in some steps alone: the others would be empty columns.
+    # Weights and updates are measured only in some steps: the others would be empty columns.
     steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
     columns = Columns(steps, width)
     found.append(_heat("update", norms, rows, columns, _update))
@@ -229,7 +229,7 @@ def marks_on_rows(
     marks = []
     for finding in reversed(report.findings):
         about = {owners[indices[name]] for name in finding.parameters if name in indices}
-        # Where it is about every row, no row tells anything.
+        # A finding about every row distinguishes none.
         if finding.step is not None and len(about) < len(rows):
             marks += [(finding, position) for position in sorted(about)]
     if not marks:

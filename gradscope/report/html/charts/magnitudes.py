@@ -90,7 +90,7 @@ def _heat(rows: Sequence[Octaves], report: Report) -> Json:
         "y": row_labels([one.row.name for one in rows]),
         "z": [[_share(one, octave) for octave in range(first, last + 1)] for one in rows],
         "zmin": 0,
-        # From the background on: what is hardly there should hardly be seen.
+        # The scale starts at the background colour: small shares should be faint.
         "colorscale": [[0, "@accent-soft"], [0.5, "@accent"], [1, "@ink"]],
         "colorbar": {
             "title": {"text": "share of the elements", "side": "right"},
@@ -117,7 +117,7 @@ def _ends(rows: Sequence[Octaves]) -> tuple[int, int]:
 def _share(one: Octaves, octave: int) -> float | None:
     """Return the share in an octave, None if it is empty."""
     at = octave - one.first
-    # Four digits are more than a sample of a thousand tells.
+    # A sample of a thousand supports less than four digits.
     return round(one.shares[at], 4) or None if 0 <= at < len(one.shares) else None
 
 

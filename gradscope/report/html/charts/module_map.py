@@ -85,7 +85,7 @@ def module_map(report: Report) -> Chart | None:
     if len(report.modules) < 2:
         return None
     cells, measures = cells_of(report), module_measures(report)
-    # That there is no gradient is worth a map too.
+    # A map also shows modules without a gradient.
     norm, *others = COLOURINGS
     known = [norm, *(one for one in others if any(one.of(m) is not None for m in measures))]
     colours = [_coloured(one, cells, measures) for one in known]

@@ -72,7 +72,7 @@ def _traces(points: Sequence[Point]) -> Iterator[Json]:
                 "mode": "markers",
                 "name": f"{name}: NaN, inf",
                 "x": broken,
-                # At the top of the panel, on an axis of its own: no number is there.
+                # Missing numbers are marked at the top of the panel, on an axis of their own.
                 "y": [1] * len(broken),
                 "yaxis": "y3" if axis == "y" else "y4",
                 "marker": {"color": "@broken", "size": 10, "symbol": "x"},

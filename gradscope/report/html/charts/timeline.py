@@ -87,7 +87,7 @@ def event_numbers(event: Event) -> Iterator[tuple[str, float]]:
 def event_notes(event: Event) -> Iterator[str]:
     """Yield the texts on an event without a number."""
     for name, words in _NOTED.get(event.kind, {}).items():
-        # A step of an optimizer is noticed like those by hand where compiled code makes it.
+        # A step inside compiled code is observed like a manual one.
         if event.numbers.get(name) and not (name == "manual" and event.optimizer is not None):
             yield words
 
@@ -251,7 +251,7 @@ def _by_interest(
     for lane in run.patterns:
         if not lane.is_typical:
             yield from lane.windows[:_UNUSUAL]
-    # Evenly, ever finer: each half of what lies between two is looked at before its quarters.
+    # Evenly and in increasing density: halves of an interval come before its quarters.
     stride = 1
     while stride < len(found):
         stride *= 2

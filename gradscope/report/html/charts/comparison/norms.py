@@ -40,7 +40,7 @@ def compared_norms(
     rows: Sequence[PairRow], base: Side, other: Side, tolerance: float, *, is_wide: bool
 ) -> Chart | None:
     """Return the chart; None if neither side has a norm."""
-    # What has no gradient on either side tells nothing here.
+    # Parameters without a gradient on either side have nothing to compare.
     measured = [row for row in rows if {kind_of(row.base), kind_of(row.other)} != {"none"}]
     if not measured:
         return None

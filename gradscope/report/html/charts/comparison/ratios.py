@@ -146,7 +146,7 @@ def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
     if broken:
         yield Panel(height=0.35, traces=_strip(broken), axis=strip_axis("NaN, inf"))
     shown = [row for row in known if measure.is_on_axis(measure.of(row) or 0.0)]
-    # An axis with nothing on it has no range, and plotly draws its lines nowhere.
+    # plotly gives an empty axis no range, and then does not draw its lines.
     if shown:
         yield Panel(
             height=measure.height,
@@ -214,7 +214,7 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
     named: list[tuple[str, float]] = []
     for part, inside in groups:
         centre = (inside[0] + inside[-1]) / 2
-        # Names over each other are none.
+        # Overlapping names are unreadable.
         if not named or centre - named[-1][1] >= len(rows) / _PARTS:
             named.append((part, centre))
     return {

@@ -36,7 +36,7 @@ class _State:
     changes: tuple[Change, ...]
 
 
-# Other colours than elsewhere: those of what is missing and of what is new are ends of the scale.
+# The colours for missing and new are ends of this scale, so these states have other colours here.
 _STATES = (
     _State(name="not finite", color="@broken", changes=("non-finite",)),
     _State(name="zero", color="@zero", changes=("zero",)),
