@@ -57,6 +57,7 @@ def unread_inputs(leaves: Iterable[Tensor]) -> Iterator[tuple[Tensor, ScriptInpu
 @functools.lru_cache(maxsize=64)
 def _reads_gradients(file: str) -> bool:
     """Return whether code in a file may read the gradient of an input."""
+    # Without its source, code may read anything: report nothing rather than a false alarm.
     if not linecache.getlines(file):
         return True
     for node in ast.walk(tree_of(file)):

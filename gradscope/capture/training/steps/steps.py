@@ -138,6 +138,7 @@ class Steps:
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self._training.guard.active:
             return
+        # The arguments of the hook include the optimizer itself, so a closure is the second one.
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
         if self._training.ranks.is_on:
