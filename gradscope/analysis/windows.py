@@ -192,8 +192,7 @@ class Windows:
 
     @cached_property
     def _lineages(self) -> tuple[int, ...]:
-        """Lineage of each optimizer: the first of the optimizers at its line that replaced each
-        other.
+        """Lineage of each optimizer: the first of those that replaced each other at its line.
 
         An optimizer whose steps are part of another's has the lineage of the other.
         """

@@ -17,9 +17,9 @@ class LossHistoryKept(Rule):
     """A total or a list keeps the graph of every step, and memory grows.
 
     What it finds:
-        A variable or an attribute that takes in a tensor with its history in every step, as
-        `total += loss`, `losses.append(loss)`, or outputs of a validation without `no_grad`, and
-        from which no backward ever starts.
+        A variable or an attribute that stores a tensor with its history in every step, such as
+        `total += loss`, `losses.append(loss)`, or outputs of a validation without `no_grad`, if no
+        backward ever starts from it.
 
     Why it matters:
         Each of the tensors keeps its graph alive. After a backward that is the graph's nodes; where
@@ -38,8 +38,8 @@ class LossHistoryKept(Rule):
         `torch.no_grad()`.
 
     When it may be wrong:
-        Where the kept graphs are meant for a backward later on, after steps that have changed the
-        same parameters. Such a backward fails or gives the gradients of weights that are gone.
+        If the stored graphs are meant for a later backward, after steps that have changed the same
+        parameters. Such a backward fails or gives the gradients of outdated weights.
 
     Source:
         torch documentation, "Frequently Asked Questions", "My model reports out of memory": "don't

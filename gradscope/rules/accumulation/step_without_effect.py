@@ -54,7 +54,7 @@ class StepWithoutEffect(Rule):
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
 
     When it may be wrong:
-        If the optimizer only stands for one that steps elsewhere, on another device.
+        If the optimizer only represents one that steps elsewhere, such as on another device.
 
     Source:
         torch source, `torch.optim`: steps write to parameters in place.

@@ -24,9 +24,8 @@ class BackwardError(Rule):
     """Backward raised an exception.
 
     What it finds:
-        Every exception in backward that no other rule is about: code of a custom function's
-        backward or of a hook that raises, gradients of a wrong shape or number, memory that is
-        used up.
+        Every exception in backward that no other rule covers: an error in the backward of a custom
+        function or in a hook, gradients of a wrong shape or number, or memory that runs out.
 
     Why it matters:
         The traceback ends in torch's engine, and does not tell which operation of the forward it

@@ -23,9 +23,9 @@ class BackwardTwice(Rule):
     """Backward goes a second time through a part of the graph.
 
     What it finds:
-        Two backward calls over one graph, without `retain_graph`; and tensors that are kept from
-        one step to the next with their history, as a hidden state or a cached product of weights,
-        so that the next step's backward reaches into the graph of the step before.
+        Two backward calls over one graph without `retain_graph`. Also tensors that are kept with
+        their history from one step to the next, such as a hidden state or a cached product of
+        weights: the next step's backward then reaches the graph of the previous step.
 
     Why it matters:
         `backward()` raises "Trying to backward through the graph a second time".

@@ -35,8 +35,8 @@ class ClipAfterStep(Rule):
         clip.
 
     When it may be wrong:
-        Where the call is there for the norm that it returns. With `max_norm=float("inf")` it says
-        so, and is not reported.
+        If the call is only there for the norm that it returns. A call with `max_norm=float("inf")`
+        shows that, and is not reported.
 
     Source:
         torch documentation, `torch.nn.utils.clip_grad_norm_`: "Gradients are modified in-place".

@@ -36,8 +36,8 @@ class ClipBeforeUnscale(Rule):
         gradients as they are.
 
     When it may be wrong:
-        Where the limit is multiplied by the scale. Limits that move with the scale, or are of its
-        size, are not reported.
+        If the limit is multiplied by the scale. The rule does not report limits that move with the
+        scale, or are of its size.
 
     Source:
         torch documentation, "Automatic Mixed Precision examples", working with unscaled gradients.

@@ -42,8 +42,8 @@ class ClipChangesDirection(Rule):
         are cut.
 
     When it may be wrong:
-        Where the sign is all that is wanted, and with layers whose gradients differ in size by
-        much, which the global norm cuts together.
+        If only the sign matters, and for layers with gradients of very different sizes, which the
+        global norm would clip together.
 
     Source:
         Measured, six models: a limit at the 99.9 % quantile of the elements leaves a cosine of 0.87

@@ -19,7 +19,8 @@ class ClipOfStrangers(Rule):
 
     What it finds:
         `clip_grad_norm_` or `clip_grad_value_` of a model that is not the trained one: the old
-        policy, the averaged copy, the target network; or the actor where the critic steps next.
+        policy, the averaged copy, or the target network. Also a clip of the actor before a step of
+        the critic.
 
     Why it matters:
         These parameters have no gradients. The clip returns a norm of 0 and cuts nothing, and the

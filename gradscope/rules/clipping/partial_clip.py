@@ -17,19 +17,19 @@ class PartialClip(Rule):
     """The step uses gradients that were not clipped.
 
     What it finds:
-        Steps before which some of the optimizer's parameters are clipped and others are not; and
-        clips of an iterator that has nothing left, as `model.parameters()` that was kept in a
-        variable and used before.
+        Steps before which some of the optimizer's parameters are clipped and others are not. Also
+        clips of an exhausted iterator, such as `model.parameters()` that was stored in a variable
+        and used before.
 
     Why it matters:
         The unclipped part sets the size of the step: one outlier there moves the weights as far as
         without any clip, and the direction of the step changes too.
 
     How it is measured:
-        The parameters that have a gradient at the step, without those that any clip was given since
-        the optimizer's last step. Clips of other optimizers' parameters do not count. If the
-        gradients left out are never larger than the limit, or are a small share of all elements,
-        the finding is a note. A clip of an exhausted iterator is an error.
+        The rule takes the parameters that have a gradient at the step, without those that any clip
+        since the optimizer's last step was given. Clips of other optimizers' parameters do not
+        count. The finding is a note if the unclipped gradients are never larger than the limit, or
+        are a small share of all elements. A clip of an exhausted iterator is an error.
 
     How to fix it:
         Clip `model.parameters()`, once, for all that the optimizer holds. Call `parameters()` anew

@@ -17,8 +17,8 @@ class LogitsGrow(Rule):
     """Attention scores or output logits drift upwards from step to step.
 
     What it finds:
-        A softmax whose logits grow during training until they are far beyond what it needs:
-        attention scores, by head, and the log Z of the outputs before a cross-entropy.
+        A softmax whose logits grow during training far beyond useful values: attention scores, by
+        head, and the log Z of the outputs before a cross-entropy.
 
     Why it matters:
         Such a softmax chooses one entry: its gradient is zero for all others, and the attention of

@@ -20,13 +20,13 @@ class MaskedInfinity(Rule):
     """An infinite gradient is made in backward, and masked to zero before it comes to a parameter.
 
     What it finds:
-        An operation at a point where its derivative is infinite, as `sqrt` or `log` of zero, whose
-        gradient a ReLU, a clamp or a selection further on sets to zero.
+        An operation at a point where its derivative is infinite, such as `sqrt` or `log` of zero,
+        if a ReLU, a clamp or a selection then sets its gradient to zero.
 
     Why it matters:
-        All parameters are finite, by luck: with a smooth activation in place of the ReLU, a weight
-        times the infinity, or another mask, zero times infinity is NaN, and the training is lost in
-        one step.
+        The parameters are finite only by chance. With a smooth activation instead of the ReLU, a
+        weight times the infinity, or another mask, zero times infinity is NaN, which destroys the
+        training in one step.
 
     How it is measured:
         An operation whose backward is given finite gradients and returns NaN or infinity, none of
@@ -36,7 +36,7 @@ class MaskedInfinity(Rule):
         Keep the argument away from the point, as `sqrt(x + 1e-8)` or `x.clamp(min=1e-8)` does.
 
     When it may be wrong:
-        Where the mask is part of the design. It is a note for that reason.
+        If the mask is part of the design. For this reason the finding is a note.
 
     Source:
         PyTorch issue 10729 and the notes on `torch.where`: a masked branch gets zero times

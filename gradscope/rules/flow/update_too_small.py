@@ -18,9 +18,10 @@ class UpdateTooSmall(Rule):
     """One optimizer step hardly changes the weights.
 
     What it finds:
-        A learning rate that is too small for the gradients of this model and batch, and one that a
-        schedule holds at next to nothing for many steps at the start or the end of a run, as one
-        that is meant for epochs and stepped with every batch, or that was over when it was resumed.
+        A learning rate that is too small for the gradients of this model and batch. Also a learning
+        rate that a schedule holds near zero for many steps at the start or the end of a run, such
+        as a schedule for epochs that is stepped with every batch, or one that was finished when the
+        run resumed.
 
     Why it matters:
         Below about 1e-7 of the weight, float32 rounds a step away and nothing changes. Above that,

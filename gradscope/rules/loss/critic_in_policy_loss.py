@@ -72,8 +72,8 @@ class CriticInPolicyLoss(Rule):
         `advantage = (returns - values).detach()`. The critic learns from a loss of its own.
 
     When it may be wrong:
-        Where a weight that is linear in a layer's output and an offset is to be learned together
-        with the likelihood that it weighs.
+        If a weight that is linear in a layer's output, with an offset, should be learned together
+        with the likelihood that it multiplies.
 
     Source:
         Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783):

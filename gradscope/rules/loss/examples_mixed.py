@@ -32,10 +32,10 @@ class ExamplesMixed(Rule):
     """The output for one example depends on the other examples of the batch.
 
     What it finds:
-        A `view` or `reshape` where a `transpose` or `permute` was meant; a softmax or a
-        normalisation over the dimension of the examples; a recurrent layer or an attention that
-        takes the examples for time steps, because `batch_first=True` is missing; a loss of
-        flattened predictions and targets whose dimensions are not in the same order.
+        Operations that mix the examples of a batch: a `view` or `reshape` instead of a `transpose`
+        or `permute`; a softmax or a normalisation over the dimension of the examples; a recurrent
+        layer or an attention that treats examples as time steps because `batch_first=True` is
+        missing; a loss of flattened predictions and targets with different orders of dimensions.
 
     Why it matters:
         Shapes fit, and the loss falls somewhat. The model learns from an example what belongs to
@@ -60,8 +60,8 @@ class ExamplesMixed(Rule):
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
 
     When it may be wrong:
-        Where examples are meant to attend to each other; or where what looks like the dimension of
-        the examples is that of time.
+        If examples are meant to attend to each other, or if the assumed dimension of the examples
+        is that of time.
 
     Source:
         torch documentation, `Tensor.view` and `torch.nn.LSTM`; Karpathy, "A Recipe for Training

@@ -17,9 +17,9 @@ class FirstLoss(Rule):
     """The first loss of a classifier is far from that of a model that knows nothing.
 
     What it finds:
-        A cross-entropy over C classes that starts far above ln(C), as the outputs are much too
-        large, or far below it although the model has not learned, as the target leaks into its
-        input.
+        A cross-entropy over C classes whose first loss is far above ln(C), because the outputs are
+        much too large, or far below it although the model has not learned, because the target leaks
+        into its input.
 
     Why it matters:
         Too large outputs cost the first thousands of steps, which only shrink them, and saturate

@@ -35,8 +35,8 @@ class LossBroadcast(Rule):
     """The loss compares every prediction with every target.
 
     What it finds:
-        A loss function, or a difference or product written by hand whose mean or sum is the loss,
-        of two tensors such as `[N, 1]` and `[N]`: broadcasting makes both grow to `[N, N]`.
+        A loss function of two tensors such as `[N, 1]` and `[N]`, or a difference or product whose
+        mean or sum is the loss: broadcasting expands both to `[N, N]`.
 
     Why it matters:
         No exception is raised and the loss falls. But each prediction moves towards the mean of all

@@ -17,9 +17,8 @@ class LossTermConflict(Rule):
     """Two terms of the loss have opposite gradients, or one dominates the other.
 
     What it finds:
-        Losses that are given with their terms by name, such as `{"loss": …, "recon": …, "kl": …}`:
-        two terms whose gradients point against each other, or one term so large that the other has
-        no effect.
+        Losses that name their terms, such as `{"loss": …, "recon": …, "kl": …}`, with two terms
+        whose gradients oppose each other, or one term so large that another has no effect.
 
     Why it matters:
         If two terms oppose each other, most of each gradient is spent on undoing the other, and the

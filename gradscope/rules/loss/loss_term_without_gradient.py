@@ -17,9 +17,9 @@ class LossTermWithoutGradient(Rule):
     """A term of the loss is a constant: it is computed from parameters and trains none.
 
     What it finds:
-        A sum of terms in which one was made from trainable parameters and has no gradient, while
-        another has: a penalty on a gradient from `autograd.grad` without `create_graph`, a term
-        that was detached, computed under `no_grad`, or turned into a number by `item()`.
+        A sum of terms in which one term was computed from trainable parameters and has no gradient,
+        while another has one: a penalty on a gradient from `autograd.grad` without `create_graph`,
+        or a term that was detached, computed under `no_grad`, or turned into a number by `item()`.
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
@@ -38,9 +38,9 @@ class LossTermWithoutGradient(Rule):
         is logged.
 
     When it may be wrong:
-        Where the constant is meant to correct the value of the loss and no more. Left out are a
-        constant that contains the other term, as in `surrogate + (loss - surrogate).detach()`, and
-        one made of a detached target that the loss uses elsewhere, too, as the entropy in a
+        If the constant is only meant to correct the value of the loss. The rule skips a constant
+        that contains the other term, as in `surrogate + (loss - surrogate).detach()`, and one
+        computed from a detached target that the loss also uses elsewhere, such as the entropy in a
         divergence.
 
     Source:

@@ -43,8 +43,8 @@ class Float16WithoutScaler(Rule):
         of float32 and needs no scale.
 
     When it may be wrong:
-        Where the loss is scaled outside of what was inspected, as in a training loop around the
-        loss function. Small shares do no harm and are notes.
+        If the loss is scaled outside the inspected code, such as in a training loop around the loss
+        function. Small shares are harmless and are notes.
 
     Source:
         Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.2; torch

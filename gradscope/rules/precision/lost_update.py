@@ -33,9 +33,9 @@ class LostUpdate(Rule):
         learning rates.
 
     How it is measured:
-        In some steps, the number of elements that have a gradient and are bit-identical after the
-        step, over all elements that have a gradient. The median over these steps is judged. Steps
-        with a learning rate below half of the run's largest are left out.
+        In some steps, the rule counts the elements that have a gradient and are bit-identical after
+        the step, relative to all elements that have a gradient. It judges the median over these
+        steps, without steps whose learning rate is below half of the run's largest.
 
     How to fix it:
         Keep the weights in float32 and compute in half precision with `torch.autocast`. Or keep a
@@ -47,8 +47,8 @@ class LostUpdate(Rule):
 
     Source:
         Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.1.
-        Measured: change of accuracy by share of lost elements: 0.40: none; 0.67: -0.06; 0.86:
-        -0.21; 0.93: -0.19.
+        Measured, change of accuracy by share of lost elements: none at 0.40, -0.06 at 0.67, -0.21
+        at 0.86, -0.19 at 0.93.
     """
 
     code: ClassVar[str] = "GS603"

@@ -37,10 +37,10 @@ class RanksApart(Rule):
     """Replicas of the same parameters differ between ranks.
 
     What it finds:
-        Ranks that began with other weights, because each has its own seed or only one loaded a
-        checkpoint; ranks that step with another learning rate; gradients that are changed on each
-        rank after the reduction; gradients that a reduction by hand leaves out; weights that the
-        script changes on each rank.
+        Ranks that start with different weights, because each has its own seed or only one loaded a
+        checkpoint; that step with different learning rates; or whose gradients are changed on each
+        rank after the reduction, or omitted from a manual reduction. Also weights that the script
+        changes on each rank.
 
     Why it matters:
         Data-parallel training assumes equal replicas. Gradients of different weights are averaged,

@@ -26,8 +26,8 @@ class UnevenRanks(Rule):
     """Ranks with unequal numbers of rows or tokens get the same weight.
 
     What it finds:
-        A mean loss on each rank over its own rows or tokens, whose numbers differ between the
-        ranks, and an average of the gradients over the ranks: a mean of means.
+        A mean loss over each rank's own rows or tokens, whose numbers differ between the ranks, and
+        an average of the gradients over the ranks: a mean of means.
 
     Why it matters:
         Tokens of a rank with few of them weigh more. The gradient is not that of the whole batch,
@@ -44,7 +44,7 @@ class UnevenRanks(Rule):
         tokens.
 
     When it may be wrong:
-        If every rank is to have the same weight, for example if each trains a task of its own.
+        If every rank should have the same weight, for example if each trains a task of its own.
 
     Source:
         transformers pull request 34191 and `average_tokens_across_devices`; torchtitan issue 1842.

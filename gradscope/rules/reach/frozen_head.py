@@ -17,8 +17,8 @@ class FrozenHead(Rule):
     """The layer that feeds the loss is frozen while layers before it learn.
 
     What it finds:
-        A model whose last layer with weights requires no grad, although (nearly) every other layer
-        does, or although it was put in the place of another one, as a new classifier.
+        A model whose last layer with weights does not require grad, although (nearly) every other
+        layer does, or although it replaced another layer, such as a new classifier.
 
     Why it matters:
         A loop that should freeze only the backbone also froze the head, or froze it instead. The

@@ -37,7 +37,7 @@ class FrozenParameterMoves(Rule):
         torch's own do: set `.grad` to None when it is frozen.
 
     When it may be wrong:
-        Where the optimizer is written to move frozen parameters.
+        If the optimizer is meant to move frozen parameters.
 
     Source:
         pytorch forum, "Parameters with requires_grad = False are updated during training"; torch

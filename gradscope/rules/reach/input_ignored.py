@@ -19,8 +19,8 @@ class InputIgnored(Rule):
 
     What it finds:
         A parameter that the model's forward requires and never reads, and a tensor of the batch
-        that may hold other numbers without any effect: a mask that is not passed on, a condition
-        that is overwritten, a feature that is multiplied by zero.
+        whose values have no effect: a mask that is not passed on, a condition that is overwritten,
+        or a feature that is multiplied by zero.
 
     Why it matters:
         The model trains without what it is given. Padding takes part in averages and attention, or

@@ -15,8 +15,8 @@ class InputRequiresGrad(Rule):
     """A tensor of the batch requires grad, but nothing reads its gradient.
 
     What it finds:
-        Tensors of the batch that require grad and are leaves of the graph, where the forward
-        takes no gradient by itself.
+        Tensors of the batch that require grad and are leaves of the graph, if the forward itself
+        computes no gradient.
 
     Why it matters:
         Backward goes on through the first layer to the data and keeps a gradient as large as the
@@ -31,7 +31,7 @@ class InputRequiresGrad(Rule):
         left out. It must show in half of the captured steps.
 
     How to fix it:
-        Remove `requires_grad=True` where the batch is made.
+        Remove `requires_grad=True` from the line that makes the batch.
 
     When it may be wrong:
         If the gradient is read after backward, such as for saliency maps or adversarial examples.

@@ -33,7 +33,7 @@ class MisspelledRequiresGrad(Rule):
         Write `requires_grad = False` of a parameter, or `module.requires_grad_(False)`.
 
     When it may be wrong:
-        Where code outside of the module's class reads the attribute as a setting of its own.
+        If code outside the module's class reads the attribute as a setting of its own.
 
     Source:
         torch documentation, `torch.nn.Module.requires_grad_`; pytorch forum, "Parameters with

@@ -20,8 +20,8 @@ class ParameterNotInOptimizer(Rule):
     """Parameters get a gradient but are in no optimizer.
 
     What it finds:
-        Parameters that require grad and get a gradient, while no optimizer that is known holds
-        them: made after the optimizer was, as a new head, or missing from the list that it was
+        Parameters that require grad and get a gradient, but are in no known optimizer. They were
+        created after the optimizer, such as a new head, or are missing from the list that it was
         given.
 
     Why it matters:
@@ -29,21 +29,22 @@ class ParameterNotInOptimizer(Rule):
         The loss falls nevertheless, which hides the problem.
 
     How it is measured:
-        By identity, against the target's optimizer and every other that was made while the target
-        was loaded. It is an error where the parameters were made after the optimizer, where other
-        parameters of the same module are held, and where a small part of a model is left out that
-        builds on what is held; a warning for larger parts, for the first layers, and for networks
-        of several layers beside whole modules; a note where the optimizer was given one network
-        and another is left out, as a critic or a discriminator through which the loss goes, and
-        where it holds less than `most_share` of all tensors, or less than `most_elements` of all
-        elements, as that looks like a choice. In a training run all optimizers count that ever
-        step, and what has moved is trained; first layers are notes.
+        By identity, against the target's optimizer and every other optimizer that was made while
+        the target was loaded. It is an error if the parameters were made after the optimizer, if
+        the optimizer holds other parameters of the same module, or if a small part of a model is
+        missing that uses the output of trained parameters. It is a warning for larger parts, for
+        the first layers, and for networks of several layers next to whole trained modules. It is a
+        note if the optimizer was given one network and another is missing, such as a critic or a
+        discriminator that the loss passes through. It is also a note if the optimizer holds less
+        than `most_share` of all tensors, or less than `most_elements` of all elements: that looks
+        like a choice. In a training run, all optimizers that ever step count, parameters that move
+        count as trained, and first layers are notes.
 
-        A network of its own in a training run is a decoder that was forgotten, or a judge that
-        is to stay as it is. It is a note where something says the latter: weights that were
-        loaded, eval mode, a name such as `teacher`, or a network of more than `most_times` the
-        elements that are trained. Otherwise it is a warning, and an error where nothing ever clears
-        its gradients. What required no grad earlier in the run was unfrozen for training: an error.
+        A separate network in a training run is either a decoder that was forgotten, or a judge that
+        should stay fixed. It is a note if there is evidence for a judge: loaded weights, eval mode,
+        a name such as `teacher`, or more than `most_times` the elements that are trained. Otherwise
+        it is a warning, and an error if nothing ever clears its gradients. Parameters that were
+        unfrozen during the run are meant to train: an error.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with

@@ -21,29 +21,29 @@ class SampledWithoutGradient(Rule):
     """A sample carries no gradient to the parameters of its distribution.
 
     What it finds:
-        A `sample()`, or `torch.normal(mean, std)`, whose result goes on through a layer into the
-        loss, while the parameters behind its distribution get a gradient from another term: the
-        encoder of a variational autoencoder that learns from the KL divergence alone, an actor that
-        learns from its entropy alone.
+        A `sample()`, or `torch.normal(mean, std)`, whose result reaches the loss through a layer,
+        while the parameters of its distribution get a gradient only from another term. Examples are
+        the encoder of a variational autoencoder that learns only from the KL divergence, and an
+        actor that learns only from its entropy.
 
     Why it matters:
-        The loss falls, as the decoder learns. The encoder never hears what its codes are good for,
-        and its codes become noise.
+        The loss falls because the decoder learns. The encoder gets no gradient from the
+        reconstruction, and its codes become noise.
 
     How it is measured:
-        A draw from a continuous distribution is followed to the operations that use it. It is
-        reported if one of them is a layer whose parameters are not themselves behind the draw, or
-        if its result passes layers that need no gradient and is added to the log-probability in the
-        loss; and if nothing multiplies the log-probability by what was made of the sample, as a
-        policy gradient does. `torch.normal` of tensors with a gradient has a derivative of zero.
-        Nothing is measured in numbers, so there is no threshold.
+        The rule follows a draw from a continuous distribution to the operations that use it. It
+        reports the draw if one of them is a layer whose parameters do not affect the draw, or if
+        the result passes layers that need no gradient and is added to the log-probability in the
+        loss. It does not report it if a value computed from the sample multiplies the
+        log-probability, as in a policy gradient. `torch.normal` of tensors with a gradient has a
+        derivative of zero. Nothing is measured in numbers, so there is no threshold.
 
     How to fix it:
-        `rsample()`, or `mean + std * torch.randn_like(std)`.
+        Draw with `rsample()`, or compute `mean + std * torch.randn_like(std)`.
 
     When it may be wrong:
-        Where the layer is to learn from samples that are not to be changed, in one backward with
-        another loss of the distribution, as in wake-sleep algorithms.
+        If the layer should learn from fixed samples, in one backward with another loss of the
+        distribution, as in wake-sleep algorithms.
 
     Source:
         torch documentation, "Probability distributions", "Pathwise derivative"; Kingma and Welling

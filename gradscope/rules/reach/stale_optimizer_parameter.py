@@ -17,9 +17,8 @@ class StaleOptimizerParameter(Rule):
     """The optimizer holds tensors that the model no longer uses.
 
     What it finds:
-        Parameters that an optimizer was given, and that have been replaced in the model since: a
-        new head, weights that were loaded with `assign=True`, a model that was built or copied
-        again.
+        Parameters that an optimizer was given, and that the model has replaced since: by a new
+        head, by weights loaded with `assign=True`, or because the model was built or copied again.
 
     Why it matters:
         The optimizer steps unused tensors, and never steps their replacements.
