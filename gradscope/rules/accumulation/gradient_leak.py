@@ -19,9 +19,9 @@ class GradientLeak(Rule):
     """A step uses gradients that another optimizer's loss has left behind.
 
     What it finds:
-        Two optimizers with a loss each, as an actor and a critic, or a generator and a
-        discriminator. The backward of one loss also fills the gradients of the other's parameters,
-        nothing zeroes them, and the other optimizer steps with the sum of both.
+        Two optimizers with separate losses, such as those of an actor and a critic, or of a
+        generator and a discriminator. The backward of one loss also fills the gradients of the
+        other's parameters, nothing zeroes them, and the other optimizer steps with the sum of both.
 
     Why it matters:
         Each of the two is trained by the other's loss, too. The generator's loss moves the
@@ -36,11 +36,12 @@ class GradientLeak(Rule):
         first backward reaches all that the second does, a warning if it reaches a part.
 
     How to fix it:
-        Call zero_grad() right before the backward whose gradients the step is to use; detach what
-        one loss takes from the other's network; or set `requires_grad_(False)` on it meanwhile.
+        Call zero_grad() right before the backward whose gradients the step should use. Or detach
+        the tensors that one loss takes from the other's network, or set `requires_grad_(False)` on
+        it meanwhile.
 
     When it may be wrong:
-        Where parameters are to learn from both losses, and their optimizer steps after the second.
+        If the parameters should learn from both losses, and their optimizer steps after the second.
 
     Source:
         Goodfellow et al. 2014, "Generative Adversarial Nets" (arXiv 1406.2661), algorithm 1: each

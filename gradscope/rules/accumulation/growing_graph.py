@@ -31,8 +31,8 @@ class GrowingGraph(Rule):
 
     What it finds:
         A loss that is added to those of earlier steps, and a hidden state that is carried to the
-        next step without `detach()`; and the exception that torch raises if the earlier part of the
-        graph is freed.
+        next step without `detach()`. Also the exception that torch raises if the earlier part of
+        the graph is freed.
 
     Why it matters:
         Each backward goes through the earlier steps again: time and memory grow without limit, and

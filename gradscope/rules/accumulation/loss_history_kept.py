@@ -22,9 +22,9 @@ class LossHistoryKept(Rule):
         backward ever starts from it.
 
     Why it matters:
-        Each of the tensors keeps its graph alive. After a backward that is the graph's nodes; where
-        there is none, as in validation, it is every activation of the forward. Memory grows step by
-        step until it is exhausted, often only after hours.
+        Each of the tensors keeps its graph alive. After a backward, these are the graph's nodes.
+        Without one, as in validation, they include every activation of the forward. Memory grows
+        step by step until it is exhausted, often only after hours.
 
     How it is measured:
         Some of the backward passes, ever fewer, look through the variables of the running functions

@@ -34,8 +34,8 @@ class OptimizerRecreated(Rule):
         The rule counts the optimizers that each line creates one after the other over the same
         parameters. It reports at least `replacements` of them, or `step_replacements` if each makes
         a single step, or if each makes the steps of one epoch: the line is in a function or a loop
-        that is named after epochs, and all make as many steps with the same learning rate at first.
-        SGD without momentum is a note.
+        that is named after epochs, and all make the same number of steps and start with the same
+        learning rate. SGD without momentum is a note.
 
     How to fix it:
         Create the optimizer once, before the loop; change its learning rate with a scheduler or in

@@ -48,7 +48,7 @@ class StepWithoutEffect(Rule):
         finding needs `least_steps` measured steps with a gradient. In all of them the update of
         every parameter is zero, bit for bit, and from one to the next no norm of a weight differs.
         The learning rate is above zero, and a step of SGD would be `least_ratio` of the weights or
-        more. Weights in half precision, in which small updates are lost by rounding, are left out.
+        more. Half-precision weights, which lose small updates by rounding, are skipped.
 
     How to fix it:
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.

@@ -29,10 +29,9 @@ class UnscaledAccumulation(Rule):
         A step counts if all backward passes that feed it come from one line, reach the same
         parameters and start from an undivided mean loss, and if the script does not write to the
         gradients. A sum that is divided by its number of rows or elements, as in
-        `kl_div(reduction="batchmean")`, is a mean; a constant factor above 1 is no division. The
-        rule reports at least `share` of an optimizer's steps, nearly all with the
-        same number of passes: a warning for SGD, a note for other optimizers, most of which are
-        scale-free.
+        `kl_div(reduction="batchmean")`, is a mean. A constant factor above 1 is no division. The
+        rule reports at least `share` of an optimizer's steps, nearly all with the same number of
+        passes: a warning for SGD, a note for other optimizers, most of which are scale-free.
 
     How to fix it:
         Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a

@@ -40,8 +40,8 @@ class BackwardError(Rule):
         each of the input's shape, and None for inputs that need none.
 
     When it may be wrong:
-        Where backward runs in several threads, on several devices, another operation may have been
-        the last.
+        If backward runs in several threads, one per device, another operation may have been the
+        last.
 
     Source:
         torch documentation, "Extending torch.autograd" and "Backward hooks execution".

@@ -41,7 +41,7 @@ class WrongCustomGradient(Rule):
         of inputs from the forward. For up to 64 elements of each input, the central difference of a
         random combination of the outputs is compared with what backward returns. The deviation is
         the norm of the differences over the larger of the two norms. Elements at a kink, or without
-        influence on the output, are left out. A checkpoint counts if it does not keep the state of
+        influence on the output, are skipped. A checkpoint counts if it does not keep the state of
         the random generator, and if this state differs after its forward from before. Checkpoints
         are judged in training runs, too. Reversal is tried with a gradient of ones. The terms of a
         straight-through estimator are read from the line that detaches one of them.

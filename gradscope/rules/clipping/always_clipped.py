@@ -22,14 +22,15 @@ class AlwaysClipped(Rule):
         A clip by norm that scales nearly all steps down to a small fraction.
 
     Why it matters:
-        All steps then have the same length, whatever the loss: with SGD that is the learning rate
-        times the limit, so that lowering the limit lowers the learning rate. An outlier weighs as
-        much as any other step.
+        All steps then have the same length, whatever the loss. With SGD, this is the learning rate
+        times the limit, so a lower limit lowers the learning rate. An outlier weighs as much as any
+        other step.
 
     How it is measured:
-        The share of the steps that are cut, and the median of what is left of their norm: the limit
-        over the norm. Adam and the like divide by the size of the gradients and so undo a constant
-        factor: for these it takes far more, and the finding is a note.
+        The rule takes the share of the steps that are clipped, and the median of the remaining part
+        of their norm: the limit over the norm. Adam and the like divide by the size of the
+        gradients and so undo a constant factor: for these the limit is much lower, and the finding
+        is a note.
 
     How to fix it:
         Raise the limit until it clips only outliers, and lower the learning rate by the same

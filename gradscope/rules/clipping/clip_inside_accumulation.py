@@ -31,8 +31,8 @@ class ClipInsideAccumulation(Rule):
         Clip where the step is: `if (i + 1) % k == 0: clip_grad_norm_(…); optimizer.step()`.
 
     When it may be wrong:
-        Where each part is bounded on purpose, as for differential privacy. There, gradients are
-        kept elsewhere and zeroed in between, which is not reported.
+        If each part is bounded on purpose, as for differential privacy. There, gradients are kept
+        elsewhere and zeroed in between, which is not reported.
 
     Source:
         Pascanu, Mikolov and Bengio 2013 (arXiv 1211.5063), section 3.2: the gradient of the step is

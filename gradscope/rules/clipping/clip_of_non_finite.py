@@ -32,8 +32,8 @@ class ClipOfNonFinite(Rule):
         own test of the norm, nothing is reported.
 
     How to fix it:
-        `norm = clip_grad_norm_(…, error_if_nonfinite=True)`, or no step where the norm is not
-        finite; then look for what made it so, as with `gradscope inspect`.
+        `norm = clip_grad_norm_(…, error_if_nonfinite=True)`, or skip the step if the norm is not
+        finite. Then find the cause, for example with `gradscope inspect`.
 
     When it may be wrong:
         The clip is not the origin of the NaN; it spreads the NaN of one parameter to all.

@@ -30,23 +30,22 @@ class ClipOfStrangers(Rule):
         A line counts if no optimizer of the run holds one of the parameters that its calls are
         given, none of them has a gradient in any call, and an optimizer steps after the calls. The
         finding is an error if the parameters have the names and shapes of stepped ones, so that
-        they are a copy, and a warning otherwise. A line is left out if another line clips what is
-        stepped, or if all its parameters are frozen and no copy. A line counts, too, if a backward
-        and a step of one optimizer are around its calls, no call clips a gradient of that step, and
-        the clipped gradients are those that another optimizer has used before: a warning, and an
-        error if the norm of one of these steps is above the limit.
+        they are a copy, and a warning otherwise. A line is skipped if another line clips the
+        stepped parameters, or if all its parameters are frozen and are no copy. A line counts, too,
+        if a backward and a step of one optimizer are around its calls, no call clips a gradient of
+        that step, and the clipped gradients are those that another optimizer has used before: a
+        warning, and an error if the norm of one of these steps is above the limit.
 
     How to fix it:
         Pass the parameters that the optimizer holds.
 
     When it may be wrong:
-        If the parameters are to be trained later, after the recording ends.
+        If the parameters are trained later, after the recording ends.
 
     Source:
-        torch source, `torch/nn/utils/clip_grad.py`: parameters without a gradient are left out, and
-        the norm of no gradients is 0.
-        Chosen: counts, without a threshold.
-        Measured: the norm of each of 72 such calls in two programs is 0 exactly.
+        torch source, `torch/nn/utils/clip_grad.py`: parameters without a gradient are skipped, and
+        the norm of no gradients is 0. Chosen: counts, without a threshold. Measured: the norm of
+        each of 72 such calls in two programs is 0 exactly.
     """
 
     code: ClassVar[str] = "GS411"

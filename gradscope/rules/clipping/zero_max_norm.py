@@ -24,14 +24,14 @@ class ZeroMaxNorm(Rule):
         norm: no weight learns. With a negative limit, steps increase the loss.
 
     How it is measured:
-        The limit of each call that finds gradients. Where other calls on the same line have a limit
+        The limit of each call that finds gradients. If other calls on the same line have a limit
         above zero, the finding is a warning.
 
     How to fix it:
         Call it only `if max_norm > 0`, or give `float("inf")` for no limit.
 
     When it may be wrong:
-        Where some parameters are to get no gradient for a while. `requires_grad_(False)` says so.
+        If some parameters should get no gradient for a while. `requires_grad_(False)` says so.
 
     Source:
         torch source, `torch/nn/utils/clip_grad.py`: every gradient is multiplied by

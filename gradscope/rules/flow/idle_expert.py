@@ -25,11 +25,11 @@ class IdleExpert(Rule):
         chooses it: its parameters are wasted, and the others carry its load.
 
     How it is measured:
-        In the captured steps that are measured whole, the choices of the largest scores in every
-        row, by `topk` or `max`, in a module with as many experts: a list of modules, or weights
-        with a dimension of experts. Over the later half of these steps, an expert is idle if its
-        share of the choices is below `share` times an equal share. The choices must be so many that
-        an equal share is at least `rows`, and the last captured step at least `steps` steps in.
+        In the fully captured steps, the rule counts the choices of the largest scores in every row,
+        by `topk` or `max`, in a module with as many experts: a list of modules, or weights with a
+        dimension of experts. Over the later half of these steps, an expert is idle if its share of
+        the choices is below `share` times an equal share. An equal share of the choices must be at
+        least `rows`, and the last captured step must be at least step `steps`.
 
     How to fix it:
         Add a loss that balances the load, a bias per expert as in DeepSeek-V3, or noise to the

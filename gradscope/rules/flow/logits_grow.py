@@ -26,13 +26,13 @@ class LogitsGrow(Rule):
         large runs diverge later.
 
     How it is measured:
-        In the captured steps that are measured whole, the largest magnitude of an attention score
-        that is not masked, by head, of at most 4 examples and 64 queries each. Fused attention
-        keeps its scores to itself: they are computed again for these queries. For outputs it is the
-        mean logarithm of the softmax's denominator, log Z, of at most 64 rows. The last value must
-        be above `largest`, above `factor` times the first, and above `lasting` times the largest
-        of all, and the value before it above half of `largest`. At least `captures` captured steps
-        are needed. For outputs it is a note.
+        In the fully captured steps, the rule takes the largest magnitude of an unmasked attention
+        score, by head, of at most 4 examples and 64 queries each. Fused attention keeps its scores
+        to itself: they are computed again for these queries. For outputs it is the mean logarithm
+        of the softmax's denominator, log Z, of at most 64 rows. The last value must be above
+        `largest`, above `factor` times the first, and above `lasting` times the largest of all, and
+        the value before it above half of `largest`. At least `captures` captured steps are needed.
+        For outputs it is a note.
 
     How to fix it:
         Normalise queries and keys (QK norm), lower the learning rate, or raise the weight decay of

@@ -29,8 +29,8 @@ class MaskedInfinity(Rule):
         training in one step.
 
     How it is measured:
-        An operation whose backward is given finite gradients and returns NaN or infinity, none of
-        which comes to a parameter; and no parameter is broken by anything else.
+        An operation counts if its backward gets finite gradients and returns NaN or infinity, which
+        reach no parameter. No parameter may be non-finite for another reason.
 
     How to fix it:
         Keep the argument away from the point, as `sqrt(x + 1e-8)` or `x.clamp(min=1e-8)` does.
@@ -40,8 +40,8 @@ class MaskedInfinity(Rule):
 
     Source:
         PyTorch issue 10729 and the notes on `torch.where`: a masked branch gets zero times
-        infinity. Measured: of three such models of the tests three are told; none where the
-        derivative is finite or the infinity arrives at a parameter, which is GS103.
+        infinity. Measured: the rule reports three of three such models of the tests, and none whose
+        derivative is finite or whose infinity reaches a parameter, which is GS103.
     """
 
     code: ClassVar[str] = "GS114"

@@ -53,7 +53,8 @@ class NonFiniteForward(Rule):
     Source:
         Measured: with this search in the forward and GS103 in the backward, nine of nine models
         whose parameters got NaN or infinity were located; `torch.autograd.detect_anomaly` blamed
-        another operation for three of them, as the multiplication after a fully masked softmax.
+        another operation for three of them, such as the multiplication after a fully masked
+        softmax.
     """
 
     code: ClassVar[str] = "GS104"

@@ -42,9 +42,9 @@ class SaturatedActivation(Rule):
     How it is measured:
         The forward runs again. An element of a sigmoid or tanh is saturated if the derivative is
         below 5 % of its maximum. A row of a softmax is saturated if one entry is above .99; rows
-        with a single entry that is not masked are left out. An activation before the loss without a
-        weight after it may saturate, and so may the soft side of a straight-through estimator. It
-        is an error where every element is saturated and less than 1e-4 of the gradient passes.
+        with a single unmasked entry are skipped. An activation before the loss without a weight
+        after it may saturate, and so may the soft side of a straight-through estimator. It is an
+        error where every element is saturated and less than 1e-4 of the gradient passes.
 
     How to fix it:
         Normalise the inputs. Use Xavier initialisation. In attention, divide the scores by the

@@ -63,7 +63,7 @@ class UpdateSpike(Rule):
         Clip the gradient, lower Adam's `beta2` to 0.95, or use update clipping as in StableAdamW.
 
     When it may be wrong:
-        Where new data makes both the update and the loss larger.
+        If new data increases both the update and the loss.
 
     Source:
         Wortsman et al. 2023 (arXiv 2304.13013), section 3.4: loss spikes follow within 1 to 8 steps

@@ -38,8 +38,8 @@ class UpdateTooLarge(Rule):
 
     How it is measured:
         For every weight matrix that gets a gradient, the norm of the first step's change over the
-        norm of the weight. The median over the matrices is judged; embeddings and weights that are
-        all zero are left out. The limits are `sgd_warning` and `sgd_error` for SGD, and
+        norm of the weight. The median over the matrices is judged, without embeddings and weights
+        that are all zero. The limits are `sgd_warning` and `sgd_error` for SGD, and
         `adaptive_note`, `adaptive_warning` and `adaptive_error` for Adam and similar optimizers,
         whose first step is the learning rate in every element. If the loss on the same batch falls
         in the probing steps, an error becomes a note and the rest is not reported. If it becomes

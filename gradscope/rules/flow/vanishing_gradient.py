@@ -55,8 +55,8 @@ class VanishingGradient(Rule):
 
     When it may be wrong:
         Branches that are initialised to zero and open in the first steps. The rule skips them if
-        they are beside the main path or open by the end of the probe. A single layer that passes on
-        little by design, such as a decoder's attention to an encoder, is not a trend.
+        they are in parallel to the main path or open by the end of the probe. A single layer that
+        passes on little by design, such as a decoder's attention to an encoder, is not a trend.
 
     Source:
         Pascanu et al. 2013, "On the difficulty of training recurrent neural networks"; Schoenholz

@@ -59,14 +59,15 @@ class CriticInPolicyLoss(Rule):
         its gradient.
 
     Why it matters:
-        The loss gets lower where the critic errs in the policy's favour. The critic is pulled away
-        from the returns that it is to estimate, and the policy follows what it says.
+        The loss gets lower where the critic errs in the policy's favour. The critic moves away from
+        the returns that it should estimate, and the policy follows the critic.
 
     How it is measured:
-        A product among the loss's own operations, of which one factor is a log-likelihood, or the
-        ratio of two, and the other is linear in the output of a layer, less or plus numbers without
-        a gradient, as a return is. Of the layer's parameters some are not in the first factor, and
-        the step is to train them. Nothing is measured in numbers, so there is no threshold.
+        The rule looks for a product among the loss's own operations. One factor is a
+        log-likelihood, or the ratio of two. The other is linear in the output of a layer, plus or
+        minus numbers without a gradient, such as a return. Some of the layer's parameters do not
+        affect the first factor, and the step trains them. Nothing is measured in numbers, so there
+        is no threshold.
 
     How to fix it:
         `advantage = (returns - values).detach()`. The critic learns from a loss of its own.

@@ -43,18 +43,18 @@ class ExamplesMixed(Rule):
 
     How it is measured:
         The forward runs twice with the same random numbers, the second time with one example
-        replaced by a copy of another, and batch normalisation in eval mode. Of all results in their
-        order the first is found that differs where it belongs to another example. It is reported
-        if a reshaping, a normalising, a recurrent or an attention function made it; all but the
-        first only within a model that returns something for each example. What is mixed by
-        anything else, as a similarity matrix, statistics of the batch, a permutation or a graph's
-        edges, is taken to be meant. A change is a relative difference above 1e-4.
-        The forward of a training script is not repeated. There, the loss tells the number of
-        examples: the length of its targets. A softmax over a first dimension of this size is
-        reported, unless another dimension has the same size or all others have size 1, and a view
-        that exchanges this dimension with another one. Of every loss it is known which shapes its
-        operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets `[batch, time]`
-        are compared in the wrong order, and so are classes that were not the last dimension.
+        replaced by a copy of another, and batch normalisation in eval mode. The rule finds the
+        first result that changes in the part of another example. It is reported if a reshaping, a
+        normalising, a recurrent or an attention function made it; all but the first only within a
+        model that returns something for each example. Other operations that mix examples, such as a
+        similarity matrix, statistics of the batch, a permutation or a graph's edges, count as
+        intended. A change is a relative difference above 1e-4. The forward of a training script is
+        not repeated. There, the loss tells the number of examples: the length of its targets. A
+        softmax over a first dimension of this size is reported, unless another dimension has the
+        same size or all others have size 1, and a view that exchanges this dimension with another
+        one. Of every loss it is known which shapes its operands had before `reshape(-1, …)`:
+        `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order, and
+        so are classes that were not the last dimension.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.

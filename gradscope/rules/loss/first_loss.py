@@ -30,12 +30,12 @@ class FirstLoss(Rule):
         logits for C = 2. Its value is divided by ln(C). It is a note above `high` and below `low`.
 
     How to fix it:
-        Initialise the last layer smaller, and normalise the inputs. Where the loss is too low, look
+        Initialise the last layer smaller, and normalise the inputs. If the loss is too low, look
         for the target among the inputs.
 
     When it may be wrong:
-        Where the model comes from a checkpoint, its first loss is low rightly. A loss with weights
-        by class, or over classes of very unequal size, has another level.
+        If the model comes from a checkpoint, a low first loss is correct. A loss with weights by
+        class, or over classes of very unequal size, has another level.
 
     Source:
         Karpathy, "A Recipe for Training Neural Networks", "verify loss at init".

@@ -34,8 +34,8 @@ class LossTermConflict(Rule):
         conflicting gradients, as PCGrad does.
 
     When it may be wrong:
-        Near the end of training terms oppose each other because they are in balance. Terms that
-        play against each other on purpose, as a penalty and what it holds back, do so as well.
+        Near the end of training terms oppose each other because they are in balance. Terms may
+        oppose each other on purpose, such as a penalty and the term that it limits.
 
     Source:
         Yu et al. 2020, "Gradient Surgery for Multi-Task Learning" (arXiv 2001.06782); Chen et al.
@@ -104,7 +104,7 @@ class LossTermConflict(Rule):
             context,
             pair,
             terms=(small, large),
-            message=f"{small.name} is negligible beside {large.name}, whose gradient is "
+            message=f"{small.name} is negligible compared with {large.name}, whose gradient is "
             f"{_ratio(pair):.1e} times as large",
             remedy=f"raise the weight of {small.name}, which is {small.weight:.3g}, or remove the "
             "term",

@@ -23,15 +23,14 @@ class LossTermWithoutGradient(Rule):
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
-        training: the penalty or the second task is left out.
+        training: the penalty or the second task is not trained.
 
     How it is measured:
         The sums between the loss and its terms are those operations that only weights, means and
-        further sums separate from it. A term without a gradient is one that enters such a sum from
-        behind a cut, and behind the cut lie parameters that the step is to train. Nothing is
-        measured in numbers, so there is no threshold. A number that was read by `item()` is
-        known again by its value, or the sum of all those of the line, times a weight of at most
-        three digits.
+        further sums separate from it. A term without a gradient enters such a sum after a cut, and
+        was computed from parameters that the step trains. Nothing is measured in numbers, so there
+        is no threshold. A number that was read by `item()` is recognized by its value, or by the
+        sum of all numbers of the line, times a weight of at most three digits.
 
     How to fix it:
         `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that

@@ -85,9 +85,9 @@ class NormalisedTwice(Rule):
         `log_softmax` before `cross_entropy` changes no number and is a note.
 
     Why it matters:
-        The softmax of ten probabilities lies between 0.085 and 0.232: the loss can never become
-        small, its gradient is faint, and a class that is certain and wrong gets none at all.
-        Nothing fails, and accuracy rises slowly.
+        The softmax of ten probabilities is between 0.085 and 0.232. The loss can never become
+        small, its gradient is weak, and a class that is certain and wrong gets none. Nothing fails,
+        and accuracy rises slowly.
 
     How it is measured:
         The rule follows the graph from the input of the loss back to the operation that made its

@@ -33,7 +33,7 @@ class WrongRankAverage(Rule):
     What it finds:
         A loss, or gradients, divided by the number of ranks although DDP or FSDP averages the
         gradients; gradients that the script sums over the ranks and does not divide; a loss that is
-        all-reduced before its backward, which leaves the gradients of this rank alone as they are.
+        all-reduced before its backward, which does not change the gradients of this rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of

@@ -34,9 +34,9 @@ class FrozenHead(Rule):
         `requires_grad_(True)` back.
 
     When it may be wrong:
-        A classifier that is fixed by intent, as a simplex of class means. Left out are models that
-        are mostly frozen (adapters, prompts, a frozen discriminator), and heads whose weight is
-        tied to another layer's.
+        A classifier may be fixed on purpose, such as a simplex of class means. The rule skips
+        models that are mostly frozen (adapters, prompts, a frozen discriminator), and heads whose
+        weight is tied to another layer's.
 
     Source:
         discuss.pytorch.org 84911: a freezing loop that froze the new classifier as well.

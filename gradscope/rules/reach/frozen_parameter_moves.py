@@ -26,11 +26,11 @@ class FrozenParameterMoves(Rule):
 
     How it is measured:
         The norm of the change that the first optimizer step makes, over the norm of the weights.
-        Any change counts: there is no threshold. What is not in the optimizer is left out, as a
-        teacher that follows by averaging. In a run, the updates that were measured after a captured
-        step in which they are frozen count, if no gradient ever comes to them again:
-        `zero_grad(set_to_none=False)` leaves zeros, by which momentum, Adam's averages and weight
-        decay move them on.
+        Any change counts: there is no threshold. Parameters outside the optimizer are skipped, such
+        as a teacher that is a running average. In a run, the updates that were measured after a
+        captured step in which they are frozen count, if no gradient ever comes to them again:
+        `zero_grad(set_to_none=False)` leaves zeros: momentum, Adam's averages and weight decay then
+        still move the parameters.
 
     How to fix it:
         Leave it out of the optimizer, or let the optimizer pass over what has no gradient, as

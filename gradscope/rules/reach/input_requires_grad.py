@@ -23,12 +23,12 @@ class InputRequiresGrad(Rule):
         batch: wasted time and memory, which add up over steps as the gradient accumulates.
 
     How it is measured:
-        By the leaves of the first graph; there is no threshold. Not counted are inputs with a hook,
+        By the leaves of the first graph; there is no threshold. The rule skips inputs with a hook,
         inputs that an optimizer holds, models without a trainable parameter, and forwards that call
-        `torch.autograd.grad` or `backward` themselves, as gradient penalties do. Of a script, the
-        variables that hold such inputs are found, and its source: where any code on the way to the
-        backward reads `.grad` of anything but a parameter, or uses hooks or `torch.autograd`, it is
-        left out. It must show in half of the captured steps.
+        `torch.autograd.grad` or `backward` themselves, as gradient penalties do. In a script, the
+        rule finds the variables that hold such inputs. It skips them if any calling code reads
+        `.grad` of anything but a parameter, or uses hooks or `torch.autograd`. It must show in half
+        of the captured steps.
 
     How to fix it:
         Remove `requires_grad=True` from the line that makes the batch.

@@ -57,9 +57,8 @@ class ParameterNotInOptimizer(Rule):
     Source:
         microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467: layers that were
         replaced or added after the optimizer was made. torch documentation, `torch.optim`,
-        "Constructing it".
-        Measured: of 99 healthy scripts (28 public cases, 30 of tests/programs, 41 by another
-        author) none trains beside an untrained network in train mode without such a name.
+        "Constructing it". Measured: of 99 healthy scripts (28 public cases, 30 of tests/programs,
+        41 by another author) none has an untrained network in train mode without such a name.
     """
 
     code: ClassVar[str] = "GS205"

@@ -112,7 +112,7 @@ class PathCut(Rule):
                 f"{call_of(cut)} cuts the state of {name} in every time step: no gradient passes "
                 "from one step to the one before"
             ),
-            remedy="hand on the state itself, and detach it only between sequences",
+            remedy="pass on the state itself, and detach it only between sequences",
             site=cut.site,
             related=(context.related(cut.last, "this operation made the state"),),
             parameters=parameters,

@@ -24,11 +24,11 @@ class StaleOptimizerParameter(Rule):
         The optimizer steps unused tensors, and never steps their replacements.
 
     How it is measured:
-        A tensor of the optimizer counts if it is none of the model's, is not used by the loss, and
-        had a place in the model: torch's registration hooks saw it replaced, or it stands in the
-        optimizer's list exactly where the model has a parameter that the optimizer does not hold.
-        It is an error if what has its place now gets a gradient and is in no optimizer, else a
-        note. There is no threshold.
+        A tensor of the optimizer counts if the model does not have it, the loss does not use it,
+        and the model had it before: torch's registration hooks observed its replacement, or its
+        position in the optimizer's list is that of a model parameter that the optimizer does not
+        hold. It is an error if what has its place now gets a gradient and is in no optimizer, else
+        a note. There is no threshold.
 
     How to fix it:
         Create the optimizer after the last change to the model.

@@ -81,9 +81,9 @@ class TargetDifferentiated(Rule):
 
         A loss draws two outputs together if all of its terms are distances with a plus or cosine
         similarities with a minus, of two runs of one network that share no operation but half of
-        their parameters at least. Losses with any other term, outputs that are whitened or end in
-        batch norm, sides to which data are added last, and runs with several backward passes per
-        step are left out.
+        their parameters at least. The rule skips losses with any other term, outputs that are
+        whitened or end in batch norm, sides to which data are added last, and runs with several
+        backward passes per step.
 
     How to fix it:
         Compute the target under `torch.no_grad()`, or detach the network's prediction for the next
