@@ -306,11 +306,11 @@ def _ending(rank: Rank) -> RankEnding:
     if ending is None or ending.kind == "lost":
         is_complete = rank.recording.finished
         state: RankState = "finished" if is_complete else "lost"
-        words = "finished" if is_complete else "no ending: it was killed or is still running"
+        text = "finished" if is_complete else "no ending: it was killed or is still running"
         if state == "lost" and last is not None:
-            words = f"{words}; last event: {last}"
+            text = f"{text}; last event: {last}"
         return RankEnding(
-            rank=rank.number, state=state, what=words, site=_last_site(rank), seconds=seconds
+            rank=rank.number, state=state, what=text, site=_last_site(rank), seconds=seconds
         )
     if ending.kind == "raised":
         is_other = is_communication(ending.exception, ending.message)
@@ -323,8 +323,8 @@ def _ending(rank: Rank) -> RankEnding:
             seconds=seconds,
         )
     if ending.kind == "exited" and ending.code:
-        words = f"sys.exit({ending.code})"
-        return RankEnding(rank=rank.number, state="failed", what=words, site=None, seconds=seconds)
+        text = f"sys.exit({ending.code})"
+        return RankEnding(rank=rank.number, state="failed", what=text, site=None, seconds=seconds)
     return RankEnding(
         rank=rank.number, state="finished", what="finished", site=None, seconds=seconds
     )

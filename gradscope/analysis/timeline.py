@@ -183,17 +183,17 @@ class Spelling:
 
     def drawn(self, position: int, window: LoopWindow) -> _Drawn:
         """Return the window's events as names, with repetitions merged."""
-        words: list[str] = []
+        parts: list[str] = []
         norms: list[tuple[str, float, bool]] = []
         for event in window.events:
             if isinstance(event, BackwardEvent) and event.has_forward:
-                words.append("forward")
+                parts.append("forward")
             if word := self.word(event, window):
-                words.append(word)
+                parts.append(word)
             if isinstance(event, ClipNormEvent) and event.norm is not None:
                 limit = math.inf if event.max_norm is None else event.max_norm
                 norms.append((word, event.norm, event.norm > limit))
-        key = tuple(words)
+        key = tuple(parts)
         folds = self._folds.get(key)
         if folds is None:
             folds = self._folds[key] = folded(key)

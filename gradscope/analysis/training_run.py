@@ -83,12 +83,12 @@ def captured_at(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
 def steps_text(steps: Iterable[int]) -> str:
     """Return `steps 0-3, 100`; of many `steps 0-3, 100, 200 and 12 more to 1,400`."""
     ranges = list(_ranges(sorted(set(steps))))
-    words = [f"{first:,}" if first == last else f"{first:,}-{last:,}" for first, last in ranges]
+    parts = [f"{first:,}" if first == last else f"{first:,}-{last:,}" for first, last in ranges]
     is_one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    if len(words) > _SHOWN:
-        more = len(words) - _SHOWN + 1
-        words = [*words[: _SHOWN - 2], f"{words[_SHOWN - 2]} and {more} more to {words[-1]}"]
-    return f"step{'' if is_one else 's'} {', '.join(words)}"
+    if len(parts) > _SHOWN:
+        more = len(parts) - _SHOWN + 1
+        parts = [*parts[: _SHOWN - 2], f"{parts[_SHOWN - 2]} and {more} more to {parts[-1]}"]
+    return f"step{'' if is_one else 's'} {', '.join(parts)}"
 
 
 def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:

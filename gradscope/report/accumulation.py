@@ -218,12 +218,12 @@ def _figures(found: Accumulation) -> Iterator[str]:
     if record.obstruction == "repeated term":
         yield f"unweighted, the accumulated gradients differ by {off(record.deviation)}"
     elif record.law == "none":
-        words = (
+        text = (
             f"divided by {record.micro_batches}, the accumulated gradients differ by "
             f"{off(record.divided)}, cosine {record.cosine:.3f}"
         )
         best = f"; the best weights leave {off(record.remaining)}"
-        yield words + (best if record.remaining > _OFF else "")
+        yield text + (best if record.remaining > _OFF else "")
     if worst is not None and not found.exceptions:
         after = "" if record.law in ("equal", "none") else " after that"
         yield f"worst parameter{after}: `{found.name(worst)}`, differs by {off(found.left(worst))}"

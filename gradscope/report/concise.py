@@ -96,9 +96,9 @@ def _patterns(run: TrainingRun) -> Iterator[str]:
 
 def _run_line(report: Report, run: TrainingRun) -> str:
     """Return the verdict, and how the run went."""
-    words = [counted(report.summary.parameters, "parameter"), *run_words(run)]
+    parts = [counted(report.summary.parameters, "parameter"), *run_words(run)]
     verdict = verdict_text(report)
-    return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."
+    return f"{f'{verdict} ' if verdict else ''}{', '.join(parts)}."
 
 
 def _line(report: Report, site: Site | None, text: str) -> str:
@@ -123,13 +123,13 @@ def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
 
 
 def _parameter(row: ParameterRow) -> str:
-    words = [f"{shape_text(row)}"]
+    parts = [f"{shape_text(row)}"]
     if row.grad is not None:
-        words.append(f"norm {number(row.grad.norm)}")
-        words.append(f"gradient/weight {number(row.grad_to_weight)}")
+        parts.append(f"norm {number(row.grad.norm)}")
+        parts.append(f"gradient/weight {number(row.grad_to_weight)}")
     if row.reason:
-        words.append(row.reason)
-    return ", ".join(words)
+        parts.append(row.reason)
+    return ", ".join(parts)
 
 
 def _tensors(report: Report, view: ViewOptions) -> Iterator[str]:

@@ -76,12 +76,12 @@ def _width(columns: int | None) -> int:
 
 def _inspected(report: Report, width: int) -> str:
     target, summary = report.target, report.summary
-    words = [f"{target.mode} mode", f"batch {target.batch}"]
+    parts = [f"{target.mode} mode", f"batch {target.batch}"]
     if summary.loss is not None:
-        words.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
+        parts.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
     if summary.grad_norm is not None:
-        words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
-    return _wrapped(printable(", ".join(words)), width, indent="")
+        parts.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
+    return _wrapped(printable(", ".join(parts)), width, indent="")
 
 
 def _wrapped(text: str, width: int, indent: str = "    ") -> str:

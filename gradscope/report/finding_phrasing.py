@@ -109,15 +109,15 @@ def is_named(name: str, message: str) -> bool:
 
 def evidence_text(finding: Finding) -> str:
     """Return the first of the measured numbers and limits that the message does not hold."""
-    told = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
-    words = [
+    reported = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
+    parts = [
         f"{name.replace('_', ' ')} = {_shown(value)}"
         for name, value in _readable(finding)
-        if value is not None and not _is_told(value, finding.message, told)
+        if value is not None and not _is_told(value, finding.message, reported)
     ]
-    if len(words) > _EVIDENCE_SHOWN:
-        words[_EVIDENCE_SHOWN:] = [UNICODE.ellipsis]
-    return ", ".join(words)
+    if len(parts) > _EVIDENCE_SHOWN:
+        parts[_EVIDENCE_SHOWN:] = [UNICODE.ellipsis]
+    return ", ".join(parts)
 
 
 def _readable(finding: Finding) -> Iterator[tuple[str, float | str | bool | None]]:
@@ -247,5 +247,5 @@ def _peak(report: Report) -> OtherStep | None:
 
 
 def _in_brackets(troubles: tuple[tuple[int, str], ...]) -> str:
-    words = [f"{count:,} {what}" for count, what in troubles if count]
-    return f" ({', '.join(words)})" if words else ""
+    parts = [f"{count:,} {what}" for count, what in troubles if count]
+    return f" ({', '.join(parts)})" if parts else ""

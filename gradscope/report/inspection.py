@@ -120,11 +120,11 @@ def summary_facts(report: Report) -> Iterator[Fact]:
         verb = one if summary.views == 1 else many
         tensors.append(f"{summary.views:,} more {verb} tensor's gradient")
     yield Fact("tensors", ", ".join(tensors))
-    words = [counted(graph.nodes, "node"), counted(graph.edges, "edge"), f"depth {graph.depth:,}"]
+    parts = [counted(graph.nodes, "node"), counted(graph.edges, "edge"), f"depth {graph.depth:,}"]
     if graph.widest is not None:
         side = f"({graph.widest.nodes:,} side by side)"
-        words.append(f"widest at depth {graph.widest.depth:,} {side}")
-    yield Fact("graph", ", ".join(words))
+        parts.append(f"widest at depth {graph.widest.depth:,} {side}")
+    yield Fact("graph", ", ".join(parts))
 
 
 def parameters_line(report: Report) -> Line:
@@ -132,7 +132,7 @@ def parameters_line(report: Report) -> Line:
     summary = report.summary
     is_whole = summary.reached == summary.parameters and summary.parameters
     reached = f"{'all ' if is_whole else ''}{summary.reached:,} reached"
-    words: list[str | Word] = [
+    parts: list[str | Word] = [
         f"{counted(summary.numel, 'element')} in {counted(summary.parameters, 'tensor')}: {reached}"
     ]
     counts: tuple[tuple[int, str, Mark], ...] = (
@@ -143,8 +143,8 @@ def parameters_line(report: Report) -> Line:
     )
     for count, what, mark in counts:
         if count:
-            words += [", ", Word(f"{count:,} {what}", mark)]
-    return tuple(words)
+            parts += [", ", Word(f"{count:,} {what}", mark)]
+    return tuple(parts)
 
 
 def _gradient(report: Report) -> Line:

@@ -191,9 +191,9 @@ def _title(norms: LayerNorms, scale: Scale, layout: LineLayout, page: Page) -> T
     span = f"step {last}" if first == last else f"steps {first}{signs.ellipsis}{last}"
     ends = f"{signs.levels[0]} {low} to {signs.levels[-1]} {high}"
     title = Text("layers  ", style="bold")
-    words = (f"gradient norms of {span}, {ends}", f"{span}, {ends}", ends)
+    parts = (f"gradient norms of {span}, {ends}", f"{span}, {ends}", ends)
     room = page.width - title.cell_len
-    fitting = next((text for text in words if len(text) <= room), "")
+    fitting = next((text for text in parts if len(text) <= room), "")
     return title.append(fitting, "not bold dim")
 
 
@@ -277,11 +277,11 @@ def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
 def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
     if not run.steps:
         return []
-    words = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
+    parts = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
     if run.is_over:
-        return [*words, "recording has stopped"]
+        return [*parts, "recording has stopped"]
     speed = [] if run.speed is None else [f"{figure(run.speed)} steps/s"]
-    return [*words, *speed, duration(run.seconds)]
+    return [*parts, *speed, duration(run.seconds)]
 
 
 def _findings(judged: Judged, page: Page, room: int) -> list[Text]:

@@ -84,8 +84,8 @@ def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
     ]
     whole = sum(merge_containers(tree).size() for tree in trees)
     if hidden := whole - sum(tree.size() for tree in shown):
-        words = f"… {counted(hidden, 'row')} of deeper modules folded: use --depth N to show them"
-        blocks.append(Points((Word(words, "soft"),)))
+        text = f"… {counted(hidden, 'row')} of deeper modules folded: use --depth N to show them"
+        blocks.append(Points((Word(text, "soft"),)))
     yield from section("Modules", blocks, note=_NOTE)
 
 
@@ -170,8 +170,8 @@ def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
     head = Word(f"{group.title}: {counted(group.total, 'parameter')}", _LISTED[group.kind])
     for turn, (reason, rows) in enumerate(reasons.items()):
         if turn == 0 or reason:
-            told = f"{', ' if turn == 0 else ''}{reason}" if reason else ""
-            yield Note((head, told) if turn == 0 else told)
+            text = f"{', ' if turn == 0 else ''}{reason}" if reason else ""
+            yield Note((head, text) if turn == 0 else text)
         yield Table(
             columns=(
                 Column(title="parameter", kind="name"),
@@ -188,8 +188,8 @@ def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
 
 
 def _rest(group: Group[ParameterRow] | Group[TensorRow]) -> Iterator[Points]:
-    words = f"more with {group.title}: use --top to show more"
-    if lines := more(group.folded, words):
+    text = f"more with {group.title}: use --top to show more"
+    if lines := more(group.folded, text):
         yield Points(lines)
 
 
@@ -221,12 +221,12 @@ def _parameters(groups: Sequence[Group[ParameterRow]], report: Report) -> Table:
 
 
 def _name(row: ParameterRow) -> Line:
-    words: list[str | Word] = [Word(row.name, "name")]
+    parts: list[str | Word] = [Word(row.name, "name")]
     if row.grad is not None and row.grad.is_broken:
-        words.append(Word(f" ({broken_text(row.grad)})", "bad"))
+        parts.append(Word(f" ({broken_text(row.grad)})", "bad"))
     for alias in row.aliases:
-        words += [Word(" = ", "soft"), Word(alias, "name")]
-    return tuple(words)
+        parts += [Word(" = ", "soft"), Word(alias, "name")]
+    return tuple(parts)
 
 
 def _place(row: ParameterRow | TensorRow, report: Report) -> Place:
@@ -296,20 +296,20 @@ def _tensor(title: str, rows: tuple[TensorRow, ...], report: Report) -> tuple[Va
 
 def _what(rows: tuple[TensorRow, ...]) -> Line:
     row = rows[0]
-    words: list[str | Word] = [Word(made_by(row))]
+    parts: list[str | Word] = [Word(made_by(row))]
     modules = [one.module for one in rows if one.module is not None]
     if modules:
         path = joined_paths(modules)
-        words += [" in ", Word(path, "name") if path else "the model"]
+        parts += [" in ", Word(path, "name") if path else "the model"]
     if calls := _calls(rows):
-        words.append(f" ({calls})")
+        parts.append(f" ({calls})")
     if row.shape is not None:
-        words += [" ", Word(shape_text(row), "code")]
+        parts += [" ", Word(shape_text(row), "code")]
     if row.grad is not None and row.grad.is_broken:
-        words.append(Word(f" {broken_text(row.grad)}", "bad"))
+        parts.append(Word(f" {broken_text(row.grad)}", "bad"))
     if row.grad is None and row.reason:
-        words.append(Word(f" {row.reason}", "notable"))
-    return tuple(words)
+        parts.append(Word(f" {row.reason}", "notable"))
+    return tuple(parts)
 
 
 def _calls(rows: tuple[TensorRow, ...]) -> str:

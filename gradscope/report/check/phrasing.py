@@ -64,15 +64,15 @@ def measured_text(target: TargetResult) -> str:
     if not target.runs:
         return ""
     recordings = [run.recording for run in target.runs]
-    words = [counted(len(recordings[0].parameters), "parameter")]
-    words += _training_words(recordings[0])
+    parts = [counted(len(recordings[0].parameters), "parameter")]
+    parts += _training_words(recordings[0])
     norms = [norm for norm in map(global_norm, recordings) if norm is not None]
     if norms:
-        words.append(f"global gradient norm {_span(norms)}")
+        parts.append(f"global gradient norm {_span(norms)}")
     if len(recordings) > 1:
-        words.append(counted(len(recordings), "seed"))
-    words.append(counted(len(target.runs[0].verdict.ran), "rule"))
-    return ", ".join(words)
+        parts.append(counted(len(recordings), "seed"))
+    parts.append(counted(len(target.runs[0].verdict.ran), "rule"))
+    return ", ".join(parts)
 
 
 def _training_words(recording: Recording) -> Iterator[str]:

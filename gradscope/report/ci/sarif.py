@@ -9,7 +9,7 @@ from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.check.phrasing import unjudged_rules
-from gradscope.report.ci.locations import Location, RelatedPlace
+from gradscope.report.ci.locations import Location, RelatedLocation
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -107,7 +107,7 @@ def render_sarif(result: CheckResult) -> str:
 def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> Object:
     found = [one for target in targets for one in target.findings]
     rules = rule_descriptors([target.target for target in targets])
-    places = {str(rule["id"]): position for position, rule in enumerate(rules)}
+    locations = {str(rule["id"]): position for position, rule in enumerate(rules)}
     return {
         "tool": {
             "driver": {
@@ -119,7 +119,7 @@ def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> O
         "automationDetails": {"id": f"gradscope/{name}/" if name else "gradscope/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(targets, result, left_out=len(found) - _MOST_RESULTS)],
-        "results": [_result(one, places) for one in found[:_MOST_RESULTS]],
+        "results": [_result(one, locations) for one in found[:_MOST_RESULTS]],
     }
 
 
@@ -194,7 +194,7 @@ def _message(one: ReportedFinding) -> str:
     return "\n".join([*(_cut(_unlinked(line)) for line in lines), *related, *outside])
 
 
-def _linked(one: ReportedFinding) -> list[RelatedPlace]:
+def _linked(one: ReportedFinding) -> list[RelatedLocation]:
     """Return the other lines that viewers of the log can show."""
     return [near for near in one.placement.related if near.location.in_repository]
 

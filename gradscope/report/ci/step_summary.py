@@ -89,11 +89,11 @@ def _target(one: ReportedTarget) -> Iterator[str]:
 
 def _judged(target: TargetResult) -> str:
     """Return the measurements, and the rules that could not judge them."""
-    words = [
+    parts = [
         measured_text(target),
         *(f"{codes} not applicable: {reason}" for codes, reason in unjudged_rules(target)),
     ]
-    return f"{escape('; '.join(words))}."
+    return f"{escape('; '.join(parts))}."
 
 
 def _failure(failure: ReportedFailure) -> str:

@@ -98,14 +98,14 @@ def _clip(clip: Clip, report: Report) -> Section:
         Fact("ok", one.words, "good") if one.is_right else Fact("not", one.words, "error")
         for one in clip.checks
     ]
-    told = [Word(text, "notable") for text in (headline(clip), *remarks(clip)) if text]
+    reported = [Word(text, "notable") for text in (headline(clip), *remarks(clip)) if text]
     is_clipped = clip.method is not None or clip.is_advised
     return Section(
         title=clip.words if is_clipped else "Clip",
         note=note if is_clipped else ("nothing clips the gradients of ", Word(clip.words, "code")),
         blocks=(
             *([Facts(tuple(facts))] if facts else []),
-            *([Points(tuple(told))] if told else []),
+            *([Points(tuple(reported))] if reported else []),
         ),
     )
 
@@ -115,16 +115,16 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
     norms = clip.norms
     if norms is None:
         return
-    words = list(spread_words(norms))
+    parts = list(spread_words(norms))
     blocks: list[Inner] = [Points((figure(norms.least),))]
     if norms.count > 1:
         # A narrow page omits the least useful quantiles.
         spread = Table(
             columns=tuple(
                 Column(title=name, kind="number", rank=int(name in ("25 %", "75 %", "95 %")))
-                for name, _ in words
+                for name, _ in parts
             ),
-            rows=(tuple(value for _, value in words),),
+            rows=(tuple(value for _, value in parts),),
         )
         blocks = [spread, _histogram(clip)]
     if len(clip.points) > 2:

@@ -124,8 +124,8 @@ def _facts(comparison: Comparison) -> Iterator[Fact]:
             yield Fact("names", renaming_text(renaming, side))
         if (hidden := len(renamings) - _RENAMINGS_SHOWN) > 0:
             yield Fact("names", f"{hidden:,} more such modules in {side.letter}")
-    told = (("ranks", ranks_text(comparison)), ("compared", compared_text(comparison)))
-    yield from (Fact(name, words) for name, words in told if words)
+    reported = (("ranks", ranks_text(comparison)), ("compared", compared_text(comparison)))
+    yield from (Fact(name, words) for name, words in reported if words)
 
 
 def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
@@ -210,13 +210,13 @@ def _curves(comparison: Comparison, width: int) -> Iterator[Section]:
         blocks.append(
             Strips(strips=strips, first=steps[0], last=steps[-1], layout=layout, has_axis=False)
         )
-        told = [
+        reported = [
             (letter_of(position), parting_text(curve, position, comparison))
             for position in range(1, len(curve.sides))
         ]
         name = CURVE_NAMES[curve.kind]
         blocks += [
-            Points(tuple(f"{name} of {letters}: {words}" for letters, words in by_side(told)))
+            Points(tuple(f"{name} of {letters}: {words}" for letters, words in by_side(reported)))
         ]
     if (hidden := len(curves) - _CURVES_SHOWN) > 0:
         blocks.append(Points((Word(f"… {counted(hidden, 'more curve')}", "soft"),)))
@@ -269,11 +269,11 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
     if not comparison.parameters:
         return
     base = comparison.sides[0].letter
-    told = []
+    reported = []
     for position, side in enumerate(comparison.sides[1:], 1):
         words = (counts_text(comparison, position), spread_text(comparison, position))
-        told.append((side.letter, "; ".join(word for word in words if word)))
-    lines = [f"{letters} against {base}: {words}" for letters, words in by_side(told)]
+        reported.append((side.letter, "; ".join(word for word in words if word)))
+    lines = [f"{letters} against {base}: {words}" for letters, words in by_side(reported)]
     yield Points((*lines, *presence_texts(comparison)))
     shown = [
         one

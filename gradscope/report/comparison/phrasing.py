@@ -102,14 +102,14 @@ def side_text(side: Side) -> str:
     if side.is_run:
         run = report.training_run
         ended = "" if run is None or run.ending is None else run.ending.title
-        words = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
+        parts = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
     else:
         # A target that was just run has its own name, with the varied option.
         is_target = f"{side.name} ".startswith(f"{report.target.name} ")
-        words = [report.target.model if is_target else report.target.name, count]
+        parts = [report.target.model if is_target else report.target.name, count]
     if report.job is not None and report.job.world_size > 1:
-        words.append(report.job.title)
-    return ", ".join(word for word in words if word)
+        parts.append(report.job.title)
+    return ", ".join(word for word in parts if word)
 
 
 def difference_text(difference: Difference) -> str:
@@ -198,13 +198,13 @@ def parting_text(curve: ComparedCurve, position: int, comparison: Comparison) ->
     if parting.first_different is None:
         return f"equal in all {counted(parting.common, 'common step')}"
     limit = comparison.tolerance.loss if curve.kind == "loss" else norm_limit(comparison)
-    words = [
+    parts = [
         f"differs from step {parting.first_different:,}",
         f"first by more than {limit_text(limit)} at step {parting.first_beyond:,}"
         if parting.first_beyond is not None
         else f"never by more than {limit_text(limit)}",
     ]
-    return f"{', '.join(words)}; {end_text(parting)}"
+    return f"{', '.join(parts)}; {end_text(parting)}"
 
 
 def end_text(parting: Parting) -> str:
@@ -230,24 +230,24 @@ def spread_text(comparison: Comparison, position: int) -> str:
         for one in comparison.parameters
         if (pair := one.pairs[position]) is not None and pair.change in _MEASURED
     ]
-    words = []
+    parts = []
     shares = sorted(share_off(pair.ratio) for pair in pairs if pair.ratio is not None)
     if shares and shares[-1] > 0:
-        words.append(f"norms differ: {_median_and_most(shares)}")
+        parts.append(f"norms differ: {_median_and_most(shares)}")
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
     direction = comparison.directions[position]
     total = None if direction is None or direction.total is None else direction.total.cosine
     if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0])
         steps = f" at {steps_text(direction.steps)}" if direction.steps else ""
-        words.append(f"cosine {ratio_text(total)} over all{steps}, min {least}")
+        parts.append(f"cosine {ratio_text(total)} over all{steps}, min {least}")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
     if weights:
         apart = f"weights differ: {_median_and_most(weights)}"
-        words.append(apart if weights[-1] > 0 else "weights have equal norms")
-    return "; ".join(words)
+        parts.append(apart if weights[-1] > 0 else "weights have equal norms")
+    return "; ".join(parts)
 
 
 _MEASURED: frozenset[Change] = frozenset({"turned", "norm", "within", "equal"})

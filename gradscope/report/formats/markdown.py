@@ -211,12 +211,12 @@ def _cell(value: Value) -> str:
 
 def tree_words(label: TreeLabel) -> str:
     """Return the text after the name of a module: number of modules, calls, class."""
-    words = [
+    parts = [
         f"×{label.copies}" if label.copies > 1 else "",  # noqa: RUF001 - multiplication
         f"({counted(label.calls, 'call')})" if label.calls > 1 else "",
         label.class_name if label.name not in ("", label.class_name) else "",
     ]
-    return "".join(f" {word}" for word in words if word)
+    return "".join(f" {word}" for word in parts if word)
 
 
 def strip_lines(block: Strips) -> list[str]:

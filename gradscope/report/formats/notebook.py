@@ -92,8 +92,8 @@ def _prose(text: str) -> str:
 
 
 def _findings(findings: Findings) -> Iterator[str]:
-    if words := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
-        yield f"<p>{_html(words)}</p>"
+    if text := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
+        yield f"<p>{_html(text)}</p>"
     rows = [_finding(one) for one in findings.found]
     rows += [(_inline(line), "", "", "", "") for line in findings.more]
     if rows:

@@ -147,13 +147,13 @@ def strips_parts(strips: Strips, page: Page) -> Iterator[RenderableType]:
     """Yield a line per strip with the steps below, then the columns that a narrow page omits."""
     yield _grid(strips, page)
     if not strips.layout.extreme:
-        words = [
+        parts = [
             f"{' '.join(plain(one.label).split())} {one.extreme}"
             for one in strips.strips
             if one.extreme and not isinstance(one.label, TreeLabel)
         ]
-        if words:
-            text = Text(page.spell("; ".join(words)))
+        if parts:
+            text = Text(page.spell("; ".join(parts)))
             yield hanging(text, page.width, indent=_GAP, further=_GAP)
 
 

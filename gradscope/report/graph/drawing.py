@@ -140,13 +140,13 @@ def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedL
     Links that bring one gradient to one vertex have it written once.
     """
     taken = _taken(drawing, links)
-    told: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     found = []
     for link in links:
         key = (link.link.source, norms_text(link.link.norms))
-        figure = _free(link, key[1], taken) if _is_told(link) and key not in told else None
+        figure = _free(link, key[1], taken) if _is_told(link) and key not in reported else None
         if figure is not None:
-            told.add(key)
+            reported.add(key)
         found.append(replace(link, figure=figure))
     return tuple(found)
 

@@ -21,8 +21,8 @@ LONGEST = 36
 
 def vertex_label(vertex: Vertex) -> str:
     """Return the text of a vertex in one line: name, norm of a parameter's gradient, size."""
-    words = vertex_words(vertex, is_short=vertex.box is not None)
-    return ", ".join(line for line in words if line)
+    text = vertex_words(vertex, is_short=vertex.box is not None)
+    return ", ".join(line for line in text if line)
 
 
 def vertex_words(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
@@ -63,8 +63,8 @@ def fate(vertex: Vertex) -> str:
     """Return `gradient 0.12`, or the reason why a parameter, or those of a module, have none."""
     if vertex.norms is not None:
         return f"gradient {norms_text(vertex.norms)}"
-    words = {"frozen": "frozen", "unknown": "not measured"}
-    return words.get(vertex.reach or "", "no gradient")
+    parts = {"frozen": "frozen", "unknown": "not measured"}
+    return parts.get(vertex.reach or "", "no gradient")
 
 
 def link_label(link: Link) -> str:
@@ -246,8 +246,8 @@ def vertex_title(vertex: Vertex) -> str:
 def _gradient(vertex: Vertex) -> str:
     if vertex.norms is not None:
         return f"gradient norm {exact_norms(vertex.norms)}"
-    words = {"frozen": "frozen", "unknown": "gradient not measured", "none": "no gradient"}
-    return words.get(vertex_state(vertex) or "", "")
+    parts = {"frozen": "frozen", "unknown": "gradient not measured", "none": "no gradient"}
+    return parts.get(vertex_state(vertex) or "", "")
 
 
 def box_words(box: Box) -> str:

@@ -13,8 +13,8 @@ from gradscope.report.graph.labels import module_reach
 from gradscope.report.graph.tensor_links import (
     TensorLinks,
     cut_label,
-    cut_place,
-    node_place,
+    cut_location,
+    node_location,
     output_shape,
 )
 from gradscope.report.graph.vertices import Box, Link, LinkKind, Severities, Vertex
@@ -71,12 +71,12 @@ class VertexMaker:
             kind=node.kind,
             label=node.operation,
             detail=output_shape(node),
-            position=node_place(self.view, node),
+            position=node_location(self.view, node),
         )
 
     def cut(self, cut: CutRecord) -> Vertex:
         """Return the line that cuts a gradient off."""
-        position = cut_place(self.view, cut)
+        position = cut_location(self.view, cut)
         return Vertex(index=0, kind="cut", label=cut_label(cut), detail=position, position=position)
 
 

@@ -13,7 +13,7 @@ from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import Tab, render_page
-from gradscope.report.html.phrasing import words_of
+from gradscope.report.html.phrasing import texts_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def render_graph_page(report: Report, module: str | None) -> str:
         chart = replace(chart, content={**chart.content, "start": start})
     tab = Tab(
         title=report.target.name,
-        words=words_of(report),
+        words=texts_of(report),
         charts=(replace(chart, height=720),),
         modules=module_columns(report),
     )

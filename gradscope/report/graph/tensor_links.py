@@ -32,7 +32,7 @@ def cut_label(cut: CutRecord) -> str:
     return f"{SCISSORS} {cut_call(cut)}".removesuffix(",")
 
 
-def cut_place(view: StepView, cut: CutRecord) -> str:
+def cut_location(view: StepView, cut: CutRecord) -> str:
     """Return the line that cuts; empty if unknown."""
     site = None if cut.site is None else view.recording.sites[cut.site]
     return shown_site(site, view.recording.target.root)
@@ -50,7 +50,7 @@ def module_of(view: StepView, node: NodeRecord) -> int | None:
     return None if node.module_call is None else view.recording.calls[node.module_call].module
 
 
-def node_place(view: StepView, node: NodeRecord) -> str:
+def node_location(view: StepView, node: NodeRecord) -> str:
     """Return the line that made a node, as `file:line`; empty if unknown."""
     site = None if node.site is None else view.recording.sites[node.site]
     return shown_site(site, view.recording.target.root)

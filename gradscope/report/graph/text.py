@@ -22,7 +22,7 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
 from gradscope.report.graph.part import GraphOptions
-from gradscope.report.graph.tensor_links import cut_call, cut_place, cuts_of, module_of
+from gradscope.report.graph.tensor_links import cut_call, cut_location, cuts_of, module_of
 from gradscope.report.number_format import operation_text, span_figure
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.strips import sparkline
@@ -54,8 +54,8 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
     console.print(Trimmed(tree.table(shown, has_rest=not options.module)), end="")
     hidden = sum(root.size() for root in roots) - sum(root.size() for root in shown)
     if hidden:
-        words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
-        console.print(Text(f"{words}: use --depth or --module", style="dim"))
+        text = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
+        console.print(Text(f"{text}: use --depth or --module", style="dim"))
     console.print()
     if options.module:
         console.print(Text("of the whole model:", style="dim"))
@@ -147,8 +147,8 @@ class _Tree:
 
     def _words(self, operations: Operations) -> Text:
         times = self._page.signs.times
-        words = [name if count == 1 else f"{name} {times}{count}" for name, count in operations]
-        return Text(", ".join(words))
+        parts = [name if count == 1 else f"{name} {times}{count}" for name, count in operations]
+        return Text(", ".join(parts))
 
 
 def _add_word(text: Text, word: str, style: str) -> None:
@@ -192,7 +192,7 @@ def _statistics(report: Report, page: Page) -> Table:
 
 
 def _cut(view: StepView, cut: CutRecord) -> str:
-    position = cut_place(view, cut)
+    position = cut_location(view, cut)
     where = f" in {position}" if position else ""
     lost = counted(len(cut.parameters), "parameter")
     return f"{cut_call(cut)}{where} cuts the gradient of {lost}"

@@ -35,9 +35,9 @@ from gradscope.report.document import Fact
 from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     FindingCard,
+    PageTexts,
     SummaryCell,
     SummaryTable,
-    Words,
     finding_card,
     module_of_finding,
 )
@@ -69,7 +69,7 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
     """Return the tab of a target, under a short name."""
     title, result = f"{_SIGNS[target.outcome]} {name}", target.result
     if not result.runs:
-        words = Words(
+        words = PageTexts(
             heading=result.name,
             facts=tuple(_target_facts(target)),
             verdict="Could not be checked.",
@@ -83,7 +83,7 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
     return replace(tab, words=_target_words(target, report, tab.words))
 
 
-def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
+def _target_words(target: CheckedTarget, report: Report, words: PageTexts) -> PageTexts:
     """Return the texts on the shown run, with the findings of the other runs."""
     result = target.result
     worst: Severity | None = next((item.finding.severity for item in result.counted()), None)
@@ -110,10 +110,10 @@ def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
 
 def _failures(result: TargetResult) -> Iterator[str]:
     for failure, seeds in by_cause(result):
-        words = "seed" if len(seeds) == 1 else "seeds"
-        told = f"{words} {', '.join(map(str, seeds))}: " if seeds and result.runs else ""
+        phrase = "seed" if len(seeds) == 1 else "seeds"
+        text = f"{phrase} {', '.join(map(str, seeds))}: " if seeds and result.runs else ""
         advice = f" — {failure.help}" if failure.help else ""
-        yield f"{told}{failure_text(failure)}{advice}"
+        yield f"{text}{failure_text(failure)}{advice}"
 
 
 def by_cause(result: TargetResult) -> Iterator[tuple[Failure, list[int]]]:
@@ -135,17 +135,17 @@ def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
 def _mark(item: CheckedFinding, result: TargetResult) -> str:
     """Return the check's remarks on a finding: seeds, steps, and its state in the baseline."""
     seeds = seeds_text(item, result)
-    told = (
+    reported = (
         "known" if item.is_known else "",
         f"worse than in the baseline: {item.worsened}" if item.worsened else "",
         f"seeds {seeds}" if seeds else "",
         when_text(item, result),
     )
-    return " · ".join(text for text in told if text)
+    return " · ".join(text for text in reported if text)
 
 
 _ALONE = "run gradscope check or inspect on this target alone to see them"
-_LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
+_STYLES: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
 
 
 def render_check_html(result: CheckResult, size_budget: int = SIZE_BUDGET) -> str:
@@ -178,7 +178,7 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
     unjudged = tuple(unjudged_everywhere(result))
     return Tab(
         title="check",
-        words=Words(
+        words=PageTexts(
             heading="gradscope check",
             facts=tuple(_gate_facts(result, targets)),
             warnings=tuple(remarks(result)),
@@ -197,8 +197,8 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
 def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterator[Fact]:
     outcomes = [target.outcome for target in targets]
     counts = [(outcomes.count(outcome), word) for outcome, word in OUTCOMES.items()]
-    told = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-    yield Fact("targets", told or "none")
+    text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+    yield Fact("targets", text or "none")
     if result.policy is not None:
         yield Fact("gate", _policy_text(result.policy))
         why = ", ".join(reasons(result))
@@ -209,12 +209,12 @@ def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterat
 
 def _policy_text(policy: Policy) -> str:
     levels = " and ".join(f"{level}s" for level in at_least(policy.fail_level))
-    words = [f"{levels} fail"]
+    parts = [f"{levels} fail"]
     if policy.max_warnings is not None:
-        words.append(f"{counted(policy.max_warnings, 'warning')} allowed")
+        parts.append(f"{counted(policy.max_warnings, 'warning')} allowed")
     if policy.exit_zero:
-        words.append("--exit-zero lets findings pass")
-    return "; ".join(words)
+        parts.append("--exit-zero lets findings pass")
+    return "; ".join(parts)
 
 
 def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
@@ -245,17 +245,17 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
 
 
 def _link(target: CheckedTarget) -> SummaryCell:
-    return SummaryCell(text=target.result.name, look="code", tab=target.position)
+    return SummaryCell(text=target.result.name, style="code", tab=target.position)
 
 
 def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:
     result = target.result
     found = found_text(result.findings) if result.runs else ""
     return (
-        SummaryCell(text=OUTCOMES[target.outcome], look=_LOOKS[target.outcome], is_strong=True),
+        SummaryCell(text=OUTCOMES[target.outcome], style=_STYLES[target.outcome], is_strong=True),
         _link(target),
         SummaryCell(text=found),
-        SummaryCell(text=measured_text(result), look="soft"),
+        SummaryCell(text=measured_text(result), style="soft"),
     )
 
 
@@ -265,7 +265,7 @@ def _failure_rows(target: CheckedTarget) -> Iterator[tuple[SummaryCell, ...]]:
             _link(target),
             SummaryCell(text=", ".join(map(str, seeds))),
             SummaryCell(text=failure_text(failure)),
-            SummaryCell(text=failure.help or "", look="good"),
+            SummaryCell(text=failure.help or "", style="good"),
         )
 
 
@@ -274,10 +274,10 @@ def _finding_rows(target: CheckedTarget, *, is_known: bool) -> Iterator[tuple[Su
     for item, report in with_reports(target.result, items):
         finding = item.finding
         yield (
-            SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
-            SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),
+            SummaryCell(text=finding.severity, style=f"level {finding.severity}", is_strong=True),
+            SummaryCell(text=f"{finding.rule} {finding.name}", style="code short"),
             _link(target),
-            SummaryCell(text=shown_site(finding.location, report.target.root), look="code soft"),
+            SummaryCell(text=shown_site(finding.location, report.target.root), style="code soft"),
             SummaryCell(text=finding.message),
             SummaryCell(text=seeds_text(item, target.result)),
             SummaryCell(text="" if item.worsened is None else f"now worse: {item.worsened}"),

@@ -23,7 +23,7 @@ from gradscope.report.html.charts.clip_steps import step_chart
 from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import Tab, render_page
-from gradscope.report.html.phrasing import SummaryCell, SummaryTable, Words, words_of
+from gradscope.report.html.phrasing import PageTexts, SummaryCell, SummaryTable, texts_of
 from gradscope.report.number_format import percent
 
 
@@ -74,8 +74,8 @@ def _of_section(report: Report, others: Sequence[Section]) -> Report:
     return replace(report, findings=mine)
 
 
-def _words(section: Section, report: Report, clipping: Clipping) -> Words:
-    words = words_of(report)
+def _words(section: Section, report: Report, clipping: Clipping) -> PageTexts:
+    words = texts_of(report)
     broken = nonfinite_text(section)
     return replace(
         words,
@@ -87,7 +87,7 @@ def _words(section: Section, report: Report, clipping: Clipping) -> Words:
 
 def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fact]:
     position = shown_site(section.site, report.target.root) if section.method is not None else ""
-    told = (
+    reported = (
         ("measured", "" if clipping.trial is None else measured_text(clipping.trial, section)),
         ("clip", _clip_text(section)),
         ("line", position),
@@ -97,7 +97,7 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
         *(("right" if check.is_right else "wrong", check.words) for check in section.checks),
     )
-    return (Fact(name, text) for name, text in told if text)
+    return (Fact(name, text) for name, text in reported if text)
 
 
 def _clip_text(section: Section) -> str:

@@ -90,7 +90,7 @@ def _base64(code: str, values: Sequence[float] | Sequence[int]) -> str:
     return b64encode(packed.tobytes()).decode("ascii")
 
 
-class ModulePlaces:
+class ModuleIndices:
     """The rows of a report's modules, found by path or alias."""
 
     def __init__(self, report: Report) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from gradscope.errors import GradscopeError
 from gradscope.report.html.columns import Json
-from gradscope.report.html.phrasing import Words
+from gradscope.report.html.phrasing import PageTexts
 
 ChartKind = Literal["plot", "graph", "table", "timeline"]
 
@@ -38,7 +38,7 @@ class Tab:
     """All that is shown of one thing reported on."""
 
     title: str
-    words: Words
+    words: PageTexts
     charts: tuple[Chart, ...]
     modules: Mapping[str, Json] = field(default_factory=dict)
     """Columns of the modules' table: see `tabs.module_columns`."""
@@ -161,8 +161,8 @@ def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone:
     Args:
         size_budget: Bytes for all of them.
         tabs: In the order of the page.
-        urgency: Of each sheet; those of the lowest are given room first, and share it.
-        alone: What shows the pictures that are left out.
+        urgency: Priority of each tab: those with the lowest number get space first, and share it.
+        alone: Command that shows the omitted charts.
     """
     found = list(tabs)
     for level in sorted(set(urgency)):

@@ -18,8 +18,8 @@ class SummaryCell:
     """A cell of a small table."""
 
     text: str
-    look: str = ""
-    """Classes of the style sheet: `error`, `good`, `code`, `short` for text that is not wrapped."""
+    style: str = ""
+    """Classes of the CSS: `error`, `good`, `code`, `short` for text that is not wrapped."""
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
@@ -57,7 +57,7 @@ class FindingCard(FindingBlock):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class PageTexts:
     """The texts of one report."""
 
     heading: str
@@ -77,9 +77,9 @@ class Words:
     """Titles and the lines below them."""
 
 
-def words_of(report: Report) -> Words:
+def texts_of(report: Report) -> PageTexts:
     """Return the texts of a report."""
-    return Words(
+    return PageTexts(
         heading=report.target.name,
         facts=tuple(_facts(report)),
         verdict=verdict_text(report),

@@ -18,7 +18,7 @@ from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, tab_size, within
-from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, words_of
+from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, texts_of
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
@@ -28,7 +28,7 @@ def step_tab(report: Report, title: str) -> Tab:
     """Return the tab of a report without a training run."""
     return Tab(
         title=title,
-        words=words_of(report),
+        words=texts_of(report),
         charts=tuple(step_charts(report)),
         modules=module_columns(report),
     )
@@ -60,7 +60,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     )
     return Tab(
         title=title,
-        words=replace(words_of(report), summaries=rank_tables(report)),
+        words=replace(texts_of(report), summaries=rank_tables(report)),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=module_columns(report),
     )
@@ -168,18 +168,18 @@ def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTab
 def _cells(row: CapturedStepRow, tab: int, report: Report) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
-    yield SummaryCell(text=printable(row.subject), look="code")
+    yield SummaryCell(text=printable(row.subject), style="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
-    yield SummaryCell(text=shown_site(row.site, report.target.root), look="code")
+    yield SummaryCell(text=shown_site(row.site, report.target.root), style="code")
 
 
 def _caption(others: int) -> str:
-    told = "The gradient of every tensor was measured at these steps. Each has its own tab."
+    text = "The gradient of every tensor was measured at these steps. Each has its own tab."
     if not others:
-        return told
+        return text
     shown = counted(others, "more captured step")
-    return f"{told} Use gradscope report RECORDING --step N for {shown}."
+    return f"{text} Use gradscope report RECORDING --step N for {shown}."
 
 
 _NO_OTHER_CONTROLS = "report this recording alone to see them"

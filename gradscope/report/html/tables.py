@@ -13,7 +13,7 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_site
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.number_format import made_by, shape_text
 
@@ -45,7 +45,7 @@ def parameter_table(report: Report) -> Chart | None:
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
-        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "module": positions(ModuleIndices(report).each(row.module for row in rows)),
         "parameter": positions(row.index for row in rows),
     }
     return table_chart("parameters", len(rows), columns, links)
@@ -70,7 +70,7 @@ def tensor_table(report: Report) -> Chart | None:
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
-        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "module": positions(ModuleIndices(report).each(row.module for row in rows)),
         "tensor": positions(range(len(rows))),
     }
     return table_chart("tensors", len(rows), columns, links)
@@ -217,7 +217,7 @@ def run_parameter_table(report: Report) -> Chart | None:
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
     )
     links = {
-        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "module": positions(ModuleIndices(report).each(row.module for row in rows)),
         "parameter": positions(row.index for row in rows),
     }
     return table_chart("parameters", len(rows), columns, links)

@@ -50,9 +50,7 @@ def _picture(pattern: Pattern, _: Report) -> str:
 class Window(Shape):
     """Events before an optimizer step, and the steps that follow equal events."""
 
-    optimizer: Annotated[
-        Count | None, "Place among training_run.optimizers; null of what led to no step."
-    ]
+    optimizer: Annotated[Count | None, "Index in training_run.optimizers; null without a step."]
     picture: Annotated[str, Of(_picture), "For people: the moments as text."]
     moments: Annotated[tuple[Moment, ...], Of("folds")]
     clipped: Annotated[tuple[ClippedNorms, ...], Of("norms")]

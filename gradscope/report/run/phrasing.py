@@ -128,12 +128,12 @@ def run_words(run: TrainingRun) -> Iterator[str]:
 
 def curves_note(run: TrainingRun) -> str:
     """Return what the numbers of the curves are, if a script may print other ones."""
-    words = []
+    parts = []
     if run.loss_divided is not None:
-        words.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
+        parts.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
     if run.has_cut:
-        words.append("gradient norm: after clipping")
-    return "; ".join(words)
+        parts.append("gradient norm: after clipping")
+    return "; ".join(parts)
 
 
 def course_text(course: Course) -> str:

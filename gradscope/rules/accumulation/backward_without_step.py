@@ -9,7 +9,7 @@ from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.sightings import most_common
+from gradscope.rules.helpers.affected_windows import most_common
 from gradscope.rules.rule import Rule
 
 

@@ -12,8 +12,8 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.norm_table import REACHES, norms_of
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.helpers.optimizers import line_of_newer_model
-from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.rule import Rule
 
 _STEP_LAST = "the order is zero_grad(), backward(), step()"
@@ -110,7 +110,7 @@ class StepWithoutGradient(Rule):
     def _groups(
         self, context: RuleContext, lines: list[Series], is_sick: Callable[[Window], bool]
     ) -> tuple[Group, ...]:
-        sightings = []
+        affected = []
         for line in lines:
             sick = tuple(window for window in line.windows if is_sick(window))
             context.measured_share(
@@ -124,12 +124,14 @@ class StepWithoutGradient(Rule):
             )
             is_lasting = line.windows[-1] in sick[-1:]  # a part may be frozen at first
             if len(sick) > 1 and is_lasting and len(sick) >= self.share * len(line.windows):
-                sightings.append(Sighting(series=line, windows=sick, judged=len(line.windows)))
-        return by_line(sightings, lambda window: window.step.site)
+                affected.append(
+                    AffectedWindows(series=line, windows=sick, judged=len(line.windows))
+                )
+        return by_line(affected, lambda window: window.step.site)
 
     def _tails(self, context: RuleContext, lines: list[Series]) -> tuple[Group, ...]:
         """Return the last steps at each line, where training went wrong midway."""
-        sightings = []
+        affected = []
         for line in lines:
             last = _tail(context, line)
             context.measured(
@@ -144,12 +146,16 @@ class StepWithoutGradient(Rule):
                 continue
             is_trained = all(any(e.kind == "backward" for e in w.events) for w in last)
             if is_trained:
-                sightings.append(Sighting(series=line, windows=last, judged=len(line.windows)))
-        return by_line(sightings, lambda window: window.step.site)
+                affected.append(
+                    AffectedWindows(series=line, windows=last, judged=len(line.windows))
+                )
+        return by_line(affected, lambda window: window.step.site)
 
     def _ceased(self, context: RuleContext, windows: Windows, group: Group) -> Finding:
         start = group.first.step.position
-        optimizers = {one for sighting in group.sightings for one in sighting.series.optimizers}
+        optimizers = {
+            one for one_affected in group.affected for one in one_affected.series.optimizers
+        }
         others = any(
             window.step.position > start and not window.is_empty
             for series in windows.series
@@ -184,10 +190,10 @@ class StepWithoutGradient(Rule):
             is_lost = comes_first and first.is_empty
             if not is_lost or len(others) < 2 or any(window.is_empty for window in others):
                 continue
-            sighting = Sighting(series=line, windows=(first,), judged=len(line.windows))
+            one_affected = AffectedWindows(series=line, windows=(first,), judged=len(line.windows))
             yield self._found(
                 context,
-                Group(site=first.step.site, sightings=(sighting,)),
+                Group(site=first.step.site, affected=(one_affected,)),
                 message=(
                     "step() comes before the first backward(): the first step does nothing, and "
                     f"the other {len(others):,} use the gradients of the previous batch"
@@ -211,7 +217,7 @@ class StepWithoutGradient(Rule):
         made: Site | None = None,
     ) -> Finding:
         step = group.first.step
-        record = group.sightings[0].series.record
+        record = group.affected[0].series.record
         return self.finding(
             context,
             message=message,

@@ -8,8 +8,8 @@ from gradscope.analysis.windows import Window
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -62,11 +62,11 @@ class UnscaledAccumulation(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""
         found = {one.series.optimizers: one for one in context.shared(accumulations)}
-        sightings = [s for one in found.values() if (s := self._sighting(context, one)) is not None]
-        for group in by_line(sightings, lambda window: window.passes[-1].site):
-            accumulation = found[group.sightings[0].series.optimizers]
+        affected = [s for one in found.values() if (s := self._affected(context, one)) is not None]
+        for group in by_line(affected, lambda window: window.passes[-1].site):
+            accumulation = found[group.affected[0].series.optimizers]
             passes = accumulation.passes
-            is_sgd = any(one.series.family == "sgd" for one in group.sightings)
+            is_sgd = any(one.series.family == "sgd" for one in group.affected)
             yield self.finding(
                 context,
                 message=(
@@ -87,7 +87,7 @@ class UnscaledAccumulation(Rule):
                 step=group.first.step.step,
             )
 
-    def _sighting(self, context: RuleContext, accumulation: Accumulation) -> Sighting | None:
+    def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
         windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
         whole = [window for window in windows if len(window.passes) == accumulation.passes]
         judged = len(accumulation.series.windows)
@@ -103,7 +103,7 @@ class UnscaledAccumulation(Rule):
             return None
         if len(whole) < self.even_share * len(windows):
             return None
-        return Sighting(series=accumulation.series, windows=windows, judged=judged)
+        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
 
 
 def _is_sum_of_means(window: Window) -> bool:

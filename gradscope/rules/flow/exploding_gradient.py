@@ -17,12 +17,12 @@ from gradscope.rules.helpers.growth_position import (
     forward_rise,
     initialisation_site,
     is_recurrent,
-    jump_place,
+    jump_position,
     named,
     norm_of,
     pace,
-    place_of,
     related_lines,
+    trend_position,
 )
 from gradscope.rules.helpers.recurrence import Memory, growth_later, memories, recurrences
 from gradscope.rules.measurement import Measure
@@ -254,7 +254,7 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        position = jump_place(context, jump)
+        position = jump_position(context, jump)
         through = f"{position.count} iterations of a loop" if position.count > 1 else position.what
         before, after = jump.matched
         return self.finding(
@@ -285,7 +285,7 @@ class ExplodingGradient(Rule):
         message: str,
         parameters: tuple[int, ...],
     ) -> Finding:
-        position = place_of(context, trend)
+        position = trend_position(context, trend)
         rise = forward_rise(context, trend)
         return self.finding(
             context,

@@ -57,10 +57,10 @@ class MaskedInfinity(Rule):
         stats = context.first.parameter_stats.values()
         if any(stat.gradient is not None and stat.gradient.is_broken for stat in stats):
             return
-        told = set[int | None]()
+        reported = set[int | None]()
         for one in context.shared(gradient_breaks):
-            if not one.parameters and one.node.site not in told:
-                told.add(one.node.site)
+            if not one.parameters and one.node.site not in reported:
+                reported.add(one.node.site)
                 yield self._finding(context, one)
 
     def _finding(self, context: RuleContext, one: GradientBreak) -> Finding:

@@ -12,7 +12,7 @@ from gradscope.rules.helpers.forward_origins import (
     certainty,
     forward_origins,
     line_evidence,
-    other_places,
+    other_locations,
 )
 from gradscope.rules.helpers.gradient_breaks import broken_steps
 from gradscope.rules.helpers.source_text import line_of
@@ -115,7 +115,7 @@ class NonFiniteForward(Rule):
             message=f"{origin.made}; the loss is {loss}{certainty(context, origin.node)}",
             remedy=origin.cause.remedy,
             site=origin.position(context),
-            related=(origin.taken_in(context), *other_places(context, origin.site)),
+            related=(origin.taken_in(context), *other_locations(context, origin.site)),
             parameters=_broken_parameters(context),
             modules=origin.modules(context),
             evidence={**origin.evidence, **line_evidence(context, origin.node)},

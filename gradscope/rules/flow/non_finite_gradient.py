@@ -15,7 +15,7 @@ from gradscope.rules.helpers.forward_origins import (
     forward_origins,
     line_evidence,
     line_near,
-    other_places,
+    other_locations,
 )
 from gradscope.rules.helpers.gradient_breaks import (
     SINGULARITIES,
@@ -106,10 +106,10 @@ class NonFiniteGradient(Rule):
         origins = [one for one in context.shared(forward_origins) if one.breaks]
         for origin in origins:
             yield self._of_forward(context, origin)
-        told = {one.node.index for origin in origins for one in origin.breaks}
+        reported = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
         for one in context.shared(gradient_breaks):
-            if one.parameters and one.node.index not in told and not _is_of_scale(context, one):
+            if one.parameters and one.node.index not in reported and not _is_of_scale(context, one):
                 by_line.setdefault(line_of(context, one.node), []).append(one)
         for site, breaks in by_line.items():
             yield self._finding(context, site, breaks)
@@ -202,7 +202,7 @@ class NonFiniteGradient(Rule):
             message=_message(first, cause, len(parameters)) + certainty(context, first.node.index),
             remedy=cause.remedy,
             site=line_near(context, first.node.index) if site is None else site,
-            related=(_still_finite(context, first), *other_places(context, site)),
+            related=(_still_finite(context, first), *other_locations(context, site)),
             parameters=sorted(parameters),
             evidence={
                 "operation": first.node.operation,

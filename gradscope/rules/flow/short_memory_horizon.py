@@ -8,7 +8,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.growth_position import is_recurrent, place_of, related_lines
+from gradscope.rules.helpers.growth_position import is_recurrent, related_lines, trend_position
 from gradscope.rules.helpers.recurrence import FADED, Memory, fadings, memories
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -167,7 +167,7 @@ class ShortMemoryHorizon(Rule):
         trend = context.shared(Spines).first.loss
         if trend is None or -trend.steady < self.decades or not is_recurrent(context, trend):
             return
-        position = place_of(context, trend)
+        position = trend_position(context, trend)
         horizon = FADED / -trend.slope
         yield self.finding(
             context,

@@ -17,8 +17,8 @@ from gradscope.rules.helpers.growth_position import (
     half_way,
     is_recurrent,
     pace,
-    place_of,
     related_lines,
+    trend_position,
 )
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -128,7 +128,7 @@ class VanishingGradient(Rule):
         severity: Severity,
         starved: tuple[int, ...],
     ) -> Finding:
-        position = place_of(context, trend)
+        position = trend_position(context, trend)
         rise = forward_rise(context, trend)
         return self.finding(
             context,

@@ -37,11 +37,11 @@ def related_to(
     context: RuleContext, record: AutogradErrorRecord, site: int | None, **roles: str
 ) -> Iterator[RelatedLocation | None]:
     """Yield the other lines that take part, with their messages."""
-    told = {site}
+    reported = {site}
     for role, message in roles.items():
         other = site_of(record, role)
-        if other not in told:
-            told.add(other)
+        if other not in reported:
+            reported.add(other)
             yield context.related(other, message)
 
 

@@ -69,7 +69,7 @@ def _node_near(context: RuleContext, node: int | None) -> int | None:
     return None
 
 
-def other_places(context: RuleContext, site: int | None) -> Iterator[RelatedLocation | None]:
+def other_locations(context: RuleContext, site: int | None) -> Iterator[RelatedLocation | None]:
     """Yield the lines of operations that may as well have been the first to break."""
     late = _late_capture(context)
     lines = (

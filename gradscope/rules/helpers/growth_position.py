@@ -45,7 +45,7 @@ class Position:
     """Number of operations that cause the change."""
 
 
-def place_of(context: RuleContext, trend: Trend) -> Position:
+def trend_position(context: RuleContext, trend: Trend) -> Position:
     """Return the operations that do most of a trend."""
     sign = math.copysign(1.0, trend.decades)
     totals = defaultdict[tuple[object, ...], float](float)
@@ -59,7 +59,7 @@ def place_of(context: RuleContext, trend: Trend) -> Position:
     return _position(context, members[key], share)
 
 
-def jump_place(context: RuleContext, jump: Trend) -> Position:
+def jump_position(context: RuleContext, jump: Trend) -> Position:
     """Return the location between the two operations of a jump: usually a loop, or one layer."""
     before, after = (point.node for point in jump.matched)
     inside = defaultdict[tuple[object, ...], list[NodeRecord]](list)

@@ -25,7 +25,7 @@ def is_in_job(context: RuleContext) -> bool:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class JoinedEvent:
     """Equal events of one or more ranks at one line."""
 
     event: RankEvent
@@ -51,7 +51,7 @@ class Sighting:
         return dict(self.event.numbers).get(name)
 
 
-def sightings(job: Job, kind: str) -> Iterator[Sighting]:
+def joined_events(job: Job, kind: str) -> Iterator[JoinedEvent]:
     """Yield the events of a kind, with those of several ranks at one line joined."""
     found: dict[tuple[str, int, str], list[tuple[Rank, RankEvent]]] = {}
     for rank, event in job.events(kind):
@@ -61,7 +61,7 @@ def sightings(job: Job, kind: str) -> Iterator[Sighting]:
     for ones in found.values():
         rank, event = ones[0]
         numbers = tuple(dict.fromkeys(one.number for one, _ in ones))
-        yield Sighting(event, rank, numbers, max(one.count for _, one in ones))
+        yield JoinedEvent(event, rank, numbers, max(one.count for _, one in ones))
 
 
 def on_ranks(numbers: Sequence[int], job: Job) -> str:

@@ -15,9 +15,9 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
     on_ranks,
-    sightings,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -68,7 +68,7 @@ class LocalNormClip(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every clip by a wrong norm."""
         job = context.shared(job_of)
-        for one in sightings(job, "clipped-before"):
+        for one in joined_events(job, "clipped-before"):
             clip = _first_clip(one.rank)
             site = one.site if clip is None else one.rank.site(clip.site)
             yield self.finding(
@@ -109,11 +109,11 @@ class LocalNormClip(Rule):
             return None
         step, returned, off = wrong[0]
         site = job.first.site(columns[0][step][1].site)
-        told = sorted({f"{norm:.3g}" for norm in returned})
+        reported = sorted({f"{norm:.3g}" for norm in returned})
         return self.finding(
             context,
             message=(
-                f"the clip works with a norm of {' and '.join(told[:4])}, the global gradient norm "
+                f"the clip uses a norm of {' and '.join(reported[:4])}, the global gradient norm "
                 f"is {joined[step]:.3g}{_off_by(job, step, returned, joined[step], self.tolerance)}"
             ),
             remedy=_remedy(job),

@@ -15,8 +15,8 @@ from gradscope.rules.helpers.jobs import (
     backward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
-    sightings,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -256,8 +256,8 @@ def _is_replica(one: ParameterPlacement, kinds: set[str], job: Job) -> bool:
 def _beginning(job: Job) -> _Cause:
     """Return why ranks begin with different weights."""
     related: list[tuple[Site | None, str]] = []
-    loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
-    seeds = [one for one in sightings(job, "seed") if _differs(job, one.site)]
+    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    seeds = [one for one in joined_events(job, "seed") if _differs(job, one.site)]
     models = [rank.index.site(m.site) for rank in job.ranks[:1] for m in rank.recording.modules]
     made = [site for site in dict.fromkeys(models) if site is not None][:4]
     for rank in job.ranks[:1]:
@@ -330,7 +330,7 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 
 def _after(job: Job, step: int) -> _Cause:
     """Return what changes weights besides equal steps."""
-    loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
+    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
     written = _late(job, _lines(job, "written-weight"))
     site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)
     return _Cause(

@@ -63,16 +63,16 @@ class SampledWithoutGradient(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that draws such a sample."""
-        told = set[int | None]()
+        reported = set[int | None]()
         for cut, parameters in path_cuts(context):
             # Parameters that are used under no_grad are not meant to learn here.
             nodes = (context.recording.nodes[ref.node] for ref in cut.origins)
             is_reached = any(node.kind != "parameter" for node in nodes)
-            if cut.site in told or not is_reached or not is_sample(context, cut):
+            if cut.site in reported or not is_reached or not is_sample(context, cut):
                 continue
             use = _use(context, cut)
             if use is not None:
-                told.add(cut.site)
+                reported.add(cut.site)
                 yield self._finding(context, cut.site, parameters, use)
         yield from self._draws_in_graph(context)
 

@@ -13,14 +13,14 @@ from lxml import html
 from gradscope.errors import GradscopeError
 from gradscope.report.document import Fact
 from gradscope.report.html.page import Chart, Tab, embedded_json, render_page
-from gradscope.report.html.phrasing import FindingCard, Words
+from gradscope.report.html.phrasing import FindingCard, PageTexts
 from gradscope.report.snippets import CodeLine, Label, Snippet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
 
 
 def tab(text="a sheet", **changes):
-    values = {"title": text, "words": Words(heading=text), "charts": ()} | changes
+    values = {"title": text, "words": PageTexts(heading=text), "charts": ()} | changes
     return Tab(**values)
 
 
@@ -61,7 +61,7 @@ def test_numbers_that_json_has_not_are_refused():
 @example(HOSTILE)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_text_from_outside_stays_text(text):
-    words = Words(
+    words = PageTexts(
         heading=text,
         facts=(Fact("model", text),),
         verdict="Found 1 error.",

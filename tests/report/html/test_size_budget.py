@@ -3,7 +3,7 @@
 import pytest
 
 from gradscope.report.html.page import Chart, Tab, tab_size, within
-from gradscope.report.html.phrasing import FindingCard, Words
+from gradscope.report.html.phrasing import FindingCard, PageTexts
 
 
 def tab(*sizes):
@@ -16,7 +16,7 @@ def tab(*sizes):
         severity="error", rule="GS201", name="n", message="m", location="", snippets=(), details=(),
         remedy="r", module=3, step=2,
     )  # fmt: skip
-    return Tab(title="t", words=Words(heading="h", cards=(card,)), charts=charts)
+    return Tab(title="t", words=PageTexts(heading="h", cards=(card,)), charts=charts)
 
 
 def kept(tabs):

@@ -208,12 +208,12 @@ def limit_chart(section: Section) -> Chart | None:
         "annotations": notes,
     }
     texts = () if section.advice is None else tuple(advice_text(section.advice))
-    told = [f"{text}." for text in (*texts, exchange_text(section)) if text]
+    reported = [f"{text}." for text in (*texts, exchange_text(section)) if text]
     return Chart(
         name="clip-limits",
         kind="plot",
         title="Effect of other limits",
-        caption=" ".join(text[0].upper() + text[1:] for text in told),
+        caption=" ".join(text[0].upper() + text[1:] for text in reported),
         content={
             "figure": {"data": list(_curves(curve, rows, has_steps=has_steps)), "layout": layout}
         },

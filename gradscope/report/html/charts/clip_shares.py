@@ -8,7 +8,7 @@ from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.clipping.phrasing import headline
 from gradscope.report.html.charts.lettering import hover, lettered, number
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column
 from gradscope.report.number_format import percent
@@ -43,7 +43,7 @@ def share_chart(section: Section, report: Report) -> Chart | None:
         return None
     shown = found.modules[:_MODULES]
     bars = [parts_of(module, found) for module in shown]
-    known = _Places(report)
+    known = _Indices(report)
     data: list[Json] = [
         _layer(position, shown, bars, known) for position in range(max(map(len, bars)))
     ]
@@ -60,16 +60,16 @@ def share_chart(section: Section, report: Report) -> Chart | None:
 
 def _caption(section: Section, shown: Sequence[Contribution]) -> str:
     found = section.contributions
-    words = [
+    parts = [
         f"Mean share of the {found.power}, by module and parameter; the mark shows the"
         " largest share in a single step."
     ]
     if len(found.modules) > len(shown):
         rest = found.modules[len(shown) :]
         share = percent(sum(one.share for one in rest))
-        words.append(f"{counted(len(rest), 'more module')} with {share} are in the table.")
+        parts.append(f"{counted(len(rest), 'more module')} with {share} are in the table.")
     told = headline(section).replace("`", "")
-    return " ".join([*words, f"{told}." if told else ""])
+    return " ".join([*parts, f"{told}." if told else ""])
 
 
 def parts_of(module: Contribution, found: Contributions) -> list[Part]:
@@ -95,11 +95,11 @@ def module_of(parameter: Contribution, found: Contributions) -> str:
     return ""
 
 
-class _Places:
+class _Indices:
     """Indices of modules and parameters in a report."""
 
     def __init__(self, report: Report) -> None:
-        self._modules = ModulePlaces(report)
+        self._modules = ModuleIndices(report)
         self._parameters = {row.name: row for row in report.parameters}
 
     def module(self, parameter: str | None, module: str | None = None) -> int | None:
@@ -114,7 +114,7 @@ class _Places:
 
 
 def _layer(
-    position: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Places
+    position: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Indices
 ) -> dict[str, Json]:
     """Return the trace of one piece of every module."""
     rows = [
@@ -190,7 +190,7 @@ def share_table(section: Section, report: Report) -> Chart | None:
     rows = found.parameters
     if not rows:
         return None
-    known = _Places(report)
+    known = _Indices(report)
     after = [one.after for one in rows]
     columns: list[Json] = [
         column("parameter", "name", texts(one.name for one in rows)),

@@ -343,8 +343,8 @@ def _is_told(curve: _OfOptimizer, kind: CurveKind) -> bool:
 
 
 def _has_legend(data: Sequence[Json]) -> bool:
-    told = [trace for trace in data if isinstance(trace, Mapping) and trace.get("showlegend")]
-    return len(told) > 1
+    reported = [trace for trace in data if isinstance(trace, Mapping) and trace.get("showlegend")]
+    return len(reported) > 1
 
 
 def _caption(

@@ -232,19 +232,19 @@ def _span(marks: Sequence[Mark], measure: Measure) -> float:
 
 
 def _caption(tensors: Sequence[Mark], parameters: Sequence[Mark], line: SpineLine | None) -> str:
-    words = [
+    parts = [
         "A circle is a tensor of the forward, a diamond a parameter at its first use. Backward "
         "runs from right to left: gradients that fall to the left vanish, those that rise explode."
     ]
     if line is not None:
-        words.append(
+        parts.append(
             f"The line joins the outputs of {line.operation} that every gradient passes. Rules use "
             "these."
         )
     marks = [mark for mark in (*tensors, *parameters) if mark.state == "number"]
     drawn = len(_drawn(tensors)) + len(_drawn(parameters))
     if drawn < len(marks):
-        words.append(
+        parts.append(
             f"{drawn:,} of {len(marks):,} are drawn: the extremes of each section, and some others."
         )
-    return " ".join(words)
+    return " ".join(parts)

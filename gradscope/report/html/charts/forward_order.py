@@ -12,7 +12,7 @@ from gradscope.analysis.report import Report
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.columns import Json, ModulePlaces
+from gradscope.report.html.columns import Json, ModuleIndices
 from gradscope.report.html.phrasing import module_of_finding
 
 MOST_RUNS = 32
@@ -46,7 +46,7 @@ class ForwardOrder:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._modules = ModulePlaces(report)
+        self._modules = ModuleIndices(report)
         # A view of a parameter has the parameter's gradient.
         self.tensors = tuple(row for row in report.tensors if not row.is_parameter_view)
         keys = self._parameter_keys()
@@ -242,7 +242,7 @@ def _positions(finding: Finding, report: Report, order: ForwardOrder) -> Iterato
 
 
 def _modules(finding: Finding, report: Report) -> frozenset[int]:
-    found = ModulePlaces(report).each(finding.modules)
+    found = ModuleIndices(report).each(finding.modules)
     # The model itself has every position.
     return frozenset(at for at in found if at is not None and report.modules[at].path)
 

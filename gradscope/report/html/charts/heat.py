@@ -13,7 +13,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.report.html.charts.step_marks import finding_text
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions
 
 ROWS = 300
 """Number of parameters, or modules, up to which each has a row of its own."""
@@ -54,7 +54,7 @@ class Heat:
 
 def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
     """Return a row for each parameter; of more than fit, for each module as deep as fits."""
-    positions = ModulePlaces(report)
+    positions = ModuleIndices(report)
     if len(report.parameters) <= most:
         return [
             HeatRow(
@@ -71,7 +71,7 @@ def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
     return _modules_at(report, positions, 0) if fitting is None else fitting
 
 
-def _modules_at(report: Report, positions: ModulePlaces, depth: int) -> list[HeatRow]:
+def _modules_at(report: Report, positions: ModuleIndices, depth: int) -> list[HeatRow]:
     """Return a row for each module down to a depth, with all modules that it represents."""
     held: dict[int | None, list[int]] = {}
     for parameter in report.parameters:

@@ -26,9 +26,9 @@ def shortened(name: str, longest: int) -> str:
 
 def hover(title: str, lines: Iterable[tuple[str, str | None]]) -> str:
     """Return the tooltip of a mark: its name, and its values by name."""
-    told = [f"<b>{lettered(title)}</b>"]
-    told += [f"{name}  {lettered(text)}" for name, text in lines if text]
-    return "<br>".join(told)
+    reported = [f"<b>{lettered(title)}</b>"]
+    reported += [f"{name}  {lettered(text)}" for name, text in lines if text]
+    return "<br>".join(reported)
 
 
 def number(value: float | None) -> str:

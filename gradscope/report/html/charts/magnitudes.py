@@ -8,7 +8,7 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.report.html.charts.lettering import row_labels
-from gradscope.report.html.columns import Json, ModulePlaces, positions
+from gradscope.report.html.columns import Json, ModuleIndices, positions
 from gradscope.report.html.page import Chart
 
 MOST_ROWS = 200
@@ -83,7 +83,7 @@ def _octaves(row: ParameterRow) -> Octaves | None:
 
 def _heat(rows: Sequence[Octaves], report: Report) -> Json:
     first, last = _ends(rows)
-    modules = ModulePlaces(report)
+    modules = ModuleIndices(report)
     return {
         "type": "heatmap",
         "x": [octave + 0.5 for octave in range(first, last + 1)],

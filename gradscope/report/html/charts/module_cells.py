@@ -10,7 +10,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.recording.finding import Finding
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.columns import ModulePlaces
+from gradscope.report.html.columns import ModuleIndices
 from gradscope.report.html.phrasing import module_of_finding
 
 ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]
@@ -92,7 +92,7 @@ def _distance(gain: float) -> float:
 
 def _reached_elements(report: Report) -> Mapping[int, int]:
     """Return, by module, the number of elements with a gradient in it and below it."""
-    positions, found = ModulePlaces(report), dict[int, int]()
+    positions, found = ModuleIndices(report), dict[int, int]()
     for parameter in report.parameters:
         if parameter.grad is not None:
             for module in _holders(parameter, positions):
@@ -102,14 +102,14 @@ def _reached_elements(report: Report) -> Mapping[int, int]:
 
 def _reaches(report: Report) -> Mapping[int, frozenset[str]]:
     """Return, by module, what backward left in the parameters in it and below it."""
-    positions, found = ModulePlaces(report), dict[int, set[str]]()
+    positions, found = ModuleIndices(report), dict[int, set[str]]()
     for parameter in report.parameters:
         for module in _holders(parameter, positions):
             found.setdefault(module, set()).add(parameter.reach)
     return {module: frozenset(reaches) for module, reaches in found.items()}
 
 
-def _holders(parameter: ParameterRow, positions: ModulePlaces) -> frozenset[int]:
+def _holders(parameter: ParameterRow, positions: ModuleIndices) -> frozenset[int]:
     """Return the modules that hold a parameter under any of its names."""
     owners = [
         parameter.module,
@@ -197,7 +197,7 @@ def areas(cells: Sequence[Cell], area: Area) -> list[float]:
 
 
 def _findings(report: Report) -> dict[int, list[Finding]]:
-    positions, found = ModulePlaces(report), dict[int, list[Finding]]()
+    positions, found = ModuleIndices(report), dict[int, list[Finding]]()
     for finding in report.findings:
         named = [at for at in positions.each(finding.modules) if at is not None]
         innermost = module_of_finding(finding, report)

@@ -200,12 +200,12 @@ def _events(found: Sequence[LoopWindow], report: Report) -> dict[str, Json]:
     values: list[float] = []
     for window in found:
         for event in window.events:
-            told = dict(event_numbers(event))
+            reported = dict(event_numbers(event))
             word = event_word(event, spelling.word(event, window))
-            call = _call(event, word, tuple(told), recording)
+            call = _call(event, word, tuple(reported), recording)
             at.append(calls.setdefault(call, len(calls)))
             seconds.append(event.seconds)
-            values += told.values()
+            values += reported.values()
     return {
         "calls": {
             "word": texts(printable(call.word) for call in calls),

@@ -30,9 +30,9 @@ def compared_curves(comparison: Comparison) -> Chart | None:
     """Return the chart; None without curves of two sides."""
     if not comparison.curves:
         return None
-    told: set[int] = set()
+    reported: set[int] = set()
     panels = [
-        panel for curve in comparison.curves for panel in _panels(curve, comparison.sides, told)
+        panel for curve in comparison.curves for panel in _panels(curve, comparison.sides, reported)
     ]
     data, layout = stacked(panels, "step")
     may_be_log = all(_may_be_log(curve) for curve in comparison.curves)
@@ -52,10 +52,10 @@ def compared_curves(comparison: Comparison) -> Chart | None:
 def _caption(comparison: Comparison) -> Iterator[str]:
     for curve in comparison.curves:
         for position, side in enumerate(comparison.sides[: _TOLD + 1]):
-            told = parting_text(curve, position, comparison)
-            if told and curve.kind == "loss":
+            text = parting_text(curve, position, comparison)
+            if text and curve.kind == "loss":
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
-                yield f"The loss{of} of {side.letter} {told}."
+                yield f"The loss{of} of {side.letter} {text}."
     if any(_beyond(parting) is not None for one in comparison.curves for parting in one.partings):
         yield "A diamond marks where a side first exceeds the tolerance."
 

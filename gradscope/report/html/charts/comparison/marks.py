@@ -10,7 +10,7 @@ from gradscope.comparison.parameters import CHANGES, WORSE, Change, ComparedPara
 from gradscope.comparison.regressions import ComparisonVerdict, Outcome
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.comparison.phrasing import TITLES
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import NumberKind, column
 
@@ -78,7 +78,7 @@ def _both(values: tuple[_Kind, ...], position: int) -> tuple[_Kind, ...]:
 
 def pair_rows(pair: Comparison) -> list[PairRow]:
     """Return the parameters of two sides, in the order of the base."""
-    modules = ModulePlaces(pair.sides[0].report)
+    modules = ModuleIndices(pair.sides[0].report)
     worst = sorted(range(len(pair.parameters)), key=lambda at: pair.parameters[at].worst)
     ranks = {position: rank for rank, position in enumerate(worst)}
     return [
@@ -139,9 +139,9 @@ def drawn(rows: Sequence[PairRow], most: int = MOST_MARKS) -> list[PairRow]:
     """Return the parameters to draw; of many, those that changed, and some of the others."""
     if len(rows) <= most:
         return list(rows)
-    told = [row.pair.change not in _ORDINARY for row in rows]
+    reported = [row.pair.change not in _ORDINARY for row in rows]
     step = -(-len(rows) // most)
-    return [row for at, row in enumerate(rows) if told[at] or at % step == 0]
+    return [row for at, row in enumerate(rows) if reported[at] or at % step == 0]
 
 
 def drawn_text(rows: Sequence[PairRow]) -> str:
@@ -230,7 +230,7 @@ def _columns(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Iterator[Json
     yield column("change", "text", texts(TITLES[row.pair.change] for row in rows))
     yield column(f"norm {base.letter}", "number", numbers(_norm(row.base) for row in rows))
     yield column(f"norm {other.letter}", "number", numbers(_norm(row.other) for row in rows))
-    told: tuple[tuple[str, NumberKind, Callable[[PairRow], float | None], str], ...] = (
+    reported: tuple[tuple[str, NumberKind, Callable[[PairRow], float | None], str], ...] = (
         ("ratio", "number", lambda row: row.pair.ratio, "gradient norm over that of the base"),
         ("cosine", "cosine", lambda row: row.pair.cosine, "between both gradients"),
         (
@@ -241,7 +241,7 @@ def _columns(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Iterator[Json
         ),
         ("weights", "number", lambda row: row.pair.weight_ratio, "norm over that of the base"),
     )
-    for title, kind, read, hint in told:
+    for title, kind, read, hint in reported:
         values = [read(row) for row in rows]
         if any(value is not None for value in values):
             yield column(title, kind, numbers(values), hint)
@@ -269,8 +269,8 @@ def _shape(one: SideParameter) -> str:
 
 def _change(row: PairRow, told: Callable[[SideParameter], str]) -> str:
     """Return what both sides have in common, or `before → after`."""
-    words = list(dict.fromkeys(told(one) for one in (row.base, row.other) if one is not None))
-    return " → ".join(words)
+    parts = list(dict.fromkeys(told(one) for one in (row.base, row.other) if one is not None))
+    return " → ".join(parts)
 
 
 def worst_first(comparison: Comparison) -> list[ComparedParameter]:
@@ -290,7 +290,7 @@ def sides_table(comparison: Comparison) -> Chart:
         column(f"norm {side.letter}", "number", numbers(_norm(one.sides[at]) for one in rows))
         for at, side in enumerate(comparison.sides)
     ]
-    modules = ModulePlaces(base.report)
+    modules = ModuleIndices(base.report)
     paths = (next((s.module for s in one.sides if s is not None), None) for one in rows)
     links: dict[str, Json] = {
         "module": positions(modules.each(paths)),

@@ -68,15 +68,15 @@ def compared_norms(
 def _caption(
     rows: Sequence[PairRow], measured: Sequence[PairRow], other: Side, tolerance: float
 ) -> str:
-    words = [
+    parts = [
         "Each mark is a parameter. On the diagonal both are equal, above it"
         f" {other.letter} is larger; the band is the tolerance of {100 * tolerance:.3g} %.",
     ]
     if any({kind_of(row.base), kind_of(row.other)} != {"norm"} for row in measured):
-        words.append("Missing, zero and non-finite norms have their own strips.")
+        parts.append("Missing, zero and non-finite norms have their own strips.")
     if len(measured) < len(rows):
-        words.append(f"{len(rows) - len(measured):,} without a gradient on both sides are omitted.")
-    return " ".join([*words, drawn_text(measured)])
+        parts.append(f"{len(rows) - len(measured):,} without a gradient on both sides are omitted.")
+    return " ".join([*parts, drawn_text(measured)])
 
 
 def _axes(

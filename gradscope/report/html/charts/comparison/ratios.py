@@ -184,9 +184,9 @@ def _strip(rows: Sequence[PairRow]) -> list[Trace]:
 
 def _changed(rows: Sequence[PairRow]) -> Iterator[Panel]:
     """Yield a strip of the parameters without a ratio, which matter more than numbers."""
-    told = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
-    if told:
-        yield Panel(height=0.35, traces=_strip(told), axis=strip_axis("changed"))
+    reported = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
+    if reported:
+        yield Panel(height=0.35, traces=_strip(reported), axis=strip_axis("changed"))
 
 
 def _placed(rows: Sequence[PairRow]) -> Trace:

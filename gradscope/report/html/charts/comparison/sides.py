@@ -9,7 +9,7 @@ from gradscope.comparison.parameters import Change, ComparedParameter, Parameter
 from gradscope.report.html.charts.colours import DIVERGING
 from gradscope.report.html.charts.comparison.marks import worst_first
 from gradscope.report.html.charts.lettering import lettered, number
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, single_numbers
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, single_numbers
 from gradscope.report.html.page import Chart
 
 ROWS = 200
@@ -76,11 +76,11 @@ def shown_rows(comparison: Comparison, most: int = ROWS) -> list[Row]:
 
 
 def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
-    words = ["Gradient norm of each side relative to the base, by parameter."]
+    parts = ["Gradient norm of each side relative to the base, by parameter."]
     count = len(comparison.parameters)
     if len(rows) < count:
-        words.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
-    return words
+        parts.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
+    return parts
 
 
 def _ratio(pair: ParameterPair | None) -> float | None:
@@ -101,7 +101,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _base(comparison: Comparison, rows: Sequence[Row], labels: Sequence[str]) -> Trace:
-    modules = ModulePlaces(comparison.sides[0].report)
+    modules = ModuleIndices(comparison.sides[0].report)
     paths = (next((side.module for side in one.sides if side), None) for _, one in rows)
     return {
         "type": "heatmap",
