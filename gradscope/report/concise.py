@@ -53,7 +53,7 @@ from gradscope.report.finding_phrasing import (
 )
 from gradscope.report.number_format import figure, number, percent, shape_text, tensor_text
 from gradscope.report.page import UNICODE, in_ascii
-from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_words
+from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_text
 
 _PATTERNS_SHOWN = 5
 
@@ -96,7 +96,7 @@ def _patterns(run: TrainingRun) -> Iterator[str]:
 
 def _run_line(report: Report, run: TrainingRun) -> str:
     """Return the verdict, and how the run went."""
-    parts = [counted(report.summary.parameters, "parameter"), *run_words(run)]
+    parts = [counted(report.summary.parameters, "parameter"), *run_text(run)]
     verdict = verdict_text(report)
     return f"{f'{verdict} ' if verdict else ''}{', '.join(parts)}."
 

@@ -109,11 +109,11 @@ def is_named(name: str, message: str) -> bool:
 
 def evidence_text(finding: Finding) -> str:
     """Return the first of the measured numbers and limits that the message does not hold."""
-    reported = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
+    reported = [_NumberInText.of(match) for match in _NUMBER.finditer(finding.message)]
     parts = [
         f"{name.replace('_', ' ')} = {_shown(value)}"
         for name, value in _readable(finding)
-        if value is not None and not _is_told(value, finding.message, reported)
+        if value is not None and not _has_figure(value, finding.message, reported)
     ]
     if len(parts) > _EVIDENCE_SHOWN:
         parts[_EVIDENCE_SHOWN:] = [UNICODE.ellipsis]
@@ -128,7 +128,7 @@ def _readable(finding: Finding) -> Iterator[tuple[str, float | str | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _NumberInText:
     """A number in a message."""
 
     value: float
@@ -148,7 +148,7 @@ class _Told:
         return abs(self.value - exact) <= near
 
 
-def _is_told(value: float | str | bool, message: str, told: list[_Told]) -> bool:
+def _has_figure(value: float | str | bool, message: str, told: list[_NumberInText]) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, str):

@@ -87,7 +87,7 @@ def _shown(snippet: Snippet, root: str) -> Snippet:
     return replace(snippet, file=shown_path(snippet.file, root))
 
 
-def unseen(report: Report) -> tuple[Section, ...]:
+def missing_parts(report: Report) -> tuple[Section, ...]:
     """Return what was not measured, and the rules that could not judge, with their reasons."""
     skipped = [(item.what, item.reason) for item in report.skipped]
     return (

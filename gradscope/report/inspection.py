@@ -21,7 +21,7 @@ from gradscope.report.document import (
     Word,
 )
 from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
-from gradscope.report.findings import findings_of, unseen
+from gradscope.report.findings import findings_of, missing_parts
 from gradscope.report.module_tree import module_sections, parameter_sections, tensor_sections
 from gradscope.report.number_format import figure
 from gradscope.report.overfitting import overfit_sections
@@ -43,7 +43,7 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
                 if run is None
                 else run_sections(report, run, view, width)
             ),
-            *unseen(report),
+            *missing_parts(report),
         ),
         closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
     )

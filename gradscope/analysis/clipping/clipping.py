@@ -15,7 +15,7 @@ from gradscope.analysis.clipping.sections import (
     OptimizerFacts,
     Section,
 )
-from gradscope.analysis.clipping.series import ClipPoint, call_words
+from gradscope.analysis.clipping.series import ClipPoint, call_text
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import ClipMethod, ClipPass, ClipTrial, OptimizerRecord
 from gradscope.recording.records import Recording
@@ -55,7 +55,7 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
     points = _with_outcomes(unclipped, outcomes)
     clipped = Numbers.of(points, given=None, by_norm=False, in_order=False)
     return Section(
-        words=call_words(method, own, trial.norm_type)
+        words=call_text(method, own, trial.norm_type)
         if own is not None
         else recording.target.model,
         site=None,
@@ -129,7 +129,7 @@ def _methods(found: _Trial, largest: float | None) -> Iterator[MethodRow]:
         cosines = [one.cosine for one in results if one.cosine is not None]
         yield MethodRow(
             method=method,
-            words=call_words(method, limit, trial.norm_type),
+            words=call_text(method, limit, trial.norm_type),
             limit=limit,
             is_asked=method in trial.asked,
             share=fmean(one.is_cut for one in results),

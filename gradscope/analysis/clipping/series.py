@@ -72,7 +72,7 @@ def trial_of(indexed: RecordingIndex) -> ClipTrial | None:
     return next(iter(indexed.recording.evidence_of(ClipTrial)), None)
 
 
-def call_words(method: ClipMethod, limit: float, norm_type: float) -> str:
+def call_text(method: ClipMethod, limit: float, norm_type: float) -> str:
     """Return how a method is written."""
     kind = "" if norm_type == 2 else f", norm_type={norm_type:g}"
     match method:
@@ -105,7 +105,7 @@ def _of_trial(indexed: RecordingIndex) -> Iterator[ClipSeries]:
             method=method,
             limit=limit,
             norm_type=trial.norm_type,
-            words=call_words(method, limit, trial.norm_type),
+            words=call_text(method, limit, trial.norm_type),
             site=None,
             points=tuple(
                 _trial_point(position, one, trial, method) for position, one in enumerate(passes)

@@ -349,7 +349,7 @@ class _Running:
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
         self._training.record_in_full()
         self._training.models.see_compiled(compiled, frame)
-        self._training.gradient_state.steps_are_unseen = not self._steps.has_seen
+        self._training.gradient_state.steps_are_unseen = not self._steps.has_stepped
         self._see_compiling()
 
     def _begin_compiling(self) -> None:

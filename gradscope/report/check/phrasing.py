@@ -65,7 +65,7 @@ def measured_text(target: TargetResult) -> str:
         return ""
     recordings = [run.recording for run in target.runs]
     parts = [counted(len(recordings[0].parameters), "parameter")]
-    parts += _training_words(recordings[0])
+    parts += _training_texts(recordings[0])
     norms = [norm for norm in map(global_norm, recordings) if norm is not None]
     if norms:
         parts.append(f"global gradient norm {_span(norms)}")
@@ -75,7 +75,7 @@ def measured_text(target: TargetResult) -> str:
     return ", ".join(parts)
 
 
-def _training_words(recording: Recording) -> Iterator[str]:
+def _training_texts(recording: Recording) -> Iterator[str]:
     """Yield how a target was trained before the judged step, and why it was not trained on."""
     steps = training_steps(recording)
     if steps:

@@ -21,7 +21,7 @@ from gradscope.report.clipping.phrasing import (
     rate_text,
     remarks,
     rest_text,
-    spread_words,
+    spread_phrase,
 )
 from gradscope.report.document import (
     Column,
@@ -115,7 +115,7 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
     norms = clip.norms
     if norms is None:
         return
-    parts = list(spread_words(norms))
+    parts = list(spread_phrase(norms))
     blocks: list[Inner] = [Points((figure(norms.least),))]
     if norms.count > 1:
         # A narrow page omits the least useful quantiles.

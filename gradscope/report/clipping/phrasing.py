@@ -42,7 +42,7 @@ def measured_text(trial: ClipTrial, section: Section) -> str:
     return f"{count}: before each of {counted(made, 'step')}{early}, {clipped}, and {after}"
 
 
-def spread_words(found: Distribution) -> Iterator[tuple[str, str]]:
+def spread_phrase(found: Distribution) -> Iterator[tuple[str, str]]:
     """Yield quantiles by name: `least`, `25 %`, `median` and so on."""
     yield "least", figure(found.least)
     for share, value in zip(SHARES, found.quantiles, strict=True):

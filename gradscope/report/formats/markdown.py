@@ -204,12 +204,12 @@ def _cell(value: Value) -> str:
             return code(value.location)
         case TreeLabel():
             name = code(value.name or value.class_name)
-            return f"{'&nbsp;&nbsp;' * value.level}{name}{escape(tree_words(value))}"
+            return f"{'&nbsp;&nbsp;' * value.level}{name}{escape(tree_text(value))}"
         case _:
             return value_text(value)
 
 
-def tree_words(label: TreeLabel) -> str:
+def tree_text(label: TreeLabel) -> str:
     """Return the text after the name of a module: number of modules, calls, class."""
     parts = [
         f"×{label.copies}" if label.copies > 1 else "",  # noqa: RUF001 - multiplication

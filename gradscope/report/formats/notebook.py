@@ -23,7 +23,7 @@ from gradscope.report.document import (
     Word,
     plain,
 )
-from gradscope.report.formats.markdown import strip_lines, tree_words
+from gradscope.report.formats.markdown import strip_lines, tree_text
 from gradscope.report.number_format import value_text
 
 _WIDTH = 100
@@ -124,6 +124,6 @@ def _cell(value: Value) -> str:
             return _html(value.location)
         case TreeLabel():
             name = _html(value.name or value.class_name)
-            return f"{'&nbsp;&nbsp;' * value.level}{name}{_html(tree_words(value))}"
+            return f"{'&nbsp;&nbsp;' * value.level}{name}{_html(tree_text(value))}"
         case _:
             return value_text(value)

@@ -144,14 +144,14 @@ def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedL
     found = []
     for link in links:
         key = (link.link.source, norms_text(link.link.norms))
-        figure = _free(link, key[1], taken) if _is_told(link) and key not in reported else None
+        figure = _free(link, key[1], taken) if _has_figure(link) and key not in reported else None
         if figure is not None:
             reported.add(key)
         found.append(replace(link, figure=figure))
     return tuple(found)
 
 
-def _is_told(link: PlacedLink) -> bool:
+def _has_figure(link: PlacedLink) -> bool:
     """Return whether a link has a norm that is not shown elsewhere; a parameter shows its own."""
     return not link.is_beside and link.link.kind != "cut" and link.link.norms is not None
 

@@ -21,11 +21,11 @@ LONGEST = 36
 
 def vertex_label(vertex: Vertex) -> str:
     """Return the text of a vertex in one line: name, norm of a parameter's gradient, size."""
-    text = vertex_words(vertex, is_short=vertex.box is not None)
+    text = vertex_text(vertex, is_short=vertex.box is not None)
     return ", ".join(line for line in text if line)
 
 
-def vertex_words(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
+def vertex_text(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
     """Return the description of a vertex.
 
     Args:
@@ -193,7 +193,7 @@ def writing(vertex: Vertex) -> Writing:
         name = shortened(vertex.name or vertex.label, 28)
         dims = vertex.detail[vertex.detail.find("[") :]
         return Writing(name=name, detail=shortened(dims, 20), figure=known)
-    name, detail = vertex_words(vertex, is_short=True)
+    name, detail = vertex_text(vertex, is_short=True)
     return Writing(name=shortened(name), detail=shortened(detail), figure="")
 
 
@@ -250,7 +250,7 @@ def _gradient(vertex: Vertex) -> str:
     return parts.get(vertex_state(vertex) or "", "")
 
 
-def box_words(box: Box) -> str:
+def box_text(box: Box) -> str:
     """Return the whole title of a box, and the exact norm of its parameters' gradients."""
     lines = [box_title(box)]
     if box.copies > 1:

@@ -106,7 +106,7 @@ class _Tree:
             self._add(table, root, 0)
         rest = self._operations.get(None) if has_rest else None
         if rest:
-            table.add_row(Text("outside of modules", style="dim"), "", self._words(rest))
+            table.add_row(Text("outside of modules", style="dim"), "", self._operation_text(rest))
         return table
 
     def _add(self, table: Table, module: FoldedModule, level: int) -> None:
@@ -129,7 +129,7 @@ class _Tree:
         return text.append(f"{' ' if module.name else ''}{page.spell(row.class_name)}", style=style)
 
     def _inside(self, row: ModuleRow) -> Text:
-        text = self._words(self._operations.get(row.index, ()))
+        text = self._operation_text(self._operations.get(row.index, ()))
         if len(row.calls) > 1:
             calls = Text(f"{len(row.calls)} calls", style="bold")
             text = calls.append(": ").append_text(text) if text else calls
@@ -145,7 +145,7 @@ class _Tree:
                 _add_word(text, f"{words}: {', '.join(names)}", "magenta")
         return text
 
-    def _words(self, operations: Operations) -> Text:
+    def _operation_text(self, operations: Operations) -> Text:
         times = self._page.signs.times
         parts = [name if count == 1 else f"{name} {times}{count}" for name, count in operations]
         return Text(", ".join(parts))

@@ -80,10 +80,10 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
     run = result.runs[target.shown]
     report = Report.from_recording(run.recording, run.verdict)
     tab = tab_of(report, title)
-    return replace(tab, words=_target_words(target, report, tab.words))
+    return replace(tab, words=_target_texts(target, report, tab.words))
 
 
-def _target_words(target: CheckedTarget, report: Report, words: PageTexts) -> PageTexts:
+def _target_texts(target: CheckedTarget, report: Report, words: PageTexts) -> PageTexts:
     """Return the texts on the shown run, with the findings of the other runs."""
     result = target.result
     worst: Severity | None = next((item.finding.severity for item in result.counted()), None)

@@ -55,7 +55,7 @@ def clip_tabs(report: Report) -> Iterator[Tab]:
         )
         yield Tab(
             title=_title(section, report, is_alone=not others),
-            words=_words(section, _of_section(report, others), clipping),
+            words=_texts(section, _of_section(report, others), clipping),
             charts=tuple(chart for chart in charts if chart is not None),
             modules=module_columns(report),
         )
@@ -74,7 +74,7 @@ def _of_section(report: Report, others: Sequence[Section]) -> Report:
     return replace(report, findings=mine)
 
 
-def _words(section: Section, report: Report, clipping: Clipping) -> PageTexts:
+def _texts(section: Section, report: Report, clipping: Clipping) -> PageTexts:
     words = texts_of(report)
     broken = nonfinite_text(section)
     return replace(

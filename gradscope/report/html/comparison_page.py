@@ -85,7 +85,7 @@ def _pair_tab(pair: Comparison, *, is_alone: bool) -> Tab:
     )
     return Tab(
         title=f"{base.name} → {other.name}" if is_alone else f"{other.letter} {other.name}",
-        words=_pair_words(pair),
+        words=_pair_texts(pair),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=_modules(base),
     )
@@ -97,7 +97,7 @@ def _modules(base: Side) -> dict[str, Json]:
     return {name: columns[name] for name in ("path", "class", "parent")}
 
 
-def _pair_words(pair: Comparison) -> PageTexts:
+def _pair_texts(pair: Comparison) -> PageTexts:
     base, other = pair.sides
     return PageTexts(
         heading=f"{base.name} → {other.name}",

@@ -43,7 +43,7 @@ class ClippedNorms(Shape):
     cut: Annotated[Count, _of_norms("cut"), "Calls whose norm was above the limit."]
 
 
-def _picture(pattern: Pattern, _: Report) -> str:
+def _pattern_text(pattern: Pattern, _: Report) -> str:
     return pattern_text(pattern)
 
 
@@ -51,7 +51,7 @@ class Window(Shape):
     """Events before an optimizer step, and the steps that follow equal events."""
 
     optimizer: Annotated[Count | None, "Index in training_run.optimizers; null without a step."]
-    picture: Annotated[str, Of(_picture), "For people: the moments as text."]
+    picture: Annotated[str, Of(_pattern_text), "For people: the moments as text."]
     moments: Annotated[tuple[Moment, ...], Of("folds")]
     clipped: Annotated[tuple[ClippedNorms, ...], Of("norms")]
     count: Positive
@@ -67,7 +67,7 @@ class EndingLocation(Shape):
     line: int | None
 
 
-def _place(ending: RunEnding, _: Report) -> RunEnding | None:
+def _known_location(ending: RunEnding, _: Report) -> RunEnding | None:
     return ending if ending.file else None
 
 
@@ -84,7 +84,7 @@ class Ending(Shape):
     message: Annotated[
         Given, "The first line of what the exception says, the option, or the reason."
     ]
-    location: Annotated[EndingLocation | None, Of(_place)]
+    location: Annotated[EndingLocation | None, Of(_known_location)]
 
 
 class Cost(Shape):

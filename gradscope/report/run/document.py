@@ -52,7 +52,7 @@ from gradscope.report.run.phrasing import (
     of_each_optimizer,
     optimizer_text,
     pattern_text,
-    run_words,
+    run_text,
 )
 from gradscope.report.strips import BROKEN, ZERO, Scale, StripLayout, module_layout, scale_of
 
@@ -259,7 +259,7 @@ def _legend(strips: Iterable[Cells]) -> str:
 def run_closing(report: Report, run: TrainingRun, view: ViewOptions) -> Note:
     """Return findings, steps, and the change of the loss."""
     found = found_text(report)
-    parts = [*([found] if found else []), *run_words(run)]
+    parts = [*([found] if found else []), *run_text(run)]
     hint = "Use --save FILE to keep the recording." if view.can_save else ""
     return Note(f"{', '.join(parts)}.", hint=hint)
 

@@ -109,7 +109,7 @@ def _fold(fold: Fold, told: Callable[[str], str]) -> str:
     return f"{text} {UNICODE.times}{fold.least:,}{most}"
 
 
-def run_words(run: TrainingRun) -> Iterator[str]:
+def run_text(run: TrainingRun) -> Iterator[str]:
     """Yield `10,000 steps in 12 s`, and where loss and norm went: `loss 2.31 → 0.0420`."""
     yield length_text(run)
     stepping = [position for position, row in enumerate(run.optimizers) if row.steps]

@@ -55,7 +55,7 @@ class CapturedSteps:
 
     def check(self, rule: Rule) -> Iterator[Finding]:
         """Yield one finding for each cause that captured steps or the run's events show."""
-        seen, told = list(self._seen(rule)), list(rule.in_run(self.context))
+        seen, told = list(self._findings_of(rule)), list(rule.in_run(self.context))
         # Later captured steps show whether the state lasted, and its later causes.
         yield from (one for one in seen if not any(_is_later(one, other) for other in told))
         yield from (
@@ -64,7 +64,7 @@ class CapturedSteps:
             if all(_is_later(other, one) or not _is_about(other, one) for other in seen)
         )
 
-    def _seen(self, rule: Rule) -> Iterator[Finding]:
+    def _findings_of(self, rule: Rule) -> Iterator[Finding]:
         shown = [_shown(rule, series) for series in self._series_for(rule)]
         causes = by_cause([[one.finding for one in ones] for ones in shown])
         counts = {id(one.finding): one.count for ones in shown for one in ones}

@@ -11,7 +11,7 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.spikes import History, Limits, Spike, spikes_of, times_seen
+from gradscope.rules.helpers.spikes import History, Limits, Spike, occurrences, spikes_of
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -122,7 +122,7 @@ class GradientSpike(Rule):
                 continue
             reached = [one for one in spikes if not one.is_caught]
             worst = max(reached or spikes, key=lambda one: one.times)
-            times = times_seen(worst, windows, norm_of)
+            times = occurrences(worst, windows, norm_of)
             judged = max(len(windows) - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
             yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
@@ -149,8 +149,8 @@ class GradientSpike(Rule):
             message=(
                 f"the gradient of step {window.step.step} has a norm of {spike.norm:.3g}, "
                 f"{spike.times:.3g} times that of the steps before it"
-                + _leader_words(context, leaders)
-                + (", but was clipped" if spike.is_caught else _loss_words(before, after))
+                + _leader_text(context, leaders)
+                + (", but was clipped" if spike.is_caught else _loss_text(before, after))
             ),
             remedy=(
                 f"check {of_step}"
@@ -227,7 +227,7 @@ def _leaders(context: RuleContext, windows: Sequence[Window], position: int) -> 
     return sorted(leading, key=lambda index: -times[index])[:_MOST_LEADERS]
 
 
-def _leader_words(context: RuleContext, leaders: Sequence[int]) -> str:
+def _leader_text(context: RuleContext, leaders: Sequence[int]) -> str:
     names = [context.recording.parameters[index].name for index in leaders]
     return f", led by {' and '.join(names)}" if names else ""
 
@@ -259,7 +259,7 @@ def _typical_loss(windows: Sequence[Window]) -> float | None:
     return median(known) if known else None
 
 
-def _loss_words(before: float | None, after: float | None) -> str:
+def _loss_text(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return ""
     return f"; the loss goes from {before:.4g} to {after:.4g}"

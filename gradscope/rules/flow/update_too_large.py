@@ -123,7 +123,7 @@ class UpdateTooLarge(Rule):
             context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{_share(ratios.typical)} their norm" + _loss_words(context, falls)
+                f"{_share(ratios.typical)} their norm" + _loss_text(context, falls)
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,
@@ -152,7 +152,7 @@ class UpdateTooLarge(Rule):
             context,
             message=(
                 f"step {step + 1} of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{_share(growth)} their norm or more; {divergence.loss_words}"
+                f"{_share(growth)} their norm or more; {divergence.loss_text}"
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,
@@ -234,7 +234,7 @@ def _falls(context: RuleContext) -> bool | None:
     return all(isfinite(loss) and loss < losses[0] for loss in losses[1:])
 
 
-def _loss_words(context: RuleContext, falls: bool | None) -> str:
+def _loss_text(context: RuleContext, falls: bool | None) -> str:
     losses = _losses(context)
     if falls is None:
         return ""

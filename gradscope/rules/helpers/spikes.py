@@ -171,7 +171,7 @@ def spikes_of(
     return found
 
 
-def times_seen(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
+def occurrences(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
     """Return how often steps as large as a spike occur; consecutive ones count once."""
     large = [
         position

@@ -208,7 +208,7 @@ class Divergence:
         return next((step for step, growth in enumerate(self.growths) if growth >= limit), None)
 
     @property
-    def loss_words(self) -> str:
+    def loss_text(self) -> str:
         """First and last loss, and the number of steps between."""
         losses = [step.loss for step in self.steps if step.loss is not None]
         count = len(self.steps) - 1

@@ -140,7 +140,7 @@ class ExamplesMixed(Rule):
             )
 
     def _finding(self, context: RuleContext, record: MixedExamplesRecord) -> Finding:
-        what, remedy = _words(record)
+        what, remedy = _texts(record)
         return self.finding(
             context,
             message=f"{what}: the result for one example depends on the other {record.rows - 1}",
@@ -224,7 +224,7 @@ def _is_mistake(record: MixedExamplesRecord) -> bool:
     return record.operation in _SEQUENTIAL and is_batch and not record.is_ambiguous
 
 
-def _words(record: MixedExamplesRecord) -> tuple[str, str]:
+def _texts(record: MixedExamplesRecord) -> tuple[str, str]:
     """Return what an operation does, and what to do about it."""
     name = f"{record.operation}()"
     if record.operation in _RESHAPING:

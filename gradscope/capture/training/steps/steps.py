@@ -116,7 +116,7 @@ class Steps:
         """Optimizers (by `id`) that have stepped since the last reset."""
 
     @property
-    def has_seen(self) -> bool:
+    def has_stepped(self) -> bool:
         """Whether any optimizer has stepped."""
         return bool(self._made)
 

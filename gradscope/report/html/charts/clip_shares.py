@@ -133,14 +133,14 @@ def _layer(
             "color": _SHADES[position % len(_SHADES)],
             "line": {"color": "@paper", "width": 1},
         },
-        "text": [_told(part, module) for _, module, part in rows],
+        "text": [_tooltip(part, module) for _, module, part in rows],
         "textposition": "none",
         "hovertemplate": "%{text}<extra></extra>",
         "meta": {"links": links},
     }
 
 
-def _told(part: Part, module: Contribution) -> str:
+def _tooltip(part: Part, module: Contribution) -> str:
     one = part.of
     lines: list[tuple[str, str | None]] = [("share", percent(part.share))]
     if one is not None:

@@ -110,7 +110,9 @@ def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
     if not section.cut:
         return
     finite = [point for point in points if math.isfinite(point.norm)]
-    yield Panel(height=1.3, traces=tuple(_kept(section, finite)), axis=_kept_axis(section, finite))
+    yield Panel(
+        height=1.3, traces=tuple(_remaining(section, finite)), axis=_remaining_axis(section, finite)
+    )
     if len(section.points) >= 2 * _SHORTEST:
         bars = _share(stretches(section.points))
         yield Panel(height=0.8, traces=(bars,), axis=share_axis("steps clipped"))
@@ -121,7 +123,7 @@ def _turns(section: Section) -> bool:
     return section.method != "norm" and section.cosines is not None
 
 
-def _kept_axis(section: Section, points: Sequence[ClipPoint]) -> Trace:
+def _remaining_axis(section: Section, points: Sequence[ClipPoint]) -> Trace:
     kept = [point.coefficient for point in points]
     if min(kept) > 0 and median(kept) < _FAINT and not _turns(section):
         return log_axis("coefficient", kept)
@@ -219,7 +221,7 @@ def _zeros(points: Sequence[ClipPoint]) -> Trace:
     }
 
 
-def _kept(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
+def _remaining(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
     steps = [point.step for point in points]
     coefficients = [point.coefficient for point in points]
     yield {

@@ -279,7 +279,7 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, position: int, points: Points) 
         "mode": "lines+markers" if is_sparse else "lines",
         "name": name or ("after the clip" if kind == "norm" else label),
         "legendgroup": name or kind,
-        "showlegend": _is_told(curve, kind),
+        "showlegend": _has_figure(curve, kind),
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
         "customdata": positions(steps),
@@ -335,7 +335,7 @@ def _title(name: str, position: int) -> Trace:
     }
 
 
-def _is_told(curve: _OfOptimizer, kind: CurveKind) -> bool:
+def _has_figure(curve: _OfOptimizer, kind: CurveKind) -> bool:
     """Whether the legend names a curve: each optimizer once, and the norm before and after."""
     if kind == "raw" or not curve.name:
         return "raw" in curve.measured and kind in ("raw", "norm")

@@ -95,7 +95,7 @@ def _reached_elements(report: Report) -> Mapping[int, int]:
     positions, found = ModuleIndices(report), dict[int, int]()
     for parameter in report.parameters:
         if parameter.grad is not None:
-            for module in _holders(parameter, positions):
+            for module in _enclosing_modules(parameter, positions):
                 found[module] = found.get(module, 0) + parameter.numel
     return found
 
@@ -104,12 +104,12 @@ def _reaches(report: Report) -> Mapping[int, frozenset[str]]:
     """Return, by module, what backward left in the parameters in it and below it."""
     positions, found = ModuleIndices(report), dict[int, set[str]]()
     for parameter in report.parameters:
-        for module in _holders(parameter, positions):
+        for module in _enclosing_modules(parameter, positions):
             found.setdefault(module, set()).add(parameter.reach)
     return {module: frozenset(reaches) for module, reaches in found.items()}
 
 
-def _holders(parameter: ParameterRow, positions: ModuleIndices) -> frozenset[int]:
+def _enclosing_modules(parameter: ParameterRow, positions: ModuleIndices) -> frozenset[int]:
     """Return the modules that hold a parameter under any of its names."""
     owners = [
         parameter.module,

@@ -216,7 +216,7 @@ def _tree(
         "pathbar": {"thickness": 22},
         "meta": {
             "links": {"module": positions(cell.module for cell in cells)},
-            "told": _told(cells, measures),
+            "told": _tooltip_columns(cells, measures),
             "written": coloured.colouring.label,
             "most": MOST_DRAWN,
         },
@@ -256,7 +256,7 @@ def _border(cell: Cell) -> str:
     return f"@{cell.findings[0].severity}" if cell.findings else "@paper"
 
 
-def _told(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
+def _tooltip_columns(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
     """Return the texts of the cells as columns of a table."""
     rows = [cell.row for cell in cells]
     found = [None if row is None else measures[row.index] for row in rows]

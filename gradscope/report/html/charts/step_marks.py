@@ -51,7 +51,7 @@ def mark_rows(report: Report, run: TrainingRun, measured: Measured) -> list[Mark
     """Return the rows that there is something to mark in."""
     rows = [
         MarkRow(name="findings", symbol="triangle-down", marks=tuple(finding_marks(report))),
-        MarkRow(name="captured", symbol="circle-open", marks=tuple(_looks(run))),
+        MarkRow(name="captured", symbol="circle-open", marks=tuple(_captured_steps(run))),
         MarkRow(name="skipped", symbol="line-ns-open", marks=tuple(_skipped(report))),
         *_value_rows(measured),
     ]
@@ -127,7 +127,7 @@ def _colors(marks: Sequence[StepMark]) -> Json:
     return colors[0] if len(set(colors)) == 1 else colors
 
 
-def _looks(run: TrainingRun) -> Iterator[StepMark]:
+def _captured_steps(run: TrainingRun) -> Iterator[StepMark]:
     for step in dict.fromkeys(row.step for row in run.captured_steps):
         text = f"step {step:,}<br>every tensor was captured"
         yield StepMark(step=step, text=text, color="@accent")

@@ -53,13 +53,13 @@ class Measure:
     height: float
     band: tuple[float, float] | None = None
     """Range within the tolerance."""
-    is_told_equal: bool = True
+    is_shown_equal: bool = True
     """Whether it is drawn even if everything is as in the base."""
 
     def tells(self, rows: Sequence[PairRow]) -> bool:
         """Return whether it is known, and not that all weights are as they were."""
         known = {value for row in rows if (value := self.of(row)) is not None}
-        return bool(known) and (self.is_told_equal or known != {1.0})
+        return bool(known) and (self.is_shown_equal or known != {1.0})
 
     def is_on_axis(self, value: float) -> bool:
         """Return whether the axis can show a number; other numbers have a strip of their own."""
@@ -81,7 +81,7 @@ def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
             of=lambda row: row.pair.weight_ratio,
             is_log=True,
             height=1.3,
-            is_told_equal=False,
+            is_shown_equal=False,
         ),
         Measure(
             title="cosine",
