@@ -33,7 +33,7 @@ class Holding:
     then chose a learning rate for just these parameters.
     """
 
-    def words(self, parameters: int, *, several: bool) -> str:
+    def text(self, parameters: int, *, several: bool) -> str:
         """Return the evidence for a message.
 
         Args:

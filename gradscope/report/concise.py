@@ -189,12 +189,12 @@ def render_concise_clipping(report: Report, clipping: Clipping) -> str:
 
 def _section(section: Section) -> Iterator[str]:
     if section.method is None:
-        yield f"nothing clips: {section.words}"
+        yield f"nothing clips: {section.text}"
     else:
         advised = ", recommended," if section.is_advised else ""
-        yield f"{section.words}{advised} clips {cut_text(section)}"
+        yield f"{section.text}{advised} clips {cut_text(section)}"
     for check in section.checks:
-        yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
+        yield f"{'ok' if check.is_right else 'not right'}: {check.text}"
     if section.norms is not None:
         norms = section.norms
         yield (
@@ -211,7 +211,7 @@ def _section(section: Section) -> Iterator[str]:
         yield f"{one.name}: {shares}"
     for row in section.methods:
         yield (
-            f"{row.words}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"{row.text}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
             f"cosine {number(row.cosine)}, min {number(row.worst)}"
         )
     yield from (text for text in (clip_headline(section), *clip_remarks(section)) if text)

@@ -55,9 +55,7 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
     points = _with_outcomes(unclipped, outcomes)
     clipped = Numbers.of(points, given=None, by_norm=False, in_order=False)
     return Section(
-        words=call_text(method, own, trial.norm_type)
-        if own is not None
-        else recording.target.model,
+        text=call_text(method, own, trial.norm_type) if own is not None else recording.target.model,
         site=None,
         method=method if own is not None else None,
         limit=own,
@@ -129,7 +127,7 @@ def _methods(found: _Trial, largest: float | None) -> Iterator[MethodRow]:
         cosines = [one.cosine for one in results if one.cosine is not None]
         yield MethodRow(
             method=method,
-            words=call_text(method, limit, trial.norm_type),
+            text=call_text(method, limit, trial.norm_type),
             limit=limit,
             is_asked=method in trial.asked,
             share=fmean(one.is_cut for one in results),

@@ -72,7 +72,7 @@ class Clip:
         return not self.norm <= self.limit  # so is NaN
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The call, as `clip_grad_norm_(max_norm=1)`."""
         function, name = _FUNCTIONS[self.event.kind]
         limit = "" if self.limit is None else f"{name}={self.limit:g}"

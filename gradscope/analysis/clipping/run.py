@@ -51,7 +51,7 @@ class _Line:
         numbers = Numbers.of(line.points, given=given, by_norm=is_by_norm, in_order=True)
         limits = sorted({clip.limit for clip in line.calls if clip.limit is not None})
         return Section(
-            words=line.words,
+            text=line.text,
             site=self._case.site(line.site),
             method=None if line.limit is None else line.method,
             limit=line.limit,
@@ -123,13 +123,13 @@ def _order(calls: Sequence[Clip]) -> Check:
     if inside:
         return Check(
             is_right=False,
-            words=f"another backward adds to clipped gradients in {len(inside):,} of {count} calls",
+            text=f"another backward adds to clipped gradients in {len(inside):,} of {count} calls",
         )
     if len(vain) > 1 or len(vain) == len(calls):
         return Check(
-            is_right=False, words=f"{len(vain):,} of {count} calls are not followed by a step"
+            is_right=False, text=f"{len(vain):,} of {count} calls are not followed by a step"
         )
-    return Check(is_right=True, words=f"between backward and step in {count} calls")
+    return Check(is_right=True, text=f"between backward and step in {count} calls")
 
 
 def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
@@ -138,12 +138,12 @@ def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
     if scaled:
         return Check(
             is_right=False,
-            words=f"gradients are still multiplied by the loss scale in {scaled:,} of "
+            text=f"gradients are still multiplied by the loss scale in {scaled:,} of "
             f"{counted(len(calls), 'call')}",
         )
     if any(isinstance(event, UnscaleEvent) for event in clips.windows.events):
         return Check(
-            is_right=True, words="after unscale_, so the limit applies to unscaled gradients"
+            is_right=True, text="after unscale_, so the limit applies to unscaled gradients"
         )
     return None
 
@@ -161,10 +161,10 @@ def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
     worst = max(steps, key=lambda step: len(step.outside))
     whole = len(worst.inside) + len(worst.outside)
     if not worst.outside:
-        return Check(is_right=True, words=f"all {counted(whole, 'parameter')} of the step")
+        return Check(is_right=True, text=f"all {counted(whole, 'parameter')} of the step")
     return Check(
         is_right=False,
-        words=f"{len(worst.inside):,} of the {counted(whole, 'parameter')} that the step uses",
+        text=f"{len(worst.inside):,} of the {counted(whole, 'parameter')} that the step uses",
     )
 
 
@@ -179,9 +179,9 @@ def _nonfinite(calls: Sequence[Clip]) -> Check | None:
     if spread:
         return Check(
             is_right=False,
-            words=f"{words}: it makes {spread[0].nonfinite:,} gradients non-finite",
+            text=f"{words}: it makes {spread[0].nonfinite:,} gradients non-finite",
         )
-    return Check(is_right=True, words=f"{words}: no step uses it")
+    return Check(is_right=True, text=f"{words}: no step uses it")
 
 
 def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
@@ -197,7 +197,7 @@ def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
     held = frozenset(series.parameters)
     of_own = [_of_own(clips, step, held) for step in _spread([step.step for step in steps])]
     return Section(
-        words=series.name,
+        text=series.name,
         site=_site(indexed, series),
         method=None,
         limit=None,

@@ -160,7 +160,7 @@ class MethodRow:
     """The effect of one method of clipping on a target's gradients."""
 
     method: ClipMethod
-    words: str
+    text: str
     limit: float
     is_asked: bool
     share: float
@@ -180,7 +180,7 @@ class Check:
     """Whether a clip is in the right position, as text."""
 
     is_right: bool
-    words: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class OptimizerFacts:
 class Section:
     """Gradients before and after a clip."""
 
-    words: str
+    text: str
     """Text of the clip call, or the origin of the gradients if nothing clips."""
     site: Site | None
     method: ClipMethod | None

@@ -39,7 +39,7 @@ class ClipSeries:
     limit: float | None
     """Limit of the last call; None if the line only measures."""
     norm_type: float
-    words: str
+    text: str
     """Text of the call, as `clip_grad_norm_(max_norm=1)`."""
     site: int | None
     points: tuple[ClipPoint, ...]
@@ -105,7 +105,7 @@ def _of_trial(indexed: RecordingIndex) -> Iterator[ClipSeries]:
             method=method,
             limit=limit,
             norm_type=trial.norm_type,
-            words=call_text(method, limit, trial.norm_type),
+            text=call_text(method, limit, trial.norm_type),
             site=None,
             points=tuple(
                 _trial_point(position, one, trial, method) for position, one in enumerate(passes)
@@ -149,7 +149,7 @@ def _line(clips: Clips, calls: Sequence[Clip], owner: int | None) -> ClipSeries:
         method="value" if isinstance(last.event, ClipValueEvent) else by_norm,
         limit=None if last.only_measures else last.limit,
         norm_type=_norm_type(last),
-        words=last.words,
+        text=last.text,
         site=last.event.site,
         points=tuple(map(_point, by_step.values() if is_apart else ([clip] for clip in calls))),
         calls=tuple(calls),

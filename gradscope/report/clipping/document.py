@@ -95,14 +95,14 @@ def _clip(clip: Clip, report: Report) -> Section:
         if line
     ]
     facts += [
-        Fact("ok", one.words, "good") if one.is_right else Fact("not", one.words, "error")
+        Fact("ok", one.text, "good") if one.is_right else Fact("not", one.text, "error")
         for one in clip.checks
     ]
     reported = [Word(text, "notable") for text in (headline(clip), *remarks(clip)) if text]
     is_clipped = clip.method is not None or clip.is_advised
     return Section(
-        title=clip.words if is_clipped else "Clip",
-        note=note if is_clipped else ("nothing clips the gradients of ", Word(clip.words, "code")),
+        title=clip.text if is_clipped else "Clip",
+        note=note if is_clipped else ("nothing clips the gradients of ", Word(clip.text, "code")),
         blocks=(
             *([Facts(tuple(facts))] if facts else []),
             *([Points(tuple(reported))] if reported else []),
@@ -267,7 +267,7 @@ def _closing(report: Report, clipping: Clipping) -> str:
     for clip in clipping.sections[:1]:
         words.append(f"{counted(len(clip.points), 'gradient')} measured")
         if clip.method is not None:
-            words.append(f"{len(clip.cut):,} clipped by {clip.words}")
+            words.append(f"{len(clip.cut):,} clipped by {clip.text}")
         if clip.advice is not None:
             words.append(f"recommended max_norm {clip.advice.limit:g}")
     return f"{', '.join(words)}."

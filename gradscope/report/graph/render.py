@@ -37,7 +37,7 @@ def render_graph_page(report: Report, module: str | None) -> str:
         chart = replace(chart, content={**chart.content, "start": start})
     tab = Tab(
         title=report.target.name,
-        words=texts_of(report),
+        texts=texts_of(report),
         charts=(replace(chart, height=720),),
         modules=module_columns(report),
     )

@@ -76,11 +76,11 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
             level="error",
             warnings=tuple(_failures(result)),
         )
-        return Tab(title=title, words=words, charts=())
+        return Tab(title=title, texts=words, charts=())
     run = result.runs[target.shown]
     report = Report.from_recording(run.recording, run.verdict)
     tab = tab_of(report, title)
-    return replace(tab, words=_target_texts(target, report, tab.words))
+    return replace(tab, texts=_target_texts(target, report, tab.texts))
 
 
 def _target_texts(target: CheckedTarget, report: Report, words: PageTexts) -> PageTexts:
@@ -178,7 +178,7 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
     unjudged = tuple(unjudged_everywhere(result))
     return Tab(
         title="check",
-        words=PageTexts(
+        texts=PageTexts(
             heading="gradscope check",
             facts=tuple(_gate_facts(result, targets)),
             warnings=tuple(remarks(result)),

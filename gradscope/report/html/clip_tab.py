@@ -55,7 +55,7 @@ def clip_tabs(report: Report) -> Iterator[Tab]:
         )
         yield Tab(
             title=_title(section, report, is_alone=not others),
-            words=_texts(section, _of_section(report, others), clipping),
+            texts=_texts(section, _of_section(report, others), clipping),
             charts=tuple(chart for chart in charts if chart is not None),
             modules=module_columns(report),
         )
@@ -64,7 +64,7 @@ def clip_tabs(report: Report) -> Iterator[Tab]:
 def _title(section: Section, report: Report, *, is_alone: bool) -> str:
     if is_alone:
         return report.target.name
-    return shown_site(section.site, report.target.root) or section.words
+    return shown_site(section.site, report.target.root) or section.text
 
 
 def _of_section(report: Report, others: Sequence[Section]) -> Report:
@@ -95,17 +95,17 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         ("direction", direction_text(section)),
         ("rate", rate_text(section)),
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
-        *(("right" if check.is_right else "wrong", check.words) for check in section.checks),
+        *(("right" if check.is_right else "wrong", check.text) for check in section.checks),
     )
     return (Fact(name, text) for name, text in reported if text)
 
 
 def _clip_text(section: Section) -> str:
     if section.method is None:
-        return f"nothing clips the gradients of {section.words}"
+        return f"nothing clips the gradients of {section.text}"
     if section.is_advised:
-        return f"{section.words}, the recommended limit"
-    return section.words
+        return f"{section.text}, the recommended limit"
+    return section.text
 
 
 def _methods(rows: Sequence[MethodRow]) -> SummaryTable:

@@ -85,7 +85,7 @@ def _pair_tab(pair: Comparison, *, is_alone: bool) -> Tab:
     )
     return Tab(
         title=f"{base.name} → {other.name}" if is_alone else f"{other.letter} {other.name}",
-        words=_pair_texts(pair),
+        texts=_pair_texts(pair),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=_modules(base),
     )
@@ -193,7 +193,7 @@ def _overview(comparison: Comparison) -> Tab:
     )
     return Tab(
         title=_ALL,
-        words=PageTexts(
+        texts=PageTexts(
             heading="gradscope compare",
             facts=tuple(_overview_facts(comparison)),
             verdict=verdict_text(comparison),

@@ -38,7 +38,7 @@ class Tab:
     """All that is shown of one thing reported on."""
 
     title: str
-    words: PageTexts
+    texts: PageTexts
     charts: tuple[Chart, ...]
     modules: Mapping[str, Json] = field(default_factory=dict)
     """Columns of the modules' table: see `tabs.module_columns`."""
@@ -188,14 +188,14 @@ def _fitting(tab: Tab, size_budget: int, alone: str) -> Tab:
     if len(kept) == len(tab.charts):
         return tab
     left_out = [one.title for one in tab.charts if one not in kept]
-    words = tab.words
+    words = tab.texts
     note = ("Omitted to keep the file small", (*left_out, alone))
     told = replace(words, notes=(note, *words.notes))
     if kept:
-        return replace(tab, words=told, charts=tuple(kept))
+        return replace(tab, texts=told, charts=tuple(kept))
     # No button has anything to show.
     cards = tuple(replace(card, module=None, step=None) for card in words.cards)
-    return replace(tab, words=replace(told, cards=cards), charts=(), modules={})
+    return replace(tab, texts=replace(told, cards=cards), charts=(), modules={})
 
 
 def _size(value: Json) -> int:

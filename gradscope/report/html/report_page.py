@@ -28,7 +28,7 @@ def step_tab(report: Report, title: str) -> Tab:
     """Return the tab of a report without a training run."""
     return Tab(
         title=title,
-        words=texts_of(report),
+        texts=texts_of(report),
         charts=tuple(step_charts(report)),
         modules=module_columns(report),
     )
@@ -60,7 +60,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     )
     return Tab(
         title=title,
-        words=replace(texts_of(report), summaries=rank_tables(report)),
+        texts=replace(texts_of(report), summaries=rank_tables(report)),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=module_columns(report),
     )
@@ -100,11 +100,11 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
     shown = sorted(found)
     if shown:
         words = replace(
-            whole.words,
-            cards=tuple(_linked(card, run, shown) for card in whole.words.cards),
-            summaries=(*whole.words.summaries, _table(report, run, shown)),
+            whole.texts,
+            cards=tuple(_linked(card, run, shown) for card in whole.texts.cards),
+            summaries=(*whole.texts.summaries, _table(report, run, shown)),
         )
-        whole = replace(whole, words=words)
+        whole = replace(whole, texts=words)
     return [whole, *(found[position] for position in shown)]
 
 

@@ -89,7 +89,7 @@ class ClosureAccumulates(Rule):
         return self.finding(
             context,
             message=(
-                f"the closure adds the gradients of its evaluations up: {group.words} evaluate it "
+                f"the closure adds the gradients of its evaluations up: {group.text} evaluate it "
                 f"several times ({evaluations} in the first), without zeroing in between"
             ),
             remedy="call zero_grad() at the start of the closure",

@@ -81,7 +81,7 @@ class GradientErasedBeforeStep(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"zero_grad() is called between backward() and step(): {group.words} "
+                    f"zero_grad() is called between backward() and step(): {group.text} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
                 ),
                 remedy="call zero_grad() before backward(), or after step()",
@@ -121,7 +121,7 @@ class GradientErasedBeforeStep(Rule):
                 context,
                 message=(
                     f"zero_grad() is called for each of {passes} micro-batches: only gradients "
-                    f"of the last one reach the step, in {group.words}"
+                    f"of the last one reach the step, in {group.text}"
                 ),
                 remedy="call zero_grad() once per step, outside the loop over micro-batches",
                 site=group.site,

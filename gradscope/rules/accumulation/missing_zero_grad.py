@@ -83,7 +83,7 @@ class MissingZeroGrad(Rule):
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
         rarely = "are zeroed too rarely" if zeros else "are never zeroed"
-        reuse = f"{group.words} {'reuses' if group.judged == 1 else 'reuse'}"
+        reuse = f"{group.text} {'reuses' if group.judged == 1 else 'reuse'}"
         return self.finding(
             context,
             message=(

@@ -75,7 +75,7 @@ class RepeatedBackward(Rule):
                 context,
                 message=(
                     "backward() goes through a loss that was already backpropagated: its gradient "
-                    f"counts twice, in {group.words}"
+                    f"counts twice, in {group.text}"
                 ),
                 remedy="call backward() once, on the total, without retain_graph=True",
                 site=group.site,

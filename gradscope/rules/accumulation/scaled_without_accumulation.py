@@ -70,7 +70,7 @@ class ScaledWithoutAccumulation(Rule):
                 context,
                 message=(
                     f"the loss is divided by {divisor}, but every micro-batch makes its own step, "
-                    f"in {group.words}"
+                    f"in {group.text}"
                 ),
                 remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
                 site=group.site,

@@ -88,7 +88,7 @@ class StepWithoutGradient(Rule):
             yield self._found(
                 context,
                 group,
-                message=f"{group.words} have no gradient to use: nothing is trained",
+                message=f"{group.text} have no gradient to use: nothing is trained",
                 severity="error",
                 remedy=(
                     "check that the optimizer holds the parameters of the trained model, and that "
@@ -101,7 +101,7 @@ class StepWithoutGradient(Rule):
             yield self._found(
                 context,
                 group,
-                message=f"{group.words} reuse the gradients of the previous step",
+                message=f"{group.text} reuse the gradients of the previous step",
                 severity="warning",
                 remedy="call step() once per backward()",
             )

@@ -83,7 +83,7 @@ class AlwaysClipped(Rule):
                 "share_of_steps_cut",
                 cut,
                 self.share,
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             context.measured(
@@ -92,7 +92,7 @@ class AlwaysClipped(Rule):
                 middle,
                 limit,
                 fires="below",
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             if cut >= self.share and middle < limit:
@@ -118,7 +118,7 @@ class AlwaysClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} clips {len(series.cut):,} of {len(series.finite):,} steps, to a "
+                f"{series.text} clips {len(series.cut):,} of {len(series.finite):,} steps, to a "
                 f"median of {100 * middle:.2g} % of their norm: {harm}"
             ),
             remedy=f"raise the limit to about {advised:g}{slower}"

@@ -64,7 +64,7 @@ class ClipAfterStep(Rule):
                 len(late),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
@@ -74,8 +74,7 @@ class ClipAfterStep(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{first.words} comes after the step that uses these gradients: it has no "
-                    "effect"
+                    f"{first.text} comes after the step that uses these gradients: it has no effect"
                 ),
                 remedy="clip between backward() and step()",
                 site=first.event.site,

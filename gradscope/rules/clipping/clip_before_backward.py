@@ -60,7 +60,7 @@ class ClipBeforeBackward(Rule):
                 len(early),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not early or len(early) < self.share * len(calls):
@@ -74,7 +74,7 @@ class ClipBeforeBackward(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{first.words} comes before the backward that computes the gradients of the "
+                    f"{first.text} comes before the backward that computes the gradients of the "
                     f"step: it clips {what}"
                 ),
                 remedy="clip between backward() and step()",

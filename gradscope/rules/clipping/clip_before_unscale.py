@@ -70,7 +70,7 @@ class ClipBeforeUnscale(Rule):
                 len(found),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not found or len(found) < self.share * len(calls):
@@ -88,7 +88,7 @@ class ClipBeforeUnscale(Rule):
         size = "" if scale is None or first.limit is None else _size(first.limit, scale)
         return self.finding(
             context,
-            message=f"{first.words} clips gradients that are still multiplied by the loss scale"
+            message=f"{first.text} clips gradients that are still multiplied by the loss scale"
             + size,
             remedy="call scaler.unscale_(optimizer) before the clip",
             site=first.event.site,

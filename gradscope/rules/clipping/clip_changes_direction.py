@@ -80,7 +80,7 @@ class ClipChangesDirection(Rule):
                 middle,
                 self.note,
                 fires="below",
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             if middle < self.note:
@@ -94,7 +94,7 @@ class ClipChangesDirection(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} {_HOW[series.method]} and changes the direction: the median "
+                f"{series.text} {_HOW[series.method]} and changes the direction: the median "
                 f"cosine to the gradient is {middle:.2g}"
             ),
             remedy="use clip_grad_norm_(model.parameters(), max_norm), which keeps the direction, "

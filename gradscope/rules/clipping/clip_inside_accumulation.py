@@ -61,7 +61,7 @@ class ClipInsideAccumulation(Rule):
                 len(inside),
                 len(by_step),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if inside and len(inside) >= self.share * len(by_step):
@@ -77,7 +77,7 @@ class ClipInsideAccumulation(Rule):
         return self.finding(
             context,
             message=(
-                f"{first.words} is called {times} times before each step, between the backward "
+                f"{first.text} is called {times} times before each step, between the backward "
                 "passes that accumulate its gradient"
             ),
             remedy="clip once, after the last backward before the step",

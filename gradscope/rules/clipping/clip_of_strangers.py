@@ -89,7 +89,7 @@ class ClipOfStrangers(Rule):
         yield self.finding(
             context,
             message=(
-                f"{first.words} is given {what} that no optimizer steps: their norm is 0, and the "
+                f"{first.text} is given {what} that no optimizer steps: their norm is 0, and the "
                 "gradients that are stepped are not clipped"
             ),
             remedy="pass the parameters that the optimizer holds",
@@ -117,7 +117,7 @@ class ClipOfStrangers(Rule):
         return self.finding(
             context,
             message=(
-                f"{clip.words} comes before {name}.step(), and is given {_owner(context, given)}, "
+                f"{clip.text} comes before {name}.step(), and is given {_owner(context, given)}, "
                 "which another optimizer holds: the gradients of this step are not clipped"
             ),
             remedy=f"pass the parameters that {name} holds",

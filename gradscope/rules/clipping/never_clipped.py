@@ -73,7 +73,7 @@ class NeverClipped(Rule):
                 "times_largest_norm",
                 times,
                 least,
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             is_far = times >= self.beyond and steps >= self.least_steps
@@ -88,7 +88,7 @@ class NeverClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} has clipped nothing in {len(series.points):,} steps: the limit "
+                f"{series.text} has clipped nothing in {len(series.points):,} steps: the limit "
                 f"is {times:.3g} times the largest norm, {largest:.3g}"
             ),
             remedy=(f"lower it to about {advised:g}" if advised else "lower it")

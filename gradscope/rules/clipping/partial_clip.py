@@ -85,7 +85,7 @@ class PartialClip(Rule):
                 len(vain),
                 len(calls),
                 self.exhausted_share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not vain or len(vain) < self.exhausted_share * len(calls):
@@ -93,7 +93,7 @@ class PartialClip(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{vain[0].words} gets an exhausted iterator without parameters: it clips "
+                    f"{vain[0].text} gets an exhausted iterator without parameters: it clips "
                     "nothing"
                 ),
                 remedy="call model.parameters() for every clip, or store them in a list",
@@ -117,7 +117,7 @@ class PartialClip(Rule):
         return self.finding(
             context,
             message=(
-                f"{clip.words} clips only {inside}: the step uses the gradient of {outside} "
+                f"{clip.text} clips only {inside}: the step uses the gradient of {outside} "
                 "unclipped"
             ),
             remedy="clip all parameters of the optimizer in one call",

@@ -55,7 +55,7 @@ class ZeroMaxNorm(Rule):
         first = wrong[0]
         return self.finding(
             context,
-            message=f"{first.words} {_harm(first)}",
+            message=f"{first.text} {_harm(first)}",
             remedy='clip only if the limit is above 0, or pass float("inf") for no limit',
             site=first.event.site,
             severity="error" if len(wrong) == calls else "warning",

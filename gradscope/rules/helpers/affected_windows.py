@@ -47,7 +47,7 @@ class Group:
         return tuple(dict.fromkeys(held))
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Text of the steps: `9 of 10 steps`, or `all 10 steps`."""
         judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
         if len(self.windows) == self.judged > 1:

@@ -100,7 +100,7 @@ class ScaleWithoutUnstep(Rule):
         return self.finding(
             context,
             message=(
-                f"{group.words} use gradients that are still multiplied by the scaler's scale "
+                f"{group.text} use gradients that are still multiplied by the scaler's scale "
                 f"({scale:,.6g}): {name} steps without the scaler"
             ),
             remedy=f"replace this by scaler.step({name}) and scaler.update()",

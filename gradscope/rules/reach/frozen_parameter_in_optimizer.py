@@ -101,7 +101,7 @@ class FrozenParameterInOptimizer(Rule):
                 context,
                 message=(
                     f"{context.owner(record.index)} is frozen, as from_pretrained() does by "
-                    f"default, although {holding.words(1, several=False)}"
+                    f"default, although {holding.text(1, several=False)}"
                 ),
                 remedy="use `from_pretrained(…, freeze=False)`, or leave it out of the optimizer",
                 site=site,

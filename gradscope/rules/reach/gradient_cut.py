@@ -138,7 +138,7 @@ def _message(reach: Reach, stop: Stop, judged: Judged) -> str:
         return f"{text} (it looks {judged.looks_like})"
     holding = reach.indexed.shared(Intent).holding(stop.parameters)
     if holding is not None and holding.is_own:
-        return f"{text}, although {holding.words(len(stop.parameters), several=several)}"
+        return f"{text}, although {holding.text(len(stop.parameters), several=several)}"
     return text if judged.although is None else f"{text} ({judged.although})"
 
 

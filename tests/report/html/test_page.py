@@ -20,7 +20,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\
 
 
 def tab(text="a sheet", **changes):
-    values = {"title": text, "words": PageTexts(heading=text), "charts": ()} | changes
+    values = {"title": text, "texts": PageTexts(heading=text), "charts": ()} | changes
     return Tab(**values)
 
 
@@ -75,8 +75,8 @@ def test_text_from_outside_stays_text(text):
             name="p", kind="table", title=text, caption=text, content={"name": text, "columns": []}
         ),
     )
-    page = render_page([tab(text, words=words, charts=charts)], text)
-    plain = html.fromstring(render_page([tab(words=words, charts=charts)], "x"))
+    page = render_page([tab(text, texts=words, charts=charts)], text)
+    plain = html.fromstring(render_page([tab(texts=words, charts=charts)], "x"))
     found = html.fromstring(page)
     # What is written is never an element: there are as many of each as with any other text.
     assert elements(found) == elements(plain)
