@@ -93,6 +93,7 @@ def run_gradients(
         for module in still:
             module.eval()
         for parameter in context.named.parameters:
+            # None instead of zeros, so that an unreached parameter stays distinguishable.
             parameter.grad = None
         if target.seed is not None:
             seed_everything(target.seed)
@@ -218,6 +219,7 @@ def run_micro_batches(
         run = run_gradients(context, batch, given, still=still)
         is_finite = sums.add(run.gradients)
         finite.append(is_finite and math.isfinite(run.loss))
+        # The gradients of one part are freed before the next: all together need K times the memory.
         parts.append(replace(run, gradients=()))
         start += size
     products = sums.products()
