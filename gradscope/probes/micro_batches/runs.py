@@ -100,6 +100,7 @@ def run_gradients(
         before = RandomStates.now()
         with draws:
             outcome = forward()
+            # Before backward, which frees the saved tensors.
             seen = _facts_of(outcome)
             with UserCode("backward failed"):
                 torch.autograd.backward(outcome.loss)
@@ -109,6 +110,7 @@ def run_gradients(
             loss=float(outcome.loss.detach()),
             gradients=tuple(parameter.grad for parameter in context.named.parameters),
             graph=seen,
+            # Parts can share the draws of torch alone.
             drew_in_python=not replace(after, **of_torch).equal(before),  # type: ignore[arg-type]
         )
 
