@@ -88,7 +88,7 @@ def test_synthetic_loss_is_warned_of(make_transformer, printed):
     recording = make_transformer().recording()
     assert "warning" not in printed(recording)
     target = replace(recording.target, synthetic_loss=True)
-    assert "warning: no loss found: using a placeholder" in printed(
+    assert "warning: the loss is guessed" in printed(
         replace(recording, target=target)
     )
 
