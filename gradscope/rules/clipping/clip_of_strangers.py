@@ -70,7 +70,7 @@ class ClipOfStrangers(Rule):
                 len(found),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if found and len(found) >= self.share * len(calls):
