@@ -64,6 +64,15 @@ class ClipOfStrangers(Rule):
         for calls in clips.by_line:
             steps = [step_of_another(context, clip) for clip in calls]
             found = [step for step in steps if step is not None]
+            context.measured_share(
+                self.code,
+                "share_of_calls",
+                len(found),
+                len(calls),
+                self.share,
+                subject=calls[0].text,
+                site=calls[0].event.site,
+            )
             if found and len(found) >= self.share * len(calls):
                 yield self._of_another(context, calls[steps.index(found[0])], found)
         held = frozenset(index for one in clips.windows.optimizers for index in one.parameters)
