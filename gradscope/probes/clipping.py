@@ -300,6 +300,7 @@ def _typical_largest(gradients: list[Tensor]) -> float:
             values = elements(gradient).values.reshape(-1)
         except NotReadable:
             continue
+        # A strided sample, because quantiles need a sort.
         samples.append(values[:: max(values.numel() // BLOCK, 1)].to("cpu", torch.float64).abs())
     sizes = torch.cat(samples) if samples else torch.zeros(1, dtype=torch.float64)
     finite = sizes[sizes.isfinite()].sort().values

@@ -80,6 +80,7 @@ def _run(context: ProbeContext, batch: object, watch: "_Results") -> None:
         watchable(),
     ):
         for module in target.model.modules():
+            # In eval mode these use running statistics, which do not mix examples.
             if isinstance(module, _BatchNorm | nn.InstanceNorm1d):
                 module.eval()
         watch.begin(target.model)
@@ -228,6 +229,7 @@ class _Results(TorchFunctionMode):
     def _is_confined(self, before: Tensor, now: Tensor) -> bool:
         """Return whether only the changed example's part of a tensor has changed."""
         if before.is_floating_point():
+            # Kernels may sum rows in another order when one row differs, so rounding is tolerated.
             scale = before.abs().nan_to_num(0, 0, 0).max() if before.numel() else 0.0
             changed = (before - now).abs() > _TOLERANCE * scale
         else:

@@ -58,6 +58,7 @@ def _followed_in_memory(context: ProbeContext) -> list[tuple[int, int]]:
 
 
 def _address(parameter: Tensor) -> tuple[object, ...]:
+    # Parameters tied through `.data` are different objects, and share only their memory.
     return (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
 
 
@@ -200,6 +201,7 @@ def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Ten
         or not is_plain_float(gradient)
     ):
         return None, None
+    # The output channels of a transposed convolution are its second dimension.
     units = 1 if isinstance(owner, _ConvTransposeNd) and owner.groups == 1 else 0
     rows = parameter.shape[units]
     if rows < 2 or parameter.numel() < 2 * rows:

@@ -127,6 +127,7 @@ class ForwardWatch:
             return True
         if not _has_finite_sum(result.detach()):
             return False
+        # The allocator reuses memory: this storage may have held a non-finite tensor before.
         self.origins.forget(result)
         return True
 

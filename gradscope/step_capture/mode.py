@@ -121,6 +121,7 @@ class CaptureMode(TorchFunctionMode):
 
     def observe(self, sites: SiteMode, values: ForwardWatch) -> None:
         """Start observing the calls of this thread."""
+        # Each thread has a stack of modes of its own.
         self._thread = threading.get_ident()
         if not self._is_in_stack():
             self._put_below()
@@ -198,6 +199,7 @@ class CaptureMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and observe the call."""
+        # Most calls of the mode are reads of attributes, so these return before anything else.
         if is_traced() or (func in _PASSIVE and self._is_nothing_new(func, args)):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values

@@ -324,6 +324,7 @@ class ScriptCaptures:
                     self.give_up(self._graphs.reason)
                 return
             self._late.remember(capture, key, self._schedule.number)
+            # Before the script's own backward, which frees the graph.
             half = HalfPrecision(window.autocasts)
             half.run(root, capture, is_scaled=start.scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)

@@ -155,6 +155,7 @@ class SingularPoints:
             return False
         met = self._walk(root.grad_fn, readable=readable)
         spent = time.perf_counter() - began
+        # A moving average, so that one slow read does not end the checks.
         self._cost = spent if not self._cost else 0.8 * self._cost + 0.2 * spent
         self._allowance -= spent
         return met

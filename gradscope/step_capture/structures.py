@@ -201,6 +201,7 @@ class Structures:
         """Return a step that the finished one repeats, None if it must be recorded in full."""
         plain = [one for one in (loss, *measured.weights) if one is not None]
         is_finite = measured.numbers.is_finite and all(map(math.isfinite, plain))
+        # A step with a problem needs its full record, which a repetition does not have.
         if measured.unmeasured or not is_finite:
             return None
         return next(

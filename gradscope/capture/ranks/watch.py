@@ -173,7 +173,6 @@ class RankWatch:
         """Record the identity, and start: the process group is ready."""
         if self.is_on or not is_in_group():
             return
-        # Steps of a rank also contain collectives, which repeated steps would not observe.
         self._training.record_in_full()
         self._observe()
         self.is_on = self._collectives.is_on = True
@@ -288,6 +287,7 @@ class RankWatch:
             optimizer: The optimizer.
             frame: Frame of its caller.
         """
+        # A wrapper's step calls that of the wrapped optimizer: only the outer one counts.
         if self._stepping in (None, id(optimizer)) and not is_traced():
             self._stepping = id(optimizer)
             self._training.guard.run(self._step_begins, optimizer, frame)

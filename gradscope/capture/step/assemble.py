@@ -209,8 +209,8 @@ class Assembler:
             for record in named.parameter_records
             if record.requires_grad and measured.parameter(record.index) is None
         ]
-        # Repeated steps share a graph, and its cuts are recorded once.
         finder = CutFinder(capture, {id(named.parameters[index]): index for index in unreached})
+        # Steps may share a graph, whose cuts are recorded once.
         if all(cut.graph != position.graph for cut in self._cuts):
             self._cuts += finder.records(position, self._graphs.site_of)
         called = {call.module for call in capture.modules.calls} if unreached else set()

@@ -122,6 +122,7 @@ class ActivationWatch:
         known = self._units.get(key)
         if known is None:
             known = self._units[key] = _Units(plain, layer.leaves, inactive)
+        # A shared layer runs several times: a unit is dead only if it is inactive in every call.
         known.inactive = known.inactive & inactive
         known.rows += tensor.numel() // units
         known.samples += tensor.shape[0]

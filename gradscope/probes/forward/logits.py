@@ -122,6 +122,7 @@ class LogitWatch:
         causal = operation.kwargs.get("is_causal", _causal_of(operation, plain))
         scale = operation.kwargs.get("scale")
         factor = float(scale) if isinstance(scale, int | float) else query.shape[-1] ** -0.5
+        # The kernel never stores its scores, so some of them are computed again.
         self._note_scores(_some_scores(query, key, mask, factor, causal=bool(causal)), number)
 
     def _see_layer(self, operation: Operation, tensor: Tensor, number: NodeNumber) -> None:

@@ -121,6 +121,7 @@ class _DrawMode(TorchDispatchMode):
         if generator is None:
             self.unmatched += 1
             return func(*args, **named)
+        # The state identifies a draw: a checkpoint restores it before it draws again.
         before = generator.get_state()
         result = func(*args, **named)
         # The tag marks operations that may draw. This call did not.

@@ -17,7 +17,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedInfinity(Rule):
-    """An infinite gradient is made in backward, and masked to zero before it comes to a parameter.
+    """Backward makes an infinite gradient, which is masked to zero before it reaches a parameter.
 
     What it finds:
         An operation at a point where its derivative is infinite, such as `sqrt` or `log` of zero,

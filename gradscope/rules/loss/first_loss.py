@@ -14,7 +14,7 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLoss(Rule):
-    """The first loss of a classifier is far from that of a model that knows nothing.
+    """The first loss of a classifier is far from that of an untrained model.
 
     What it finds:
         A cross-entropy over C classes whose first loss is far above ln(C), because the outputs are

@@ -1,4 +1,4 @@
-"""GS202: parameters that the loss uses only through what has no derivative."""
+"""GS202: parameters that reach the loss only through operations without a derivative."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _INDICES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonDifferentiableOperation(Rule):
-    """Parameters get no gradient because the loss uses them only through what has no derivative.
+    """Parameters get no gradient because an operation before the loss has no derivative.
 
     What it finds:
         Parameters that require grad and that the forward uses, but that get no gradient in any
