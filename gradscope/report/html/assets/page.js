@@ -1,4 +1,4 @@
-// Puts a page together: its sheets, the bar on top, keys, theme and print.
+// Assembles a page: its tabs, the bar on top, keys, theme and print.
 
 const sheets = [...document.querySelectorAll('.sheet')].map((article, place) => (
   new Sheet(article, JSON.parse(document.getElementById(`data-${place}`).textContent))));
@@ -22,7 +22,7 @@ function paint(sheet, section) {
 }
 
 // Pictures are painted when they come into view, one after the other, so that the page is there at
-// once and the first picture does not wait for the second.
+// once and the first chart does not wait for the second.
 const waiting = [];
 
 function paintNext() {
