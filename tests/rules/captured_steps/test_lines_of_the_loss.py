@@ -47,7 +47,7 @@ def test_division_by_something_else_is_a_weight(tmp_path):
 def adapting(*, only_numbers):
     """Weights that are cut off, beside a learned rate or a layer."""
     torch.manual_seed(0)
-    weights = [nn.Parameter(torch.randn(6, 3)), nn.Parameter(torch.randn(1, 6))]
+    weights = nn.ParameterList([torch.randn(6, 3), torch.randn(1, 6)])
     beside = nn.Parameter(torch.tensor(0.1)) if only_numbers else nn.Parameter(torch.ones(1, 1))
     optimizer = torch.optim.Adam([*weights, beside], lr=1e-2)
     for _ in range(8):
