@@ -366,7 +366,10 @@ class Reach:
         """Return whether all that learns is one layer, or a small part, after the cut."""
         if self.is_used_late(stop):
             return False
-        owners = {self.recording.parameters[index].module for index in self.learning}
+        learns = [self.recording.parameters[index] for index in self.learning]
+        if self.is_held(stop.parameters) and not any(one.shape.dims for one in learns):
+            return False  # numbers such as a temperature are no layer
+        owners = {one.module for one in learns}
         learning, lost = self._elements(self.learning), self._elements(self.lost)
         return len(owners) == 1 or learning < HEAD_SHARE * (learning + lost)
 

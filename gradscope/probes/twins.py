@@ -1,5 +1,6 @@
 """Finds parameters that should be one and are two, and units that are equal."""
 
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Literal
 
@@ -12,7 +13,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
-Alike = Literal["storage", "values", "target"]
+Alike = Literal["storage", "values", "target", "modules"]
 
 
 def probe_twins(context: ProbeContext) -> str | None:
@@ -21,20 +22,57 @@ def probe_twins(context: ProbeContext) -> str | None:
     known = {pair[:2] for pair in found}
     found += [(*pair, "values") for pair in _copied(context) if pair not in known]
     found += [(*pair, "target") for pair in _followed_in_memory(context)]
-    if not found:
+    copies = list(_copied_modules(context))
+    if not found and not copies:
         return None
     search = UserCodeSearch(context)
     for first, second, alike in found:
         names = [context.named.parameter_records[position].name for position in (first, second)]
+        site = search.line_that_copies(names, shares=alike != "values")
+        context.assembler.note(TwinRecord(first=first, second=second, alike=alike, site=site))
+    for first, second, attribute in copies:
+        lines = search.assignments(attribute)
         context.assembler.note(
             TwinRecord(
                 first=first,
                 second=second,
-                alike=alike,
-                site=search.line_that_copies(names, shares=alike != "values"),
+                alike="modules",
+                site=lines[0] if len(lines) == 1 else None,
             )
         )
     return None
+
+
+def _copied_modules(context: ProbeContext) -> Iterator[tuple[int, int, str]]:
+    """Yield the first parameters of modules beside each other that are equal in every parameter.
+
+    With each pair comes the attribute that holds the second module. Layers in a list or sequence
+    are left out: stacks often begin as copies of one layer.
+    """
+    trained = {id(parameter): position for position, parameter in _trained(context)}
+    for parent in context.named.modules:
+        if isinstance(parent, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+            continue
+        for (_, one), (name, other) in combinations(parent.named_children(), 2):
+            pairs = _parameter_pairs(one, other)
+            if not any(p.dim() > 1 for p, _ in pairs):
+                continue
+            positions = [(trained.get(id(p)), trained.get(id(q))) for p, q in pairs]
+            first, second = positions[0]
+            if first is None or second is None or any(None in both for both in positions):
+                continue
+            if all(_equal(p, q) for p, q in pairs if p.dim() > 1):
+                yield first, second, name
+
+
+def _parameter_pairs(one: nn.Module, other: nn.Module) -> list[tuple[nn.Parameter, nn.Parameter]]:
+    """Return the parameters of two modules that are built alike; none where they are not."""
+    if type(one) is not type(other):
+        return []
+    mine, theirs = dict(one.named_parameters()), dict(other.named_parameters())
+    if mine.keys() != theirs.keys() or any(mine[name] is theirs[name] for name in mine):
+        return []
+    return [(mine[name], theirs[name]) for name in mine]
 
 
 def _sharing(context: ProbeContext) -> list[tuple[int, int]]:

@@ -129,7 +129,7 @@ ELSEWHERE = {
     "first-loss": {"low"},
     "dead-unit": {"samples"},
     "duplicate-in-optimizer": {"share"},
-    "epsilon-dominates": {"error", "common", "small_loss"},
+    "epsilon-dominates": {"error", "common", "small_loss", "stands"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below
     "frozen-head": {"most_frozen"},
     "parameter-not-in-optimizer": {"most_elements", "most_share", "most_times", "small_share"},

@@ -11,11 +11,13 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import is_mean
 from gradscope.rules.rule import Rule
 
+_SCALINGS = frozenset({"DivBackward0", "MulBackward0"})
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
 
 
@@ -34,7 +36,7 @@ class ScaledWithoutAccumulation(Rule):
     How it is measured:
         Nearly all steps of an optimizer have one pass, from one line, of a mean loss divided by the
         same integer k. In addition, gradients are zeroed only every kth step, or the line of the
-        backward mentions accumulation.
+        backward, or that of the division in a captured step, mentions accumulation.
 
     How to fix it:
         Step and zero after every k-th micro-batch, or do not divide the loss.
@@ -128,7 +130,23 @@ def _is_meant(context: RuleContext, one_affected: AffectedWindows, divisor: int)
     site = context.site(one_affected.windows[0].passes[-1].site)
     if site is not None and _SPEAKS_OF_IT.search(site.source):
         return True
+    if site is not None and any(map(_SPEAKS_OF_IT.search, _divisions(context, site))):
+        return True
     windows = enumerate(one_affected.series.windows)
     fresh = [position for position, one in windows if not one.reuses_gradients]
     distances = {later - sooner for sooner, later in pairwise(fresh)}
     return distances == {divisor}
+
+
+def _divisions(context: RuleContext, backward: Site) -> Iterator[str]:
+    """Yield the lines that divide or multiply a loss in captured steps, outside of any module."""
+    for captured in context.recording.captured_steps:
+        records = captured.recording
+        for node in records.nodes:
+            is_scaling = node.operation in _SCALINGS and node.module_call is None
+            site = records.sites[node.site] if is_scaling and node.site is not None else None
+            if site is not None and (site.file, site.function) == (
+                backward.file,
+                backward.function,
+            ):
+                yield site.source

@@ -11,7 +11,14 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.spikes import History, Limits, Spike, occurrences, spikes_of
+from gradscope.rules.helpers.spikes import (
+    History,
+    Limits,
+    Spike,
+    occurrences,
+    spikes_of,
+    unmeasured_jump,
+)
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -44,10 +51,12 @@ class GradientSpike(Rule):
         an outlier by `deviations`, and half as large again as their median. The norm must also
         exceed all of the run's first norms, or the loss must be higher after the step than before.
         The first `least_history` steps are not judged, nor as many after the learning rate jumps by
-        half. The finding is a note if a clip kept the spike from the weights, or if steps that
-        large are frequent. Parameters lead whose gradient has risen three times as much as that of
-        the typical parameter, against their own last 20 steps. The batch's number in its epoch is
-        known for a `DataLoader`.
+        half. If the norm of a step was not measured, its loss is judged: it must be above the
+        square of `factor` times all losses before it, and the next five ten times lower. The
+        finding is a note if a clip kept the spike from the weights, or if steps that large are
+        frequent. Parameters lead whose gradient has risen three times as much as that of the
+        typical parameter, against their own last 20 steps. The batch's number in its epoch is known
+        for a `DataLoader`.
 
     How to fix it:
         Clip at 1 to 1.5 times the usual norm, look at the batch of that step, and warm the learning
@@ -119,6 +128,7 @@ class GradientSpike(Rule):
                 )
             spikes = [one for one in found if one.is_new or self._harms(windows, one)]
             if not spikes:
+                yield from self._of_loss(context, windows, limits)
                 continue
             reached = [one for one in spikes if not one.is_caught]
             worst = max(reached or spikes, key=lambda one: one.times)
@@ -126,6 +136,34 @@ class GradientSpike(Rule):
             judged = max(len(windows) - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
             yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
+
+    def _of_loss(
+        self, context: RuleContext, windows: Sequence[Window], limits: Limits
+    ) -> Iterator[Finding]:
+        """Yield the finding for a loss that jumps at a step whose gradient was not measured."""
+        found = unmeasured_jump(windows, limits)
+        if found is None:
+            return
+        position, times = found
+        window = windows[position]
+        batch = _batch(context, window)
+        of_step = "the batch of this step" if batch is None else f"batch {batch} of this epoch"
+        yield self.finding(
+            context,
+            message=(
+                f"the loss of step {window.step.step} is {window.passes[-1].loss:.3g}, {times:.3g} "
+                "times the largest before it, and comes down again; its gradient was not measured"
+            ),
+            remedy=f"check {of_step}, and clip the gradients",
+            site=window.passes[-1].site,
+            evidence={
+                "loss": window.passes[-1].loss,
+                "times_largest_before": times,
+                "limit": self.factor**2,
+                "batch": batch,
+            },
+            step=window.step.step,
+        )
 
     def _harms(self, windows: Sequence[Window], spike: Spike) -> bool:
         """Return whether the loss is higher after a spike, by a share of its first value."""

@@ -9,7 +9,7 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises
+from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises, rises_by
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -23,6 +23,9 @@ _CONSEQUENCES = (
     *("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS107", "GS110", "GS204", "GS306"),
 )
 """Rules that report the effects of diverged weights."""
+_NAN = frozenset({"GS103", "GS104"})
+_WARNS = 2.0
+"""Times the first loss that a loss reaches before too large steps make it NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +183,8 @@ class UpdateTooLarge(Rule):
         # Line searches, such as that of L-BFGS, take large steps and return.
         if level == "note" or optimizer.family == "other" or not rises(losses):
             return
+        # A loss that was fine until it broke was broken by an operation, such as the log of zero.
+        is_driven_off = rises_by(losses, _WARNS)
         worst = max(losses[1:], key=lambda loss: loss if isfinite(loss) else float("inf"))
         yield self.finding(
             context,
@@ -199,7 +204,7 @@ class UpdateTooLarge(Rule):
                 "matrices": len(ratios.by_parameter),
                 "loss_falls": False,
             },
-            explains=_CONSEQUENCES,
+            explains=[code for code in _CONSEQUENCES if is_driven_off or code not in _NAN],
         )
 
     def _severity(

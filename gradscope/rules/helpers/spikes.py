@@ -20,6 +20,8 @@ _FOLLOWS = 5
 """Number of steps after a gradient within which it can make the loss jump."""
 _LEAST_JUMP = 0.5
 """Minimum rise of a jump, as a share of the usual loss: a loss that hardly varies does not jump."""
+_LEAST_LOSS = 1e-6
+"""Losses below it have converged, and are no measure."""
 _COMPARABLE = 0.3
 """Share of a spike's norm above which another step's norm counts as equally large."""
 _STEEP = 1.5
@@ -169,6 +171,36 @@ def spikes_of(
             spike = history.judge(position, norm, taken, window.step.lr, loss_jumps=is_joined)
             found += [] if spike is None else [spike]
     return found
+
+
+def unmeasured_jump(windows: Sequence[Window], limits: Limits) -> tuple[int, float] | None:
+    """Return the first step without a norm whose loss is far above all before, and how many times.
+
+    A squared error grows with the square of its gradient. The loss comes down again: the batch was
+    another one, not the weights.
+    """
+    losses: list[float] = []
+    raised, rate = -limits.least_history, None
+    for position, window in enumerate(windows):
+        loss = window.passes[-1].loss if window.passes else None
+        if loss is None or not isfinite(loss) or loss < 0:
+            return None
+        if rate and window.step.lr and window.step.lr > _STEEP * rate:
+            raised = position
+        rate = window.step.lr
+        is_judged = window.step.norm is None and len(losses) >= limits.least_history
+        if is_judged and position - raised >= limits.least_history:
+            times = loss / max(*losses, _LEAST_LOSS)
+            if times > limits.factor**2 and _comes_down(windows, position, loss):
+                return position, times
+        losses.append(loss)
+    return None
+
+
+def _comes_down(windows: Sequence[Window], position: int, loss: float) -> bool:
+    after = [one.passes[-1].loss for one in windows[position + 1 : position + 1 + _FOLLOWS]]
+    known = [one for one in after if one is not None and isfinite(one)]
+    return len(known) == len(after) > 0 and median(known) < loss / 10
 
 
 def occurrences(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:

@@ -230,10 +230,19 @@ class Divergence:
 def rises(losses: Sequence[float]) -> bool:
     """Return whether losses rise to a multiple of the first, or become non-finite."""
     first, *later = losses or [0.0]
-    limit = _RISE * max(abs(first), 1e-6)
-    return math.isfinite(first) and any(
-        not math.isfinite(loss) or abs(loss) > limit for loss in later
+    return math.isfinite(first) and (
+        rises_by(losses, _RISE) or not all(math.isfinite(loss) for loss in later)
     )
+
+
+def rises_by(losses: Sequence[float], times: float) -> bool:
+    """Return whether a loss that is a number lies above so many times the first one.
+
+    A loss below 0 rises as far as its size tells: one that goes from -1 to -20 falls.
+    """
+    first, *later = losses or [0.0]
+    limit = first + (times - 1) * max(abs(first), 1e-6)
+    return any(math.isfinite(loss) and loss > limit for loss in later)
 
 
 def _growth(before: float, after: float) -> float:
