@@ -264,7 +264,7 @@ def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCe
     root = sides[position].report.target.root
     return (
         SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
-        SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),
+        SummaryCell(text=f"{finding.rule} {finding.name}", look="code short", rule=finding.rule),
         SummaryCell(text=shown_site(finding.location, root), look="code soft"),
         SummaryCell(text=finding.message),
         SummaryCell(text=standing_text(one)),

@@ -10,6 +10,7 @@ from typing import Literal
 
 from gradscope.errors import GradscopeError
 from gradscope.report.html.columns import Json
+from gradscope.report.html.manuals import manuals_of
 from gradscope.report.html.phrasing import Words
 
 ChartKind = Literal["plot", "graph", "table", "timeline"]
@@ -64,10 +65,12 @@ SCRIPTS = (
     "plot",
     "graph",
     "timeline",
+    "manual",
+    "address",
     "page",
 )
 """Scripts in `assets/`, in order: they share one scope."""
-STYLES = ("page", "graph", "timeline")
+STYLES = ("page", "graph", "timeline", "manual")
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -98,6 +101,7 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
             style=Markup(_own("css", STYLES)),
             scripts=[Markup(script) for script in scripts],
             tabs=tabs,
+            manuals=manuals_of([tab.words for tab in tabs]),
             data=[Markup(embedded_json(_data(tab))) for tab in tabs],
         )
         .rstrip("\n")

@@ -24,6 +24,8 @@ class SummaryCell:
     is_strong: bool = False
     tab: int | None = None
     """The sheet that a click on it opens, by its place on the page."""
+    rule: str = ""
+    """The code of the rule whose manual a click on it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

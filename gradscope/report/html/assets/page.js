@@ -3,6 +3,13 @@
 const sheets = [...document.querySelectorAll('.sheet')].map((article, place) => (
   new Sheet(article, JSON.parse(document.getElementById(`data-${place}`).textContent))));
 let current = sheets[0];
+const address = new Address(sheets, [...document.querySelectorAll('[role=tab]')].map((tab) => tab.textContent));
+// While the page follows the address, it does not write it.
+let isFollowing = true;
+
+function remember() {
+  if (!isFollowing) address.write(sheets.indexOf(current), shownManual());
+}
 
 const bar = {
   selected: document.querySelector('.selected'),
@@ -76,10 +83,28 @@ function open(place) {
     if (tab) tab.tabIndex = at === place ? 0 : -1;
   });
   showCrumbs();
+  remember();
+}
+
+function openFromTop(place) {
+  open(place);
+  scrollTo(0, 0);
+}
+
+// Shows what the address says, at the start and after Back.
+function follow() {
+  const wanted = address.read();
+  if (!wanted) return;
+  isFollowing = true;
+  address.written = location.hash.slice(1);
+  open(wanted.place);
+  current.select(wanted.selection);
+  showManual(wanted.manual);
+  isFollowing = false;
 }
 
 for (const sheet of sheets) {
-  sheet.listeners.push(showCrumbs);
+  sheet.listeners.push(showCrumbs, remember);
   sheet.article.querySelectorAll('.picture').forEach((section) => watcher.observe(section));
   sheet.article.querySelectorAll('button.select:not([data-sheet])').forEach((button) => button.addEventListener('click', () => {
     const { module, step } = button.dataset;
@@ -92,21 +117,18 @@ for (const sheet of sheets) {
 }
 
 document.querySelectorAll('[role=tab]').forEach((tab, place, tabs) => {
-  tab.addEventListener('click', () => open(place));
+  tab.addEventListener('click', () => openFromTop(place));
   tab.addEventListener('keydown', (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
     const next = (place + step + tabs.length) % tabs.length;
     tabs[next].focus();
-    open(next);
+    openFromTop(next);
   });
 });
 
 document.querySelectorAll('button[data-sheet]').forEach((button) => {
-  button.addEventListener('click', () => {
-    open(Number(button.dataset.sheet));
-    scrollTo(0, 0);
-  });
+  button.addEventListener('click', () => openFromTop(Number(button.dataset.sheet)));
 });
 
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
@@ -123,6 +145,8 @@ bar.input.addEventListener('change', () => {
 
 document.addEventListener('keydown', (event) => {
   const isTyping = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  // Escape in a manual closes the manual.
+  if (event.key === 'Escape' && shownManual()) return;
   if (event.key === 'Escape') {
     event.target.blur?.();
     current.clear();
@@ -141,4 +165,8 @@ addEventListener('beforeprint', () => {
 });
 addEventListener('afterprint', repaint);
 
+listenForManuals(remember);
+addEventListener('popstate', follow);
 open(0);
+follow();
+isFollowing = false;

@@ -187,7 +187,9 @@ class Rows {
   flags(value) {
     const words = (value ?? '').split(' ').filter(Boolean);
     return words.flatMap((level, at) => (at % 2 ? [] : [
-      element('span', { className: `flag ${level}`, textContent: words[at + 1] })]));
+      manualOf(words[at + 1])
+        ? element('button', { type: 'button', className: `flag ${level}`, textContent: words[at + 1], 'data-rule': words[at + 1], title: 'Open the manual' })
+        : element('span', { className: `flag ${level}`, textContent: words[at + 1] })]));
   }
 
   row(place, at) {
