@@ -32,6 +32,15 @@ class Chart:
     """Whether it takes the whole width where there is room for two."""
     height: int = 420
     """Height in CSS pixels."""
+    gist: str = ""
+    """The line that stands for it where it is collapsed."""
+    is_open: bool = True
+    """Whether it is not collapsed at first."""
+
+    @property
+    def file_formats(self) -> tuple[str, ...]:
+        """The formats of the files that a reader may save of it."""
+        return ("csv", "png", "svg") if self.kind in ("plot", "graph") else ("csv",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,7 @@ SCRIPTS = (
     "plot",
     "graph",
     "timeline",
+    "download",
     "manual",
     "address",
     "page",

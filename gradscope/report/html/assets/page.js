@@ -30,12 +30,24 @@ function paint(sheet, section) {
 
 // Pictures are painted when they come into view, one after the other, so that the page is there at
 // once and the first picture does not wait for the second.
+// Then those out of sight, while nothing else is to be done: whoever searches, prints or
+// photographs the page finds all of them.
 const waiting = [];
+const sheetOf = (section) => sheets.find((sheet) => sheet.article.contains(section));
 
 function paintNext() {
   const section = waiting.shift();
-  if (section) paint(sheets.find((sheet) => sheet.article.contains(section)), section);
+  if (section) paint(sheetOf(section), section);
   if (waiting.length) requestAnimationFrame(() => setTimeout(paintNext));
+  else requestIdleCallback(paintRest);
+}
+
+function paintRest() {
+  const section = [...current.article.querySelectorAll('.picture[open]')].find(
+    (one) => !current.painted.has(one.dataset.picture));
+  if (!section || waiting.length) return;
+  paint(current, section);
+  requestIdleCallback(paintRest);
 }
 
 const watcher = new IntersectionObserver((entries) => {
@@ -43,7 +55,7 @@ const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     watcher.unobserve(entry.target);
-    waiting.push(entry.target);
+    waiting.push(entry.target.closest('.picture'));
   }
   if (isIdle) paintNext();
 }, { rootMargin: '200px' });
@@ -82,6 +94,7 @@ function open(place) {
     tab?.setAttribute('aria-selected', String(at === place));
     if (tab) tab.tabIndex = at === place ? 0 : -1;
   });
+  current.refresh();
   showCrumbs();
   remember();
 }
@@ -105,7 +118,10 @@ function follow() {
 
 for (const sheet of sheets) {
   sheet.listeners.push(showCrumbs, remember);
-  sheet.article.querySelectorAll('.picture').forEach((section) => watcher.observe(section));
+  sheet.article.querySelectorAll('.picture').forEach((section) => {
+    watcher.observe(section.querySelector('.canvas'));
+    section.addEventListener('toggle', () => sheet.refresh());
+  });
   sheet.article.querySelectorAll('button.select:not([data-sheet])').forEach((button) => button.addEventListener('click', () => {
     const { module, step } = button.dataset;
     const change = {};
@@ -130,6 +146,15 @@ document.querySelectorAll('[role=tab]').forEach((tab, place, tabs) => {
 document.querySelectorAll('button[data-sheet]').forEach((button) => {
   button.addEventListener('click', () => openFromTop(Number(button.dataset.sheet)));
 });
+
+for (const button of document.querySelectorAll('[data-format]')) {
+  const section = button.closest('.picture');
+  const sheet = sheetOf(section);
+  button.addEventListener('click', () => download(section, button.dataset.format, address.titles[sheets.indexOf(sheet)] ?? document.title, () => {
+    paint(sheet, section);
+    return sheet.painted.get(section.dataset.picture);
+  }));
+}
 
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
 document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());

@@ -238,6 +238,7 @@ painter('plot', (canvas, content, sheet) => {
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
   const tree = new Tree(sheet);
+  let shown = given;
   const draw = () => {
     const figure = switches.shown(given);
     const marks = new Selection(figure, sheet);
@@ -246,6 +247,7 @@ painter('plot', (canvas, content, sheet) => {
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
     layout.uirevision = 'kept';
+    shown = figure;
     return Plotly.react(plot, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
@@ -263,5 +265,7 @@ painter('plot', (canvas, content, sheet) => {
     draw();
     if (!isOwn) tree.revealDrawn(plot);
   };
-  return { show, theme: draw };
+  return {
+    show, theme: draw, table: () => tableOfPlot(shown, sheet), image: (format) => imageOfPlot(plot, format),
+  };
 });

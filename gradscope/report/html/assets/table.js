@@ -238,6 +238,15 @@ class Rows {
     event.preventDefault();
   }
 
+  // The rows that are shown, in their order.
+  table() {
+    const cell = ({ kind, values }, place) => (kind === 'findings' ? KINDS.findings.format(values[place]) : values[place]);
+    return {
+      header: this.columns.map(({ title }) => title),
+      rows: this.order.map((place) => this.columns.map((column) => cell(column, place))),
+    };
+  }
+
   reveal(at) {
     const top = at * ROW_HEIGHT;
     const room = this.view.clientHeight - 2 * ROW_HEIGHT;
@@ -256,5 +265,5 @@ class Rows {
 
 painter('table', (canvas, content, sheet) => {
   const rows = new Rows(canvas, content, sheet);
-  return { show: () => rows.show(), theme: () => rows.draw() };
+  return { show: () => rows.show(), theme: () => rows.draw(), table: () => rows.table() };
 });
