@@ -99,4 +99,6 @@ def test_names_are_saved_as_they_are(show, saved):
     names = [row["parameter"] for row in rows(saved(page, "parameters", "CSV"))]
     assert names[0] == f"{HOSTILE}.weight"
     assert rows(saved(page, "inside", "CSV"))
+    modules = rows(saved(page, "modules", "CSV"))
+    assert HOSTILE in {row["module"] for row in modules}
     expect(page.locator(".hostile")).to_have_count(0)

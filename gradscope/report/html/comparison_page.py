@@ -181,7 +181,7 @@ def _cards(pair: Comparison) -> Iterator[FindingCard]:
         if finding is None:
             continue
         card = finding_card(finding, report, STANDINGS[standing])
-        yield replace(card, module=module_of_finding(finding, base))
+        yield replace(card, module=module_of_finding(finding, base), is_mended=standing == "went")
 
 
 def _overview(comparison: Comparison) -> Tab:
@@ -259,6 +259,11 @@ def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:
     )
 
 
+def _is_mended(one: ComparedFinding) -> bool:
+    positions = range(1, len(one.findings))
+    return {one.standing(position) for position in positions} == {"went"}
+
+
 def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCell, ...]:
     position, finding = one.first
     root = sides[position].report.target.root
@@ -267,5 +272,5 @@ def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCe
         SummaryCell(text=f"{finding.rule} {finding.name}", look="code short", rule=finding.rule),
         SummaryCell(text=shown_site(finding.location, root), look="code soft"),
         SummaryCell(text=finding.message),
-        SummaryCell(text=standing_text(one)),
+        SummaryCell(text=standing_text(one), look="good" if _is_mended(one) else ""),
     )

@@ -56,6 +56,8 @@ class FindingCard(FindingBlock):
     """The step of a run that shows it first."""
     tab: int | None = None
     """The place among the page's sheets of the one that shows that step's tensors."""
+    is_mended: bool = False
+    """Whether a comparison found that it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

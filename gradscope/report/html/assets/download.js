@@ -27,20 +27,25 @@ function toldColumns(trace, sheet) {
 // A strip holds what an axis cannot show: its name says more than the height of a mark.
 const isStrip = (axis) => axis?.tickvals?.length === 1 && axis.ticktext?.length === 1;
 
+// Texts of a figure as they were before they were written for plotly, which reads tags.
+const plain = (value) => (typeof value === 'string'
+  ? value.replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&quot;/g, '"').replace(/&#x27;/g, "'").replace(/&amp;/g, '&') : value);
+
 function marksOf(trace, layout, sheet) {
   const axis = layout[`yaxis${(trace.yaxis ?? 'y').slice(1)}`];
-  const series = trace.name ?? axis?.title?.text ?? '';
+  const series = plain(trace.name ?? axis?.title?.text ?? '');
   if (trace.z) {
     const values = trace.customdata ?? trace.z;
     return values.flatMap((row, at) => row.map((value, place) => (
-      { series, x: trace.x?.[place] ?? place, y: trace.y?.[at] ?? at, value })));
+      { series, x: plain(trace.x?.[place] ?? place), y: plain(trace.y?.[at] ?? at), value })));
   }
   const { columns, rows } = toldColumns(trace, sheet);
+  const names = new Map(trace.ids?.map((id, at) => [id, plain(trace.labels[at])]));
   const length = (trace.ids ?? trace.x ?? trace.y ?? []).length;
   return Array.from({ length }, (_, at) => {
     const mark = trace.ids
-      ? { series: 'module', name: trace.labels[at], parent: trace.parents[at], value: trace.values[at] }
-      : { series, x: trace.x?.[at] ?? at, y: isStrip(axis) ? axis.ticktext[0] : trace.y[at] };
+      ? { series: 'module', name: names.get(trace.ids[at]), parent: names.get(trace.parents[at]), value: trace.values[at] }
+      : { series, x: plain(trace.x?.[at] ?? at), y: isStrip(axis) ? axis.ticktext[0] : plain(trace.y[at]) };
     for (const { title, values } of columns) mark[title] = values[rows ? rows[at] : at];
     return mark;
   });

@@ -16,6 +16,7 @@ const bar = {
   crumbs: document.querySelector('.crumbs'),
   input: document.querySelector('.find input'),
   layers: document.getElementById('layers'),
+  noHit: document.querySelector('.no-hit'),
 };
 
 function paint(sheet, section) {
@@ -120,7 +121,10 @@ for (const sheet of sheets) {
   sheet.listeners.push(showCrumbs, remember);
   sheet.article.querySelectorAll('.picture').forEach((section) => {
     watcher.observe(section.querySelector('.canvas'));
-    section.addEventListener('toggle', () => sheet.refresh());
+    section.addEventListener('toggle', () => {
+      sheet.refresh();
+      requestIdleCallback(paintRest);
+    });
   });
   sheet.article.querySelectorAll('button.select:not([data-sheet])').forEach((button) => button.addEventListener('click', () => {
     const { module, step } = button.dataset;
@@ -159,13 +163,18 @@ for (const button of document.querySelectorAll('[data-format]')) {
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
 document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());
 bar.input.addEventListener('focus', showLayers);
-bar.input.addEventListener('input', showLayers);
+bar.input.addEventListener('input', () => {
+  bar.noHit.hidden = true;
+  showLayers();
+});
 bar.input.addEventListener('change', () => {
   const wanted = bar.input.value.trim();
   const { path } = current.modules;
   const exact = path.findIndex((name, at) => (name || current.name(at)) === wanted);
   const at = exact >= 0 ? exact : path.findIndex((name) => wanted && name?.includes(wanted));
   if (at >= 0) current.select({ module: at });
+  bar.noHit.hidden = !wanted || at >= 0;
+  bar.noHit.textContent = bar.noHit.hidden ? '' : `No layer has “${wanted}” in its name`;
 });
 
 document.addEventListener('keydown', (event) => {
@@ -183,12 +192,17 @@ document.addEventListener('keydown', (event) => {
 
 const repaint = () => sheets.forEach((sheet) => sheet.theme());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
+// Every tab is printed, in the width of a sheet of paper: what is hidden has no width to draw in.
 addEventListener('beforeprint', () => {
-  for (const sheet of sheets) sheet.article.querySelectorAll('.picture').forEach((section) => paint(sheet, section));
+  document.documentElement.classList.add('printing');
   document.querySelectorAll('details').forEach((details) => { details.open = true; });
+  for (const sheet of sheets) sheet.article.querySelectorAll('.picture').forEach((section) => paint(sheet, section));
   repaint();
 });
-addEventListener('afterprint', repaint);
+addEventListener('afterprint', () => {
+  document.documentElement.classList.remove('printing');
+  repaint();
+});
 
 listenForManuals(remember);
 addEventListener('popstate', follow);

@@ -2,6 +2,7 @@
 
 const ROW_HEIGHT = 26;
 const BEYOND = 12;
+const PRINTED = 2000;
 
 const KINDS = {
   number: { format: figure, isNumber: true },
@@ -150,12 +151,18 @@ class Rows {
   }
 
   draw() {
-    const isWhole = matchMedia('print').matches;
+    const isWhole = document.documentElement.classList.contains('printing');
     const height = this.view.clientHeight || 560;
     const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / ROW_HEIGHT) - BEYOND);
-    const last = Math.min(this.order.length, isWhole ? 400 : first + Math.ceil(height / ROW_HEIGHT) + 2 * BEYOND);
+    const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / ROW_HEIGHT) + 2 * BEYOND);
     const rows = this.order.slice(first, last).map((place, at) => this.row(place, first + at));
-    this.body.replaceChildren(this.space(first), ...rows, this.space(this.order.length - last));
+    const rest = this.order.length - last;
+    this.body.replaceChildren(this.space(first), ...rows, isWhole ? this.left(rest) : this.space(rest));
+  }
+
+  left(rows) {
+    const textContent = rows ? `${count(rows)} more rows are not printed` : '';
+    return element('tr', { className: 'space' }, element('td', { colSpan: this.columns.length, textContent }));
   }
 
   space(rows) {
