@@ -9,6 +9,8 @@ from importlib.resources import files
 from typing import Literal
 
 from gradscope.errors import GradscopeError
+from gradscope.report.document import plain
+from gradscope.report.formats.notebook import inner_html
 from gradscope.report.html.columns import Json
 from gradscope.report.html.manuals import manuals_of
 from gradscope.report.html.phrasing import Words
@@ -103,6 +105,8 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["plain"] = plain
+    environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
     return (
         environment.get_template("page.html")
         .render(
