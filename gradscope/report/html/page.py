@@ -74,6 +74,7 @@ SCRIPTS = (
     "hover",
     "tree",
     "plot",
+    "history",
     "graph",
     "timeline",
     "download",

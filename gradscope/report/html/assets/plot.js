@@ -251,8 +251,10 @@ painter('plot', (canvas, content, sheet) => {
     // Plotly measures its place later, when the page is already printed.
     if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;
     layout.uirevision = 'kept';
-    shown = figure;
-    return Plotly.react(plot, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+    const histories = historyTraces(figure, sheet);
+    if (histories.length) layout.showlegend = true;
+    shown = { ...figure, data: [...figure.data, ...histories] };
+    return Plotly.react(plot, [...data, ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
   const pick = (points) => {
