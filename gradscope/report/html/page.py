@@ -80,6 +80,7 @@ SCRIPTS = (
     "download",
     "manual",
     "address",
+    "pin",
     "page",
 )
 """Scripts in `assets/`, in order: they share one scope."""

@@ -33,7 +33,7 @@ class Address {
     return at < 0 ? null : at;
   }
 
-  text(place, manual) {
+  text(place, manual, pinned) {
     const sheet = this.sheets[place];
     const { module, step } = sheet.selection;
     const found = new URLSearchParams();
@@ -41,6 +41,7 @@ class Address {
     if (module !== null) found.set('layer', this.layerName(sheet, module));
     for (const key of ROWS) if (sheet.selection[key] !== null) found.set(key, sheet.selection[key]);
     if (step !== null) found.set('step', step);
+    if (pinned !== null) found.set('pin', this.tabName(pinned));
     if (manual) found.set('rule', manual);
     return String(found);
   }
@@ -48,18 +49,19 @@ class Address {
   // What the address shows: null where it is of something else, as of a heading.
   read() {
     const found = new URLSearchParams(location.hash.slice(1));
-    const isOurs = ['tab', 'layer', 'step', 'rule', ...ROWS].some((key) => found.has(key));
+    const isOurs = ['tab', 'layer', 'step', 'rule', 'pin', ...ROWS].some((key) => found.has(key));
     if (location.hash.length > 1 && !isOurs) return null;
     const place = this.tabOf(found.get('tab') ?? this.tabName(0));
     const number = (key) => (/^\d+$/.test(found.get(key) ?? '') ? Number(found.get(key)) : null);
     const module = found.has('layer') ? this.layerOf(this.sheets[place], found.get('layer')) : null;
     const selection = { module, parameter: number('parameter'), tensor: number('tensor'), step: number('step') };
-    return { place, selection, manual: found.get('rule') };
+    const pinned = found.has('pin') ? this.tabOf(found.get('pin')) : null;
+    return { place, selection, manual: found.get('rule'), pinned };
   }
 
   // An entry of the history for each view but for steps in quick succession.
-  write(place, manual) {
-    const text = this.text(place, manual);
+  write(place, manual, pinned) {
+    const text = this.text(place, manual, pinned);
     if (text === this.written) return;
     const withoutStep = (one) => one.replace(/&?step=\d+/, '');
     const isSuccession = /step=/.test(this.written) && withoutStep(text) === withoutStep(this.written);

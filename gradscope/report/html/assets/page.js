@@ -4,11 +4,12 @@ const sheets = [...document.querySelectorAll('.sheet')].map((article, place) => 
   new Sheet(article, JSON.parse(document.getElementById(`data-${place}`).textContent))));
 let current = sheets[0];
 const address = new Address(sheets, [...document.querySelectorAll('[role=tab]')].map((tab) => tab.textContent));
+const pin = new Pin(sheets, document.querySelector('.pin'));
 // While the page follows the address, it does not write it.
 let isFollowing = true;
 
 function remember() {
-  if (!isFollowing) address.write(sheets.indexOf(current), shownManual());
+  if (!isFollowing) address.write(sheets.indexOf(current), shownManual(), pin.place);
 }
 
 const bar = {
@@ -89,12 +90,12 @@ const LISTED = 100;
 
 function open(place) {
   current = sheets[place];
-  sheets.forEach((sheet, at) => {
-    sheet.article.hidden = at !== place;
+  sheets.forEach((_, at) => {
     const tab = document.getElementById(`tab-${at}`);
     tab?.setAttribute('aria-selected', String(at === place));
     if (tab) tab.tabIndex = at === place ? 0 : -1;
   });
+  pin.show(place);
   current.refresh();
   showCrumbs();
   remember();
@@ -111,6 +112,7 @@ function follow() {
   if (!wanted) return;
   isFollowing = true;
   address.written = location.hash.slice(1);
+  pin.place = wanted.pinned;
   open(wanted.place);
   current.select(wanted.selection);
   showManual(wanted.manual);
@@ -145,6 +147,11 @@ document.querySelectorAll('[role=tab]').forEach((tab, place, tabs) => {
     tabs[next].focus();
     openFromTop(next);
   });
+});
+
+document.querySelector('.pin')?.addEventListener('click', () => {
+  pin.place = pin.place === null ? sheets.indexOf(current) : null;
+  open(sheets.indexOf(current));
 });
 
 document.querySelectorAll('button[data-sheet]').forEach((button) => {
