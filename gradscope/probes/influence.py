@@ -157,7 +157,7 @@ def _without_effect(context: ProbeContext) -> list[str]:
         and _is_ignored_by_other_numbers(context, one, other)
     ]
     dropped = " ".join(context.target.notes)
-    # A loss that nothing changes, as one that is satisfied, tells nothing.
+    # A loss that nothing changes, such as a satisfied margin, shows no influence.
     return [name for name in found if _key(name) not in dropped] * (len(found) < len(changed))
 
 

@@ -207,12 +207,15 @@ class _Results(TorchFunctionMode):
             self.found_in_model = self._is_in_model
 
     def _swaps(self, given: object, result: object) -> bool:
-        """Return whether the first two dimensions change places, and the numbers do not."""
+        """Return whether the first two dimensions change places, and the numbers do not.
+
+        A dimension of size 1 may change places: the numbers keep their order.
+        """
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.ndim < 3:
             return False
         first, second, *rest = given.shape
         is_swapped = tuple(result.shape) == (second, first, *rest) and first != second
-        return is_swapped and self._rows in (first, second)
+        return is_swapped and min(first, second) > 1 and self._rows in (first, second)
 
     def _keep(self, name: str, tensor: Tensor | None) -> None:
         self._elements += 0 if tensor is None else tensor.numel()

@@ -39,25 +39,25 @@ def probe_twins(context: ProbeContext) -> str | None:
 
 def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of parameters that share elements in memory."""
-    by_place: dict[tuple[object, ...], list[int]] = {}
+    by_address: dict[tuple[object, ...], list[int]] = {}
     for position, parameter in _trained(context):
-        by_place.setdefault(_place(parameter), []).append(position)
-    return [pair for positions in by_place.values() for pair in combinations(positions, 2)]
+        by_address.setdefault(_address(parameter), []).append(position)
+    return [pair for positions in by_address.values() for pair in combinations(positions, 2)]
 
 
 def _followed_in_memory(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of a parameter with a gradient and one without that share memory."""
-    trained = {_place(parameter): position for position, parameter in _trained(context)}
+    trained = {_address(parameter): position for position, parameter in _trained(context)}
     return [
-        (trained[place], position)
+        (trained[location], position)
         for position, parameter in enumerate(context.named.parameters)
         if parameter.grad is None
         and is_plain_float(parameter)
-        and (place := _place(parameter)) in trained
+        and (location := _address(parameter)) in trained
     ]
 
 
-def _place(parameter: Tensor) -> tuple[object, ...]:
+def _address(parameter: Tensor) -> tuple[object, ...]:
     return (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
 
 
@@ -93,6 +93,7 @@ def _trained(context: ProbeContext) -> list[tuple[int, nn.Parameter]]:
 def _equal(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
         return False
+    # Most pairs differ in their first rows, and whole embeddings are large.
     few = slice(0, 4)
     if not torch.equal(one[few], other[few]) or not torch.equal(one, other):
         return False

@@ -144,6 +144,7 @@ class CaptureMode(TorchFunctionMode):
             self._leaving = None
         if not self._is_in_stack():
             return  # in another thread's stack it does nothing any more
+        # torch only pops the top of the stack, so the modes above are put back afterwards.
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]
         for mode in reversed(above):
             if mode is not self:
@@ -260,6 +261,7 @@ class CaptureMode(TorchFunctionMode):
         return self._sites is None or not self._sites.has_nodes_without_line()
 
     def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
+        # The call that enables gradients again must be observed: it ends the evaluation.
         if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
             return False
         self._calls_without_grad += 1

@@ -82,6 +82,7 @@ def structure_of(
             for one in capture.comparisons.comparisons
         ],
         optimizers=[
+            # By identity, because `==` of tensors compares their elements.
             (id(one), [[id(tensor) for tensor in group["params"]] for group in one.param_groups])
             for one in optimizers
         ],

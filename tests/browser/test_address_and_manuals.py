@@ -142,7 +142,7 @@ def test_codes_in_tables_open_the_manual_and_select_no_row(show, stack):
 
 
 def test_a_page_holds_the_manuals_of_its_findings_within_a_budget(stack):
-    words = tab_of(stack).words
+    words = tab_of(stack).texts
     (code,) = {card.rule for card in words.cards}
     assert [manual.code for manual in manuals_of([words])] == [code]
     assert manuals_of([words], budget=100) == []

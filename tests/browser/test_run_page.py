@@ -85,7 +85,8 @@ def test_the_history_of_a_selected_layer_is_a_line_among_the_curves(show):
     come_to(page, "curves")
     come_to(page, "heatmap")
     lines = """() => document.querySelector('[data-picture=curves] .js-plotly-plot').data
-        .filter((trace) => trace.name?.startsWith('weight')).map((trace) => [trace.name, trace.y])"""
+        .filter((trace) => trace.name?.startsWith('weight'))
+        .map((trace) => [trace.name, trace.y])"""
     assert page.evaluate(lines) == []
     click(page, "heatmap", ["xaxis", "yaxis2"], 2, "weight0")
     expect(page.locator(".crumbs")).to_have_text(re.compile("model0"))

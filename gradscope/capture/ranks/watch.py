@@ -115,6 +115,7 @@ class RankWatch:
             return
         self._patches = patches
         patches.wrap(distributed_c10d, "init_process_group", self._wrap_init)
+        # `torch.distributed` re-exports the function: scripts call either name.
         patches.put(dist, "init_process_group", distributed_c10d.init_process_group)
         patches.wrap(DistributedDataParallel, "__init__", self._wrap_made)
         if is_launched() or is_in_group():
@@ -172,6 +173,7 @@ class RankWatch:
         """Record the identity, and start: the process group is ready."""
         if self.is_on or not is_in_group():
             return
+        # Steps of a rank also contain collectives, which repeated steps would not observe.
         self._training.record_in_full()
         self._observe()
         self.is_on = self._collectives.is_on = True
@@ -388,6 +390,7 @@ class RankWatch:
         waiting, self._waiting = self._waiting, []
         for step, moment, values in waiting:
             known = {e.index: value for e, value in values if e.index is not None}
+            # Parameters get their indices when the first step is written.
             if len(known) < len(values) and not known:
                 self._waiting.append((step, moment, values))
             elif known:

@@ -123,6 +123,7 @@ class _DrawMode(TorchDispatchMode):
             return func(*args, **named)
         before = generator.get_state()
         result = func(*args, **named)
+        # The tag marks operations that may draw. This call did not.
         if torch.equal(generator.get_state(), before):
             return result
         name = func.overloadpacket.__name__
@@ -167,6 +168,7 @@ class _Giver(_DrawMode):
         if values is None:
             self.unmatched += 1
         else:
+            # In place, because operations such as `bernoulli_` return one of their arguments.
             draw.values.copy_(values)
 
 

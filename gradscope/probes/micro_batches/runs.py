@@ -99,7 +99,7 @@ def run_gradients(
         before = RandomStates.now()
         with draws:
             outcome = forward()
-            seen = _seen(outcome)
+            seen = _facts_of(outcome)
             with UserCode("backward failed"):
                 torch.autograd.backward(outcome.loss)
         after = RandomStates.now()
@@ -112,7 +112,7 @@ def run_gradients(
         )
 
 
-def _seen(outcome: Outcome) -> GraphFacts:
+def _facts_of(outcome: Outcome) -> GraphFacts:
     """Return facts about the graph of a forward while its saved tensors exist.
 
     Raises:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from gradscope.report.html.phrasing import Words
+from gradscope.report.html.phrasing import PageTexts
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import Manual, manual_of
 
@@ -11,7 +11,7 @@ MANUAL_BUDGET = 250_000
 """Characters for the manuals of a page."""
 
 
-def manuals_of(words: Sequence[Words], budget: int = MANUAL_BUDGET) -> list[Manual]:
+def manuals_of(words: Sequence[PageTexts], budget: int = MANUAL_BUDGET) -> list[Manual]:
     """Return the manuals of the rules named on a page, as many of the first as fit.
 
     Args:
@@ -33,7 +33,7 @@ def manuals_of(words: Sequence[Words], budget: int = MANUAL_BUDGET) -> list[Manu
     return found
 
 
-def _codes(words: Words) -> Iterator[str]:
+def _codes(words: PageTexts) -> Iterator[str]:
     yield from (card.rule for card in words.cards)
     for table in words.summaries:
         yield from (cell.rule for row in table.rows for cell in row if cell.rule)

@@ -1,4 +1,4 @@
-"""The words and small tables of a page: header, findings with their code, missing parts."""
+"""Texts and small tables of a page: header, findings with their code, missing parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -23,8 +23,8 @@ class SummaryCell:
     """A cell of a small table."""
 
     text: str
-    look: str = ""
-    """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
+    style: str = ""
+    """Classes of the CSS: `error`, `good`, `code`, `short` for text that is not wrapped."""
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
@@ -44,7 +44,7 @@ class SummaryTable:
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The places of the columns in which something stands."""
+        """Indices of the columns that are not empty."""
         positions = range(len(self.header))
         return tuple(
             position for position in positions if any(row[position].text for row in self.rows)
@@ -56,9 +56,9 @@ class FindingCard(FindingBlock):
     """A finding as the template writes it, and what its buttons show."""
 
     module: int | None
-    """The module it is about, which its button selects."""
+    """Index of its module, which its button selects."""
     step: int | None
-    """The step of a run that shows it first."""
+    """First step of a run that shows it."""
     tab: int | None = None
     """The place among the page's sheets of the one that shows that step's tensors."""
     is_mended: bool = False
@@ -66,17 +66,17 @@ class FindingCard(FindingBlock):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What is told of one thing reported on."""
+class PageTexts:
+    """The texts of one report."""
 
     heading: str
-    """What it is: `gradscope inspect`."""
+    """Heading: `gradscope inspect`."""
     facts: tuple[Fact, ...] = ()
     verdict: str = ""
     level: Severity | None = None
     """Level of the worst finding."""
     reasons: tuple[str, ...] = ()
-    """What the verdict is made of, line by line."""
+    """Reasons for the verdict, one per line."""
     is_judged: bool = True
     """Whether any rule ran."""
     warnings: tuple[str, ...] = ()
@@ -88,9 +88,9 @@ class Words:
     """Titles and the lines below them."""
 
 
-def words_of(report: Report) -> Words:
-    """Return what is told of a report."""
-    return Words(
+def texts_of(report: Report) -> PageTexts:
+    """Return the texts of a report."""
+    return PageTexts(
         heading=report.target.name,
         facts=tuple(_facts(report)),
         verdict=verdict_text(report),
@@ -121,7 +121,7 @@ def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCar
 
 
 def module_of_finding(finding: Finding, report: Report) -> int | None:
-    """Return the module that a finding is about: the innermost that holds all that it names."""
+    """Return the module of a finding: the innermost one that contains everything it names."""
     paths = {alias: row for row in report.modules for alias in (row.path, *row.aliases)}
     names = list(finding.modules) or [name.rpartition(".")[0] for name in finding.parameters]
     rows = [paths[name] for name in names if name in paths]

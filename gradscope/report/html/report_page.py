@@ -19,24 +19,24 @@ from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.gists import shortened
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, tab_size, within
-from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, words_of
+from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, texts_of
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 
 
 def step_tab(report: Report, title: str) -> Tab:
-    """Return the sheet of a report without a training run."""
+    """Return the tab of a report without a training run."""
     return Tab(
         title=title,
-        words=words_of(report),
+        texts=texts_of(report),
         charts=shortened(tuple(step_charts(report)), report),
         modules=module_columns(report),
     )
 
 
 def step_charts(report: Report) -> Iterator[Chart]:
-    """Yield the pictures of one step, those first that tell the most."""
+    """Yield the charts of one step, the most important first."""
     found = (
         depth(report),
         module_map(report),
@@ -50,7 +50,7 @@ def step_charts(report: Report) -> Iterator[Chart]:
 
 
 def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
-    """Return the sheet of a run."""
+    """Return the tab of a run."""
     charts = (
         curve_chart(report, run),
         rank_map(report),
@@ -61,7 +61,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     )
     return Tab(
         title=title,
-        words=replace(words_of(report), summaries=rank_tables(report)),
+        texts=replace(texts_of(report), summaries=rank_tables(report)),
         charts=shortened([chart for chart in charts if isinstance(chart, Chart)], report),
         modules=module_columns(report),
     )
@@ -75,7 +75,7 @@ def _last_map(report: Report) -> Chart | None:
 
 
 def tab_of(report: Report, title: str | None = None) -> Tab:
-    """Return the sheet of a report, under its target's name or another title."""
+    """Return the tab of a report, under its target's name or another title."""
     if report.training_run is not None:
         return run_tab(report, report.training_run, title or report.target.name)
     return step_tab(report, title or report.target.name)
@@ -102,11 +102,11 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
     shown = sorted(found, key=lambda position: (position not in near, position))
     if shown:
         words = replace(
-            whole.words,
-            cards=tuple(_linked(card, run, shown) for card in whole.words.cards),
-            summaries=(*whole.words.summaries, _table(report, run, shown, near)),
+            whole.texts,
+            cards=tuple(_linked(card, run, shown) for card in whole.texts.cards),
+            summaries=(*whole.texts.summaries, _table(report, run, shown, near)),
         )
-        whole = replace(whole, words=words)
+        whole = replace(whole, texts=words)
     return [whole, *(found[position] for position in shown)]
 
 
@@ -137,7 +137,7 @@ def _near_findings(report: Report, run: TrainingRun) -> list[int]:
 def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
     captured = report.recording.captured_steps[position]
     found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
-    # A captured step is of one rank, also on the page of a whole job.
+    # A captured step belongs to one rank, also on the page of a whole job.
     job = job_summary(report.ranks[:1] or (report.recording,))
     return step_tab(replace(found, job=job), _title(run.captured_steps, position))
 
@@ -179,26 +179,26 @@ def _cells(
 ) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
-    yield SummaryCell(text="near a finding" if is_near else "", look="short")
-    yield SummaryCell(text=printable(row.subject), look="code")
+    yield SummaryCell(text="near a finding" if is_near else "", style="short")
+    yield SummaryCell(text=printable(row.subject), style="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
-    yield SummaryCell(text=shown_site(row.site, report.target.root), look="code")
+    yield SummaryCell(text=shown_site(row.site, report.target.root), style="code")
 
 
 def _caption(others: int) -> str:
-    told = "The gradient of every tensor was measured at these steps. Each has its own tab."
+    text = "The gradient of every tensor was measured at these steps. Each has its own tab."
     if not others:
-        return told
+        return text
     shown = counted(others, "more captured step")
-    return f"{told} Use gradscope report RECORDING --step N for {shown}."
+    return f"{text} Use gradscope report RECORDING --step N for {shown}."
 
 
 _NO_OTHER_CONTROLS = "report this recording alone to see them"
 
 
 def render_html(reports: Sequence[Report]) -> str:
-    """Return a page with a sheet for each report, without a last line break.
+    """Return a page with a tab for each report, without a last line break.
 
     That of one training run has tabs for its captured steps too.
     """

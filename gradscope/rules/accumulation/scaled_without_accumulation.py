@@ -1,4 +1,4 @@
-"""GS313: losses that are divided for an accumulation that does not take place."""
+"""GS313: losses that are divided for an accumulation that never happens."""
 
 import math
 import re
@@ -11,10 +11,9 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
-from gradscope.rules.accumulation.missing_zero_grad import carries
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import is_mean
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
@@ -59,19 +58,19 @@ class ScaledWithoutAccumulation(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that divides for nothing."""
         divisors: dict[tuple[int, ...], int] = {}
-        sightings = []
+        affected = []
         for series in context.shared(Windows).series:
-            sighting, divisor = self._sighting(context, series)
-            if sighting is not None and _is_meant(context, sighting, divisor):
+            one_affected, divisor = self._affected(context, series)
+            if one_affected is not None and _is_meant(context, one_affected, divisor):
                 divisors[series.optimizers] = divisor
-                sightings.append(sighting)
-        for group in by_line(sightings, lambda window: window.passes[-1].site):
-            divisor = divisors[group.sightings[0].series.optimizers]
+                affected.append(one_affected)
+        for group in by_line(affected, lambda window: window.passes[-1].site):
+            divisor = divisors[group.affected[0].series.optimizers]
             yield self.finding(
                 context,
                 message=(
                     f"the loss is divided by {divisor}, but every micro-batch makes its own step, "
-                    f"in {group.words}"
+                    f"in {group.text}"
                 ),
                 remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
                 site=group.site,
@@ -87,8 +86,8 @@ class ScaledWithoutAccumulation(Rule):
                 step=group.first.step.step,
             )
 
-    def _sighting(self, context: RuleContext, series: Series) -> tuple[Sighting | None, int]:
-        """Return the steps with one pass of a divided loss, and by what it is divided."""
+    def _affected(self, context: RuleContext, series: Series) -> tuple[AffectedWindows | None, int]:
+        """Return the steps with one pass of a divided loss, and the divisor."""
         windows = [
             window
             for window in series.windows
@@ -111,22 +110,25 @@ class ScaledWithoutAccumulation(Rule):
         if len(windows) < self.share * len(series.windows):
             return None, 1
         judged = len(series.windows)
-        return Sighting(series=series, windows=tuple(windows), judged=judged), next(iter(divisors))
+        return AffectedWindows(series=series, windows=tuple(windows), judged=judged), next(
+            iter(divisors)
+        )
 
 
 def _divisor(value: float | None) -> int:
-    """Return the whole number of a division, 1 where it is none."""
+    """Return the integer divisor, 1 without one."""
     if value is None or not math.isfinite(value):  # as of a loss multiplied by NaN, or by zero
         return 1
     whole = round(value)
     return whole if abs(value - whole) < 1e-6 * whole else 1
 
 
-def _is_meant(context: RuleContext, sighting: Sighting, divisor: int) -> bool:
+def _is_meant(context: RuleContext, one_affected: AffectedWindows, divisor: int) -> bool:
     """Return whether the division was there for an accumulation."""
-    site = context.site(sighting.windows[0].passes[-1].site)
+    site = context.site(one_affected.windows[0].passes[-1].site)
     if site is not None and _SPEAKS_OF_IT.search(site.source):
         return True
-    fresh = [position for position, one in enumerate(sighting.series.windows) if not carries(one)]
+    windows = enumerate(one_affected.series.windows)
+    fresh = [position for position, one in windows if not one.reuses_gradients]
     distances = {later - sooner for sooner, later in pairwise(fresh)}
     return distances == {divisor}

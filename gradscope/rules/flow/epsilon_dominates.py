@@ -55,13 +55,15 @@ class EpsilonDominates(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_below_epsilon"),)
 
     warning: float = 0.5
-    """Share of the elements that are not zero, 0 to 1. Measured: -0.08 at 0.65."""
+    """Share of the nonzero elements, 0 to 1. Measured: accuracy changes by -0.08 at 0.65."""
     error: float = 0.9
-    """Share of the elements that are not zero, 0 to 1. Measured: -0.31 at 0.997."""
+    """Share of the nonzero elements, 0 to 1. Measured: accuracy changes by -0.31 at 0.997."""
     common: float = 1e-7
-    """An epsilon above it was chosen. Source: torch's defaults are 1e-8 and below."""
+    """Largest default epsilon; a larger one was chosen by the user. Source: torch's defaults are
+    1e-8 and below.
+    """
     small_loss: float = 1e-3
-    """A loss below it may have converged. Source: judgement; a scaled-down loss looks alike."""
+    """Loss below which training may have converged. Chosen: a scaled-down loss looks the same."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -126,7 +128,7 @@ class EpsilonDominates(Rule):
 
 
 def _epsilons(optimizers: Optimizers) -> dict[int, float]:
-    """Return the epsilon of every weight matrix, where the target's optimizer has one."""
+    """Return the epsilon for every weight matrix, if the target's optimizer has one."""
     target = optimizers.targets
     groups = () if target is None or target.family != "adaptive" else target.groups
     parameters = optimizers.context.recording.parameters

@@ -11,16 +11,16 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.spikes import History, Limits, Spike, spikes_of, times_seen
+from gradscope.rules.helpers.spikes import History, Limits, Spike, occurrences, spikes_of
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _MOST_PARAMETERS = 8
 _MOST_LEADERS = 3
 _LEADS = 3.0
-"""Times the typical parameter's rise from which on one leads."""
+"""Multiple of the typical parameter's rise above which a parameter leads."""
 _OWN_STEPS = 20
-"""Steps that a parameter's norm is compared with to tell whether it leads."""
+"""Number of steps with which a parameter's norm is compared to see whether it leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +72,23 @@ class GradientSpike(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="times_usual"),)
 
     factor: float = 10.0
-    """Times the median norm. Chosen: ten medians are beyond what batches of one kind differ by."""
+    """Multiple of the median norm. Chosen: batches of one kind differ by less than ten medians."""
     beyond: float = 2.0
-    """Times the largest norm. Chosen: what came before of the same size was no accident."""
+    """Multiple of the largest norm. Chosen: an earlier norm of the same size was no accident."""
     together: float = 4.0
-    """Times the median norm where the loss jumps, too. Chosen: two signs need less of each."""
+    """Multiple of the median norm if the loss jumps too. Chosen: two signs need less of each."""
     deviations: float = 6.0
-    """Standard deviations of the norm's logarithm above its median, as the median absolute
-    deviation tells them. Source: OLMo-core, on the logarithmic scale as norms have heavy tails."""
+    """Standard deviations of the norm's logarithm above its median, estimated by the median
+    absolute deviation. Source: OLMo-core; on the logarithmic scale, because norms have heavy tails.
+    """
     window: int = 128
-    """Steps that a norm is compared with. Source: OLMo-core."""
+    """Number of steps with which a norm is compared. Source: OLMo-core."""
     least_history: int = 20
-    """Steps before the first one that is judged. Chosen: the first norms fall fast."""
+    """Number of steps before the first judged one. Chosen: the first norms fall quickly."""
     loss_rise: float = 0.05
-    """By how much the loss is higher after it, over the loss at the start. Chosen."""
+    """Rise of the loss after the step, relative to the loss at the start. Chosen."""
     often: float = 0.02
-    """Share of the judged steps, 0 to 1, from which on spikes are no exception. Chosen."""
+    """Share of the judged steps, 0 to 1, above which spikes are no exception. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose steps have spikes."""
@@ -121,13 +122,13 @@ class GradientSpike(Rule):
                 continue
             reached = [one for one in spikes if not one.is_caught]
             worst = max(reached or spikes, key=lambda one: one.times)
-            times = times_seen(worst, windows, norm_of)
+            times = occurrences(worst, windows, norm_of)
             judged = max(len(windows) - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
             yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
 
     def _harms(self, windows: Sequence[Window], spike: Spike) -> bool:
-        """Return whether the loss is higher after a spike, by a share of what it was at first."""
+        """Return whether the loss is higher after a spike, by a share of its first value."""
         before, after = _losses_around(windows, spike.position)
         start = _typical_loss(windows[: self.least_history])
         if before is None or after is None or start is None:
@@ -148,8 +149,8 @@ class GradientSpike(Rule):
             message=(
                 f"the gradient of step {window.step.step} has a norm of {spike.norm:.3g}, "
                 f"{spike.times:.3g} times that of the steps before it"
-                + _leader_words(context, leaders)
-                + (", but was clipped" if spike.is_caught else _loss_words(before, after))
+                + _leader_text(context, leaders)
+                + (", but was clipped" if spike.is_caught else _loss_text(before, after))
             ),
             remedy=(
                 f"check {of_step}"
@@ -175,7 +176,7 @@ class GradientSpike(Rule):
 
 
 def _raw_norms(context: RuleContext) -> dict[int, float]:
-    """Return the norm of a step's gradient before clips, by the step's place in the run.
+    """Return the norm of a step's gradient before clips, by the step's index in the run.
 
     It is the largest that a clip function found of unscaled gradients.
     """
@@ -206,7 +207,7 @@ def _carriers(context: RuleContext, window: Window) -> list[int]:
 
 
 def _leaders(context: RuleContext, windows: Sequence[Window], position: int) -> list[int]:
-    """Return the parameters whose gradient stands out most from their own before, at most three.
+    """Return at most three parameters whose gradients exceed their own history most.
 
     None lead where all stand out alike.
     """
@@ -226,7 +227,7 @@ def _leaders(context: RuleContext, windows: Sequence[Window], position: int) -> 
     return sorted(leading, key=lambda index: -times[index])[:_MOST_LEADERS]
 
 
-def _leader_words(context: RuleContext, leaders: Sequence[int]) -> str:
+def _leader_text(context: RuleContext, leaders: Sequence[int]) -> str:
     names = [context.recording.parameters[index].name for index in leaders]
     return f", led by {' and '.join(names)}" if names else ""
 
@@ -258,7 +259,7 @@ def _typical_loss(windows: Sequence[Window]) -> float | None:
     return median(known) if known else None
 
 
-def _loss_words(before: float | None, after: float | None) -> str:
+def _loss_text(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return ""
     return f"; the loss goes from {before:.4g} to {after:.4g}"

@@ -1,4 +1,4 @@
-"""Steps of a run whose gradient norm stands out from those before."""
+"""Steps of a run whose gradient norm exceeds those before."""
 
 from bisect import bisect_left
 from collections import deque
@@ -11,22 +11,24 @@ from statistics import median
 from gradscope.analysis.windows import Window
 
 _NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation, of a normal distribution."""
+"""Number of standard deviations of a normal distribution in one median absolute deviation."""
 _BURST = 3
-"""Steps apart at most: weights that a spike has driven off have large gradients for a while."""
+"""Maximum distance in steps between spikes of one burst: weights that a spike has changed have
+large gradients for a while.
+"""
 _FOLLOWS = 5
-"""Steps after a gradient in which a loss that it has made jump shows."""
+"""Number of steps after a gradient within which it can make the loss jump."""
 _LEAST_JUMP = 0.5
-"""Share of the usual loss by which it rises at least: a loss that hardly varies does not jump."""
+"""Minimum rise of a jump, as a share of the usual loss: a loss that hardly varies does not jump."""
 _COMPARABLE = 0.3
-"""Share of a spike's norm from which another step counts as equally large."""
+"""Share of a spike's norm above which another step's norm counts as equally large."""
 _STEEP = 1.5
-"""Times the learning rate before: a rise that takes some steps to get used to."""
+"""Multiple of the previous learning rate: such a rise takes some steps to settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What makes a spike; the fields are those of the rule."""
+    """Limits of a spike; the fields are those of the rule."""
 
     factor: float
     beyond: float
@@ -45,22 +47,22 @@ class Spike:
     norm: float
     """Gradient norm before clips."""
     usual: float
-    """The median of the steps before."""
+    """Median norm of the steps before."""
     is_caught: bool
-    """Whether a clip kept it from the weights."""
+    """Whether a clip limited it."""
     is_new: bool
-    """Whether it is above all norms of the run's first steps."""
+    """Whether it exceeds all norms of the run's first steps."""
     deviations: float
-    """Robust standard deviations of the norm's logarithm above its median."""
+    """Number of robust standard deviations of the norm's logarithm above its median."""
 
     @property
     def times(self) -> float:
-        """How many times the usual norm it is."""
+        """Ratio to the usual norm."""
         return self.norm / self.usual
 
 
 class History:
-    """The steps of one optimizer, judged one after the other."""
+    """The steps of one optimizer, judged in order."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -105,13 +107,13 @@ class History:
     def _spike(self, position: int, norm: float, taken: float, *, loss_jumps: bool) -> Spike | None:
         largest = max(self._norms)
         self.highest = max(self.highest, norm / largest)
-        if norm <= self.limits.beyond * largest:  # quickly told, and so of most steps
+        if norm <= self.limits.beyond * largest:  # a quick check that decides most steps
             return None
         usual = median(self._norms)
         factor = self.limits.together if loss_jumps else self.limits.factor
         if norm <= factor * usual:
             return None
-        # On the logarithmic scale: norms have heavy tails.
+        # Norms have heavy tails, so they are compared on the logarithmic scale.
         deviations = robust_deviations([log(one) for one in self._norms], log(norm))
         if deviations <= self.limits.deviations:
             return None
@@ -126,7 +128,7 @@ class History:
 
 
 def robust_deviations(history: Collection[float], value: float) -> float:
-    """Return by how many standard deviations a value is above the median of a history.
+    """Return the distance of a value above the median of a history, in standard deviations.
 
     The deviation is that of the middle half, which outliers do not change.
     """
@@ -169,8 +171,8 @@ def spikes_of(
     return found
 
 
-def times_seen(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
-    """Return how often steps come that are as large as a spike, those in a row counted once."""
+def occurrences(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
+    """Return how often steps as large as a spike occur; consecutive ones count once."""
     large = [
         position
         for position, window in enumerate(windows)

@@ -19,10 +19,10 @@ class TiedWeightsApart(Rule):
         them; or an output layer that holds a copy of an embedding's numbers.
 
     Why it matters:
-        Tied weights are one parameter, whose gradient is the sum over its uses. Tied through
-        `.data`, the optimizer steps the same numbers twice, each time with a part of the gradient
-        and a state of its own, and `.to(device)` pulls the two apart. A copy is not tied at all:
-        the two drift apart from the first step on.
+        Tied weights are one parameter, whose gradient is the sum over its uses. If they are tied
+        through `.data`, the optimizer updates the same numbers twice, each time with a part of the
+        gradient and a separate state, and `.to(device)` separates them. A copy is not tied at all:
+        both differ after the first step.
 
     How it is measured:
         Parameters that require grad and get a gradient, by the address of their elements; and

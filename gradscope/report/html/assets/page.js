@@ -1,4 +1,4 @@
-// Puts a page together: its sheets, the bar on top, keys, theme and print.
+// Assembles a page: its tabs, the bar on top, keys, theme and print.
 
 const sheets = [...document.querySelectorAll('.sheet')].map((article, place) => (
   new Sheet(article, JSON.parse(document.getElementById(`data-${place}`).textContent))));

@@ -76,7 +76,7 @@ class Sheet {
     return this.inside.has(module);
   }
 
-  // What a picture draws; undefined where the sheet has none of that name.
+  // Data of a chart; undefined if the tab has none of that name.
   content(name) {
     if (!this.contents.has(name)) this.contents.set(name, decoded(this.data.pictures[name]?.content ?? null));
     return this.contents.get(name);
