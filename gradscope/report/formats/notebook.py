@@ -46,13 +46,18 @@ def _html(text: str) -> str:
 
 def _block(block: Block) -> Iterator[str]:
     if not isinstance(block, Section):
-        yield from _parts(block)
+        yield inner_html(block)
         return
     note = f" {_inline(block.note)}" if block.note else ""
     if block.title or note:
         yield f"<p><b>{_html(block.title)}</b>{note}</p>"
     for inner in block.blocks:
-        yield from _parts(inner)
+        yield inner_html(inner)
+
+
+def inner_html(block: Inner) -> str:
+    """Return a block as elements."""
+    return "".join(_parts(block))
 
 
 def _parts(block: Inner) -> Iterator[str]:

@@ -275,7 +275,9 @@ def _finding_rows(target: CheckedTarget, *, is_known: bool) -> Iterator[tuple[Su
         finding = item.finding
         yield (
             SummaryCell(text=finding.severity, style=f"level {finding.severity}", is_strong=True),
-            SummaryCell(text=f"{finding.rule} {finding.name}", style="code short"),
+            SummaryCell(
+                text=f"{finding.rule} {finding.name}", style="code short", rule=finding.rule
+            ),
             _link(target),
             SummaryCell(text=shown_site(finding.location, report.target.root), style="code soft"),
             SummaryCell(text=finding.message),

@@ -181,7 +181,7 @@ def _cards(pair: Comparison) -> Iterator[FindingCard]:
         if finding is None:
             continue
         card = finding_card(finding, report, STANDINGS[standing])
-        yield replace(card, module=module_of_finding(finding, base))
+        yield replace(card, module=module_of_finding(finding, base), is_mended=standing == "went")
 
 
 def _overview(comparison: Comparison) -> Tab:
@@ -259,13 +259,18 @@ def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:
     )
 
 
+def _is_mended(one: ComparedFinding) -> bool:
+    positions = range(1, len(one.findings))
+    return {one.standing(position) for position in positions} == {"went"}
+
+
 def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCell, ...]:
     position, finding = one.first
     root = sides[position].report.target.root
     return (
         SummaryCell(text=finding.severity, style=f"level {finding.severity}", is_strong=True),
-        SummaryCell(text=f"{finding.rule} {finding.name}", style="code short"),
+        SummaryCell(text=f"{finding.rule} {finding.name}", style="code short", rule=finding.rule),
         SummaryCell(text=shown_site(finding.location, root), style="code soft"),
         SummaryCell(text=finding.message),
-        SummaryCell(text=standing_text(one)),
+        SummaryCell(text=standing_text(one), style="good" if _is_mended(one) else ""),
     )

@@ -9,7 +9,10 @@ from importlib.resources import files
 from typing import Literal
 
 from gradscope.errors import GradscopeError
+from gradscope.report.document import plain
+from gradscope.report.formats.notebook import inner_html
 from gradscope.report.html.columns import Json
+from gradscope.report.html.manuals import manuals_of
 from gradscope.report.html.phrasing import PageTexts
 
 ChartKind = Literal["plot", "graph", "table", "timeline"]
@@ -31,6 +34,15 @@ class Chart:
     """Whether it takes the whole width where two charts would fit."""
     height: int = 420
     """Height in CSS pixels."""
+    gist: str = ""
+    """The line that stands for it where it is collapsed."""
+    is_open: bool = True
+    """Whether it is not collapsed at first."""
+
+    @property
+    def file_formats(self) -> tuple[str, ...]:
+        """The formats of the files that a reader may save of it."""
+        return ("csv", "png", "svg") if self.kind in ("plot", "graph") else ("csv",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +74,17 @@ SCRIPTS = (
     "hover",
     "tree",
     "plot",
+    "history",
     "graph",
     "timeline",
+    "download",
+    "manual",
+    "address",
+    "pin",
     "page",
 )
 """Scripts in `assets/`, in order: they share one scope."""
-STYLES = ("page", "graph", "timeline")
+STYLES = ("page", "graph", "timeline", "manual")
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
@@ -90,6 +107,8 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["plain"] = plain
+    environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
     return (
         environment.get_template("page.html")
         .render(
@@ -98,6 +117,7 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
             style=Markup(_own("css", STYLES)),
             scripts=[Markup(script) for script in scripts],
             tabs=tabs,
+            manuals=manuals_of([tab.texts for tab in tabs]),
             data=[Markup(embedded_json(_data(tab))) for tab in tabs],
         )
         .rstrip("\n")

@@ -6,11 +6,16 @@ from dataclasses import dataclass, fields
 from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
-from gradscope.report.document import Fact, Facts, FindingBlock
+from gradscope.report.attention.document import attention_sections
+from gradscope.report.document import Fact, Facts, FindingBlock, Section
 from gradscope.report.finding_phrasing import guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
 from gradscope.report.inspection import header_of, parameters_line, summary_facts
+from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import part_text
+
+_WIDTH = 100
+"""Characters of a line of a section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +28,9 @@ class SummaryCell:
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
-    """Index of the tab that a click on it opens."""
+    """The sheet that a click on it opens, by its place on the page."""
+    rule: str = ""
+    """The code of the rule whose manual a click on it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,9 @@ class FindingCard(FindingBlock):
     step: int | None
     """First step of a run that shows it."""
     tab: int | None = None
-    """Index of the tab that shows that step's tensors."""
+    """The place among the page's sheets of the one that shows that step's tensors."""
+    is_mended: bool = False
+    """Whether a comparison found that it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,8 @@ class PageTexts:
     warnings: tuple[str, ...] = ()
     cards: tuple[FindingCard, ...] = ()
     summaries: tuple[SummaryTable, ...] = ()
+    sections: tuple[Section, ...] = ()
+    """Parts of the text report that no chart shows."""
     notes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Titles and the lines below them."""
 
@@ -87,8 +98,16 @@ def texts_of(report: Report) -> PageTexts:
         is_judged=bool(report.rules.ran),
         warnings=tuple(_warnings(report)),
         cards=tuple(finding_card(finding, report) for finding in report.findings),
+        sections=tuple(_sections(report)),
         notes=tuple(_notes(report)),
     )
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    yield from overfit_sections(report, _WIDTH)
+    for block in attention_sections(report):
+        if isinstance(block, Section):
+            yield block
 
 
 def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCard:

@@ -1,6 +1,6 @@
 """The page of a report: tabs of a step, of a run, and of its captured steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.job_summary import job_summary
@@ -17,6 +17,7 @@ from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.columns import module_columns
+from gradscope.report.html.gists import shortened
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, tab_size, within
 from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, texts_of
 from gradscope.report.html.ranks.rank_map import rank_map
@@ -29,7 +30,7 @@ def step_tab(report: Report, title: str) -> Tab:
     return Tab(
         title=title,
         texts=texts_of(report),
-        charts=tuple(step_charts(report)),
+        charts=shortened(tuple(step_charts(report)), report),
         modules=module_columns(report),
     )
 
@@ -61,7 +62,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     return Tab(
         title=title,
         texts=replace(texts_of(report), summaries=rank_tables(report)),
-        charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
+        charts=shortened([chart for chart in charts if isinstance(chart, Chart)], report),
         modules=module_columns(report),
     )
 
@@ -97,26 +98,20 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
         if size <= size_budget:
             found[position] = tab
             size_budget -= size
-    shown = sorted(found)
+    near = set(_near_findings(report, run))
+    shown = sorted(found, key=lambda position: (position not in near, position))
     if shown:
         words = replace(
             whole.texts,
             cards=tuple(_linked(card, run, shown) for card in whole.texts.cards),
-            summaries=(*whole.texts.summaries, _table(report, run, shown)),
+            summaries=(*whole.texts.summaries, _table(report, run, shown, near)),
         )
         whole = replace(whole, texts=words)
     return [whole, *(found[position] for position in shown)]
 
 
 def _by_interest(report: Report, run: TrainingRun) -> list[int]:
-    """Return indices of captured steps: those of findings, then each line's last and first."""
-    steps = [finding.step for finding in report.findings if finding.step is not None]
-    at_findings = [
-        position
-        for step in steps
-        for position, row in enumerate(run.captured_steps)
-        if row.step == step
-    ]
+    """Return positions of captured steps: those near findings, then each line's last and first."""
     # A run may have several losses: each gets a tab.
     last = {(row.site, row.subject): position for position, row in enumerate(run.captured_steps)}
     first = {
@@ -124,7 +119,19 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
         for position, row in reversed(list(enumerate(run.captured_steps)))
     }
     others = reversed(range(len(run.captured_steps)))
-    return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
+    return list(
+        dict.fromkeys([*_near_findings(report, run), *last.values(), *first.values(), *others])
+    )
+
+
+def _near_findings(report: Report, run: TrainingRun) -> list[int]:
+    """Return positions of the captured steps that are closest to each finding's step."""
+    found: list[int] = []
+    for step in (finding.step for finding in report.findings if finding.step is not None):
+        distances = [abs(row.step - step) for row in run.captured_steps]
+        closest = min(distances, default=0)
+        found += (position for position, one in enumerate(distances) if one == closest)
+    return found
 
 
 def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
@@ -152,22 +159,27 @@ def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> Findin
     return replace(card, tab=next(tabs, None))
 
 
-def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
+def _table(
+    report: Report, run: TrainingRun, shown: Sequence[int], near: Collection[int]
+) -> SummaryTable:
     """Return a table of the captured steps that have tabs, with links to these."""
     return SummaryTable(
         title="Captured steps",
-        header=("step", "backward of", "loss", "tensors", "line"),
+        header=("step", "", "backward of", "loss", "tensors", "line"),
         rows=tuple(
-            tuple(_cells(run.captured_steps[at], tab, report))
+            tuple(_cells(run.captured_steps[at], tab, report, is_near=at in near))
             for tab, at in enumerate(shown, start=1)
         ),
         caption=_caption(len(run.captured_steps) - len(shown)),
     )
 
 
-def _cells(row: CapturedStepRow, tab: int, report: Report) -> Iterator[SummaryCell]:
+def _cells(
+    row: CapturedStepRow, tab: int, report: Report, *, is_near: bool
+) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
+    yield SummaryCell(text="near a finding" if is_near else "", style="short")
     yield SummaryCell(text=printable(row.subject), style="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)

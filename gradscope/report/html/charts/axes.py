@@ -75,11 +75,7 @@ _ONE = 0.8
 _WRITTEN = 5
 """Range in decades up to which plain numbers are shorter than powers."""
 _TICKS = 3
-"""Ticks per decade: 1, 2 and 5, if the axis covers one decade or more."""
-_NEAR = 3.0
-"""The ends of a band are shown if they are within this multiple of the data's distance from the
-centre.
-"""
+"""A decade: 1, 2 and 5, where there is one decade or more."""
 _MARGIN = 0.08
 
 
@@ -118,9 +114,9 @@ def strip_axis(name: str) -> Axis:
 
 
 def range_around(values: Iterable[float], centre: float, band: tuple[float, float]) -> list[Json]:
-    """Return the ends of an axis around the data, the centre, and the band if it is near.
+    """Return the ends of an axis around what is drawn, the centre and the band.
 
-    A band that is far wider than what is drawn would leave nothing of it to be seen.
+    On an axis inside the band, differences within the tolerance would look large.
 
     Args:
         values: On the axis, as their logarithms where it is logarithmic.
@@ -128,10 +124,8 @@ def range_around(values: Iterable[float], centre: float, band: tuple[float, floa
         band: Within the tolerance.
     """
     known = [*values, centre]
-    reach = max(abs(value - centre) for value in known)
-    near = [end for end in band if abs(end - centre) <= _NEAR * reach]
-    low, high = min([*known, *near]), max([*known, *near])
-    margin = _MARGIN * (high - low) or abs(band[0] - centre)
+    low, high = min(*known, *band), max(*known, *band)
+    margin = _MARGIN * (high - low)
     return [low - margin, high + margin]
 
 

@@ -367,4 +367,4 @@ def _caption(
         )
     if (more := len({step.optimizer for step in run.steps}) - len(curves)) > 0:
         yield f"{counted(more, 'more optimizer')} with fewer steps omitted."
-    yield "Click a step to select it."
+    yield "Click a step to select it. The gradient of the selected layer is a dotted line."

@@ -124,6 +124,10 @@ def _values(marks: Sequence[Mark], measure: Measure) -> Json:
     return numbers(mark.value(measure) for mark in marks)
 
 
+_MARKED = 300
+"""Points of a line up to which each has a mark; marks of more are one band, and slow to draw."""
+
+
 def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
     of_tensor = {mark.index: mark for mark in tensors}
     marks = [of_tensor[at] for at in line.tensors if at in of_tensor]
@@ -131,7 +135,7 @@ def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
     return Trace(
         drawn={
             "type": "scatter",
-            "mode": "lines+markers",
+            "mode": "lines+markers" if len(marks) <= _MARKED else "lines",
             "name": f"{line.operation}, which every gradient passes",
             "x": positions(mark.position for mark in marks),
             "y": _values(marks, "norm"),

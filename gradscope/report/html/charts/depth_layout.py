@@ -197,7 +197,8 @@ def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[st
     runs = [run for run in order.runs() if run.module is not None]
     named = [run for run in runs if run.length >= _NARROWEST * order.length]
     return {
-        "margin": {"l": 60, "r": 16, "t": 30, "b": 60},
+        # Room for its labels: plotly draws a chart again whose margins are too small.
+        "margin": {"l": 70, "r": 16, "t": 42, "b": 60},
         "showlegend": True,
         "legend": {"y": 1.0},
         **strips.axes(),

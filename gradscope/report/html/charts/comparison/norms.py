@@ -47,7 +47,7 @@ def compared_norms(
     shown = drawn(measured)
     across = _axes(shown, lambda row: row.base)
     up = _axes(shown, lambda row: row.other)
-    ends = _ends(shown)
+    ends = _ends(shown, tolerance)
     layout: dict[str, Json] = {
         "showlegend": True,
         "shapes": _band(ends, tolerance),
@@ -88,8 +88,8 @@ def _axes(
     return {"norm": "", **{kind: str(position) for position, kind in enumerate(beside, start=2)}}
 
 
-def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:
-    """Return the range of both axes in decades."""
+def _ends(rows: Sequence[PairRow], tolerance: float) -> tuple[float, float]:
+    """Return the decades that both axes reach over: the band is narrow beside them."""
     norms = [
         math.log10(side.norm)
         for row in rows
@@ -98,7 +98,8 @@ def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:
     ]
     if not norms:
         return -1.0, 0.0
-    return min(norms) - _MARGIN, max(norms) + _MARGIN
+    margin = max(_MARGIN, 2 * math.log10(1 + tolerance))
+    return min(norms) - margin, max(norms) + margin
 
 
 def _outermost(letter: str, axes: Mapping[Kind, str]) -> str:
