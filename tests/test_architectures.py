@@ -121,7 +121,9 @@ def check_parameter(row, gradient: Tensor | None) -> None:
     expected = values(gradient)
     assert row.grad is not None, row.name
     assert row.grad.norm == pytest.approx(expected.norm().item(), rel=1e-6, abs=0), row.name
-    assert row.grad.absolute_maximum == maximum(gradient), row.name
+    # Sparse gradients add up in an order that differs between runs.
+    largest = pytest.approx(maximum(gradient), rel=1e-6, nan_ok=True)
+    assert row.grad.absolute_maximum == largest, row.name
     assert row.grad.nonfinite == 0, row.name
     assert row.reach == ("gradient" if expected.any() else "zero"), row.name
 

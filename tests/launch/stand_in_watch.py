@@ -25,6 +25,7 @@ class TrainingWatch:
         max_steps,
         make_captures,
         on_step,
+        sync_checks,
     ):
         spec = importlib.util.spec_from_file_location("runs", RUNS)
         module = importlib.util.module_from_spec(spec)

@@ -63,6 +63,7 @@ class LossBroadcast(Rule):
     code: ClassVar[str] = "GS702"
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS218",)
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
