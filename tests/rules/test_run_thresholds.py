@@ -92,6 +92,7 @@ ELSEWHERE = {"step-without-effect": {"least_ratio", "least_steps"}}
 """Thresholds on what real steps do to weights: tested with their rule."""
 
 UNTESTED = {
+    ("clip-of-strangers", "share"),
     ("gradient-spike", "together"),
     ("idle-expert", "rows"),
     ("idle-expert", "share"),
