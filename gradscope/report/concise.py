@@ -42,7 +42,7 @@ _PATTERNS_SHOWN = 5
 
 
 def inspection_lines(report: Report, view: ViewOptions) -> Iterator[str]:
-    """Yield the patterns of a run; of a step, where no rule ran, each row worth looking at."""
+    """Yield the patterns of a run; of a step, if no rule ran, a line for each notable row."""
     run = report.training_run
     if run is not None:
         if not report.rules.ran:
@@ -56,7 +56,7 @@ def inspection_lines(report: Report, view: ViewOptions) -> Iterator[str]:
         yield from _tensors(report, view)
     elif not (report.findings or report.rules.ran):
         parameters, tensors = _parameters(report, view), _tensors(report, view)
-        # What is non-finite began in a tensor.
+        # Non-finite values originate in a tensor.
         is_broken = bool(report.summary.nonfinite_tensors)
         yield from (*tensors, *parameters) if is_broken else (*parameters, *tensors)
     accumulation = Accumulation.of(report.recording)
@@ -65,7 +65,7 @@ def inspection_lines(report: Report, view: ViewOptions) -> Iterator[str]:
 
 
 def _patterns(run: TrainingRun) -> Iterator[str]:
-    """Yield the steps' patterns, a line each, with how many steps look so."""
+    """Yield the steps' patterns, one per line, each with its number of steps."""
     for position, drawn in of_each_optimizer(run):
         of = heading(run, position)
         for pattern in drawn[:_PATTERNS_SHOWN]:
@@ -89,13 +89,13 @@ def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
 
 
 def _parameter(row: ParameterRow) -> str:
-    words = [f"{shape_text(row)}"]
+    parts = [f"{shape_text(row)}"]
     if row.grad is not None:
-        words.append(f"norm {number(row.grad.norm)}")
-        words.append(f"gradient/weight {number(row.grad_to_weight)}")
+        parts.append(f"norm {number(row.grad.norm)}")
+        parts.append(f"gradient/weight {number(row.grad_to_weight)}")
     if row.reason:
-        words.append(row.reason)
-    return ", ".join(words)
+        parts.append(row.reason)
+    return ", ".join(parts)
 
 
 def _tensors(report: Report, view: ViewOptions) -> Iterator[str]:
@@ -124,12 +124,12 @@ def clipping_lines(report: Report, clipping: Clipping) -> Iterator[str]:
 
 def _section(section: Section) -> Iterator[str]:
     if section.method is None:
-        yield f"nothing clips: {section.words}"
+        yield f"nothing clips: {section.text}"
     else:
         advised = ", recommended," if section.is_advised else ""
-        yield f"{section.words}{advised} clips {cut_text(section)}"
+        yield f"{section.text}{advised} clips {cut_text(section)}"
     for check in section.checks:
-        yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
+        yield f"{'ok' if check.is_right else 'not right'}: {check.text}"
     if section.norms is not None:
         norms = section.norms
         yield (
@@ -146,7 +146,7 @@ def _section(section: Section) -> Iterator[str]:
         yield f"{one.name}: {shares}"
     for row in section.methods:
         yield (
-            f"{row.words}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"{row.text}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
             f"cosine {number(row.cosine)}, min {number(row.worst)}"
         )
     yield from (text for text in (clip_headline(section), *clip_remarks(section)) if text)
