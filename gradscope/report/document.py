@@ -278,20 +278,24 @@ def findings_in(document: Document) -> list[Findings]:
 
 
 def brief(document: Document) -> Document:
-    """Return the findings of a document and what it comes to, without a title."""
-    found = tuple(replace(one, title="", note="", verdict="") for one in findings_in(document))
+    """Return the findings of a document and its conclusion, without a title."""
+    found = [one for one in findings_in(document) if one.found]
     verdicts = [one.verdict for one in findings_in(document) if one.verdict and not one.found]
+    closing = [Note(one.line) if isinstance(one, Note) else one for one in document.closing]
+    if verdicts and closing and isinstance(last := closing[-1], Note):
+        closing[-1] = Note((*_words(verdicts[0]), " ", *_words(last.line)))
     return replace(
         document,
         program="",
         subject="",
         header=(),
-        blocks=tuple(one for one in found if one.found),
-        closing=(
-            *(Note(verdict) for verdict in verdicts),
-            *(Note(one.line) if isinstance(one, Note) else one for one in document.closing),
-        ),
+        blocks=tuple(replace(one, title="", note="", verdict="") for one in found),
+        closing=tuple(closing),
     )
+
+
+def _words(line: Line) -> tuple[str | Word, ...]:
+    return line if isinstance(line, tuple) else (line,)
 
 
 def section(title: str, blocks: Sequence[Inner], *, note: Line = "") -> tuple[Section, ...]:

@@ -16,6 +16,7 @@ from gradscope.report.document import (
     Strips,
     Table,
     Word,
+    brief,
     findings_in,
     plain,
 )
@@ -33,7 +34,8 @@ def render_concise(document: Document, details: Iterable[str] | None = None) -> 
         details: Further lines of this kind of report; None for those of the document.
     """
     others = _others(document) if details is None else details
-    lines = [*concise_findings(document), *others, *_closing(document)]
+    conclusion = (line for block in brief(document).closing for line in _lines(block))
+    lines = [*concise_findings(document), *others, *conclusion]
     if document.next_command:
         lines.append(f"next: {document.next_command}")
     return "\n".join(printable(in_ascii(line)) for line in lines)
@@ -73,16 +75,6 @@ def _detail(fact: Fact) -> str:
     if fact.name in _SAID:
         return ""
     return f"[{fact.text}]" if fact.name == "parameters" else f"({fact.name}: {fact.text})"
-
-
-def _closing(document: Document) -> Iterator[str]:
-    """Yield what the report comes to; a verdict that counts no finding stands before it."""
-    blocks = findings_in(document)
-    verdicts = [plain(block.verdict) for block in blocks if block.verdict and not block.found]
-    lines = [line for block in document.closing for line in _lines(block)]
-    if verdicts and lines:
-        lines[-1] = f"{verdicts[0]} {lines[-1]}"
-    yield from lines
 
 
 def _others(document: Document) -> Iterator[str]:
