@@ -175,11 +175,12 @@ def _write(
 ) -> None:
     """Write a report on a check to a file, or to stdout."""
     from gradscope.report.check.phrasing import closing_text
-    from gradscope.report.render import render_check
+    from gradscope.report.render import Manner, finding_lines, render_check
 
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
-    text = render_check(result, form, console, is_brief=is_brief)
-    write_text(text, destination, sys.stdout, outcome=closing_text(result))
+    text = render_check(result, form, console, Manner(is_brief=is_brief))
+    findings = finding_lines(result) if destination is not None else ()
+    write_text(text, destination, sys.stdout, outcome=closing_text(result), findings=findings)
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:

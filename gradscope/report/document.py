@@ -5,7 +5,7 @@ of any document in one format. Neither imports torch.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradscope.analysis.columns import Cells
@@ -170,6 +170,10 @@ class FindingBlock:
     message: str
     location: str
     """`file:line`; empty if no line is known."""
+    column: int = 1
+    """Column of the line at which its code begins, counted from 1; 1 if unknown."""
+    target: str = ""
+    """Name of the target, to show if no line is known."""
     source: str = ""
     """Code of the line."""
     snippets: tuple[Snippet, ...]
@@ -255,10 +259,43 @@ class Document:
     blocks: tuple[Block, ...]
     closing: tuple[Inner, ...]
     """Conclusion: last on a terminal, first on a page that is read from the top."""
+    next_command: str = ""
+    """Command to run next; empty if there is none. Agents and `concise` show it."""
 
 
 Build = Callable[[int], Document]
 """Returns a document for a page with lines of this many characters, on which strips are drawn."""
+
+
+def findings_in(document: Document) -> list[Findings]:
+    """Return the blocks of findings, those in sections too."""
+    inner = [
+        one
+        for block in document.blocks
+        for one in (block.blocks if isinstance(block, Section) else (block,))
+    ]
+    return [one for one in inner if isinstance(one, Findings)]
+
+
+def brief(document: Document) -> Document:
+    """Return the findings of a document and its conclusion, without a title."""
+    found = [one for one in findings_in(document) if one.found]
+    verdicts = [one.verdict for one in findings_in(document) if one.verdict and not one.found]
+    closing = [Note(one.line) if isinstance(one, Note) else one for one in document.closing]
+    if verdicts and closing and isinstance(last := closing[-1], Note):
+        closing[-1] = Note((*_words(verdicts[0]), " ", *_words(last.line)))
+    return replace(
+        document,
+        program="",
+        subject="",
+        header=(),
+        blocks=tuple(replace(one, title="", note="", verdict="") for one in found),
+        closing=tuple(closing),
+    )
+
+
+def _words(line: Line) -> tuple[str | Word, ...]:
+    return line if isinstance(line, tuple) else (line,)
 
 
 def section(title: str, blocks: Sequence[Inner], *, note: Line = "") -> tuple[Section, ...]:

@@ -11,12 +11,12 @@ from gradscope.analysis.report import Report
 from gradscope.check.results import Failure
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
-from gradscope.report.concise import finding_line
 from gradscope.report.finding_phrasing import level_counts
 from gradscope.report.findings import finding_block
+from gradscope.report.formats.concise import finding_line
 from gradscope.report.formats.text import finding_parts
 from gradscope.report.number_format import figure
-from gradscope.report.page import ASCII, Page, Trimmed
+from gradscope.report.page import ASCII, Page, Trimmed, in_ascii
 
 _NARROWEST, _WIDEST = 60, 92
 _INDENT = 8
@@ -118,7 +118,7 @@ def _full(finding: Finding, report: Report, page: Page) -> str:
 
 def _further(findings: Sequence[Finding], report: Report) -> Iterator[str]:
     for finding in findings[:_IN_A_LINE]:
-        yield finding_line(finding, report)
+        yield in_ascii(finding_line(finding_block(finding, report)))
     if len(findings) > _IN_A_LINE:
         yield f"and {len(findings) - _IN_A_LINE:,} more: {_levels(findings[_IN_A_LINE:])}"
 

@@ -23,7 +23,7 @@ from gradscope.report.finding_phrasing import (
     unjudged,
     verdict_text,
 )
-from gradscope.report.snippets import Snippet, snippets
+from gradscope.report.snippets import Snippet, column_of, snippets
 
 _SKIPPED_SHOWN = 10
 
@@ -74,6 +74,8 @@ def finding_block(
         name=finding.name,
         message=finding.message,
         location=shown_site(finding.location, root),
+        column=column_of(finding.location, report.recording),
+        target=report.target.name,
         source="" if finding.location is None else finding.location.source,
         snippets=tuple(_shown(one, root) for one in snippets(finding, report.recording)),
         details=tuple(Fact(name, Word(text)) for name, text in details if text),

@@ -20,9 +20,16 @@ from gradscope.report.document import (
     Section,
     Word,
 )
-from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
+from gradscope.report.finding_phrasing import (
+    found_text,
+    guess_warning,
+    parameter_counts,
+    tensor_counts,
+    training_text,
+)
 from gradscope.report.findings import findings_of, missing_parts
 from gradscope.report.module_tree import module_sections, parameter_sections, tensor_sections
+from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import rank_sections, run_closing, run_header, run_sections
@@ -46,6 +53,7 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
             *missing_parts(report),
         ),
         closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
+        next_command=next_of_report(report),
     )
 
 
@@ -178,8 +186,8 @@ def _closing(report: Report, view: ViewOptions) -> Note:
     summary, found = report.summary, found_text(report)
     counts = [
         *([found] if found else []),
-        counted(summary.parameters, "parameter"),
-        counted(summary.tensors, "tensor"),
+        parameter_counts(report),
+        tensor_counts(report),
         f"global gradient norm {figure(summary.grad_norm)}",
     ]
     tips = []

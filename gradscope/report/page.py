@@ -1,13 +1,16 @@
 """The page of a text report: its width, and its characters."""
 
 import math
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from pathlib import Path
+from typing import IO, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 
 from gradscope.analysis.view import shown_site
@@ -95,6 +98,8 @@ class Page:
     encoding: str
     signs: Signs
     root: str
+    has_links: bool = False
+    """Whether a reader can click on paths."""
 
     @classmethod
     def of(cls, console: Console, root: str) -> Self:
@@ -104,7 +109,16 @@ class Page:
             encoding=console.encoding,
             signs=UNICODE if _can_hold(console.encoding, UNICODE) else ASCII,
             root=root,
+            has_links=knows_links(console.file, os.environ),
         )
+
+    def link(self, location: str) -> Style:
+        """Return the style of a `file:line` that opens the file, if that is there."""
+        file, _, line = location.rpartition(":")
+        path = Path(file).absolute()
+        if not (self.has_links and file and path.is_file()):
+            return Style.null()
+        return Style(link=f"{path.as_uri()}#{line}")
 
     def spell(self, name: str) -> str:
         """Return text from outside, with control and unprintable characters as escapes."""
@@ -147,7 +161,8 @@ class Page:
             path = below
         line = f":{number}"
         path = self._without_folders(path, width - len(line))
-        return Text(self.shorten(self.spell(path), width - len(line)) + line)
+        shown = self.shorten(self.spell(path), width - len(line)) + line
+        return Text(shown, self.link(location))
 
     def _without_folders(self, path: str, width: int) -> str:
         """Return a path without its first folders until it fits."""
@@ -175,6 +190,25 @@ def _parts(name: str, width: int) -> Iterator[str]:
             # Equal pieces avoid a single dot at the end.
             size = math.ceil(len(part) / max(math.ceil(len(part) / width), 1))
             yield from (part[i : i + size] for i in range(0, len(part), max(size, 1)))
+
+
+_LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio")
+_LINKING_TERMINALS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
+_LINKING_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
+_FIRST_LINKING_VTE = 5000
+
+
+def knows_links(stream: IO[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a stream is a terminal that shows links (OSC 8), and not their codes."""
+    if not stream.isatty() or environment.get("NO_COLOR"):
+        return False
+    vte = environment.get("VTE_VERSION", "")
+    return (
+        environment.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+        or environment.get("TERM", "").startswith(_LINKING_TERMINALS)
+        or any(environment.get(name) for name in _LINKING_VARIABLES)
+        or (vte.isdecimal() and int(vte) >= _FIRST_LINKING_VTE)
+    )
 
 
 def _can_hold(encoding: str, signs: Signs) -> bool:

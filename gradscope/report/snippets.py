@@ -59,6 +59,25 @@ def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:
     return (*([] if first is None else [first]), *others)
 
 
+def column_of(site: Site | None, recording: Recording) -> int:
+    """Return the column at which the code of a line begins, from 1; 1 where it is not known."""
+    found = None if site is None else _source_of(site, recording)
+    if site is None or found is None:
+        return 1
+    line = found.lines[site.line - found.first]
+    return 1 + len(line) - len(line.lstrip()) if line.strip() == site.source else 1
+
+
+def _source_of(site: Site, recording: Recording) -> SourceRecord | None:
+    """Return the recorded lines that a site lies in."""
+    for record in recording.evidence_of(SourceRecord):
+        if record.file == site.file and record.first <= site.line < record.first + len(
+            record.lines
+        ):
+            return record
+    return None
+
+
 def _cause(site: Site, recording: Recording) -> Snippet:
     lines = _around(site, recording) or ({site.line: site.source} if site.source else {})
     mark = (Label(message="", is_cause=True),)
@@ -82,16 +101,15 @@ def _function(name: str) -> str:
 
 def _around(site: Site, recording: Recording) -> dict[int, str]:
     """Return the lines around a site without common indentation, empty where they are not known."""
-    for record in recording.evidence_of(SourceRecord):
-        last = record.first + len(record.lines)
-        if record.file == site.file and record.first <= site.line < last:
-            start = max(record.first, site.line - CONTEXT)
-            end = min(last, site.line + CONTEXT + 1)
-            lines = record.lines[start - record.first : end - record.first]
-            # The file may have changed between the import and the reading of its lines.
-            is_current = lines[site.line - start].strip() == site.source
-            return _trimmed(start, lines) if is_current else {}
-    return {}
+    record = _source_of(site, recording)
+    if record is None:
+        return {}
+    start = max(record.first, site.line - CONTEXT)
+    end = site.line + CONTEXT + 1
+    lines = record.lines[start - record.first : end - record.first]
+    # The file may have changed between the import and the reading of its lines.
+    is_current = lines[site.line - start].strip() == site.source
+    return _trimmed(start, lines) if is_current else {}
 
 
 def _trimmed(start: int, lines: tuple[str, ...]) -> dict[int, str]:

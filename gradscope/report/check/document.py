@@ -30,6 +30,7 @@ from gradscope.report.document import (
     section,
 )
 from gradscope.report.findings import finding_block
+from gradscope.report.next_command import next_of_check
 
 OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _MARKS: dict[Outcome, Mark] = {"passed": "good", "failed": "bad", "unjudged": "bad"}
@@ -56,6 +57,7 @@ def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Docume
             *section("", [Note(remark) for remark in remarks(result)]),
         ),
         closing=(Note(Word(closing_text(result), "good" if is_green else "bad")),),
+        next_command=next_of_check(result),
     )
 
 

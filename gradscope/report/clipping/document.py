@@ -45,6 +45,7 @@ from gradscope.report.document import (
 from gradscope.report.finding_phrasing import found_text
 from gradscope.report.findings import findings_of
 from gradscope.report.inspection import header_of
+from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.strips import LABEL, Scale, layout_for
 
@@ -66,6 +67,7 @@ def clipping_document(
             *(block for one in clipping.sections for block in _sections(one, report, view, width)),
         ),
         closing=(Note(_closing(report, clipping)),),
+        next_command=next_of_report(report),
     )
 
 

@@ -55,6 +55,7 @@ from gradscope.report.document import (
     section,
 )
 from gradscope.report.findings import finding_block
+from gradscope.report.next_command import next_of_comparison
 from gradscope.report.number_format import figure
 from gradscope.report.run.phrasing import course_text
 from gradscope.report.strips import Scale, layout_for
@@ -84,7 +85,12 @@ _MARKS: dict[Change, Mark] = {
 
 
 def comparison_document(
-    comparison: Comparison, width: int, *, top: int, is_brief: bool = False
+    comparison: Comparison,
+    width: int,
+    *,
+    top: int,
+    is_brief: bool = False,
+    lists_all: bool = False,
 ) -> Document:
     """Return how sides differ, and whether a check would pass.
 
@@ -93,6 +99,7 @@ def comparison_document(
         width: Characters of a line.
         top: How many parameters are listed.
         is_brief: Whether findings that are still there are left out.
+        lists_all: Whether all findings are told, however many.
     """
     program, names = "gradscope compare", " ".join(side.name for side in comparison.sides)
     return Document(
@@ -101,12 +108,13 @@ def comparison_document(
         subject=names if len(program) + len(names) < width else "",
         header=(Facts(tuple(_facts(comparison))),),
         blocks=(
-            *_findings(comparison, is_brief=is_brief),
+            *_findings(comparison, is_brief=is_brief, lists_all=lists_all),
             *_numbers(comparison),
             *_curves(comparison, width),
             *section("Parameters", list(_parameters(comparison, top=top))),
         ),
         closing=tuple(_verdict(comparison)),
+        next_command=next_of_comparison(comparison),
     )
 
 
@@ -128,7 +136,7 @@ def _facts(comparison: Comparison) -> Iterator[Fact]:
     yield from (Fact(name, words) for name, words in reported if words)
 
 
-def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
+def _findings(comparison: Comparison, *, is_brief: bool, lists_all: bool) -> Iterator[Block]:
     """Yield new findings with their code, then a line for each of the others."""
     news = [one for one in comparison.findings if is_news(one)]
     others = [one for one in comparison.findings if not is_news(one)]
@@ -143,14 +151,15 @@ def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
     groups = (("new", news), ("gone", gone), ("still there", stayed))
     full = news[:_FINDINGS_IN_FULL]
     short = [*news[_FINDINGS_IN_FULL:], *others]
+    most = len(short) if lists_all else _FINDINGS_IN_SHORT
     yield Findings(
         title="Findings",
         note="; ".join(f"{name}: {findings_text(group)}" for name, group in groups if group),
         found=(
             *(_finding(one, comparison, is_brief=False) for one in full),
-            *(_finding(one, comparison, is_brief=True) for one in short[:_FINDINGS_IN_SHORT]),
+            *(_finding(one, comparison, is_brief=True) for one in short[:most]),
         ),
-        more=more(len(short) - _FINDINGS_IN_SHORT, "more: --output-format json"),
+        more=more(len(short) - most, "more: --output-format json"),
     )
 
 

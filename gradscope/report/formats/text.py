@@ -6,6 +6,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
+from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -67,15 +68,17 @@ def _line(finding: FindingBlock, page: Page) -> Text:
     head = Text(page.spell(f"{finding.standing}: ") if finding.standing else "", "dim")
     text = head.append_text(_finding_title(finding, page))
     if finding.location:
-        text.append(page.spell(f" ({finding.location})"))
+        text.append(" (").append(page.spell(finding.location), page.link(finding.location))
+        text.append(")")
     return hanging(text, page.width, indent=_INDENT, further=2 * _INDENT)
 
 
 def _place(finding: FindingBlock, page: Page) -> Iterator[Text]:
     if finding.location:
-        position = page.spell(f"--> {finding.location}  ")
-        source = cut(page.spell(finding.source), page.width - _INDENT - cell_len(position), page)
-        yield Text(" " * _INDENT).append(position, "dim").append(source)
+        position = Text("--> ", "dim")
+        position.append(page.spell(finding.location), page.link(finding.location)).append("  ")
+        source = cut(page.spell(finding.source), page.width - _INDENT - position.cell_len, page)
+        yield Text(" " * _INDENT).append_text(position).append(source)
 
 
 def _code(finding: FindingBlock, page: Page) -> Iterator[Text]:
@@ -103,7 +106,10 @@ class _Frame:
         margin = " " * self._digits
         message = self._page.spell(f": {snippet.message}") if snippet.message else ""
         text = Text(f"{margin}--> ", "dim", overflow="fold")
-        yield text.append(position + inside + message, "not dim")
+        link = self._page.link(f"{snippet.file}:{snippet.line}")
+        yield text.append(position, Style.parse("not dim") + link).append(
+            inside + message, "not dim"
+        )
         if snippet.lines:
             yield self._gutter("")
         for line in snippet.lines:

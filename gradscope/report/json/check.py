@@ -16,7 +16,8 @@ from gradscope.recording.finding import Severity
 from gradscope.report.check.phrasing import with_reports
 from gradscope.report.json import parts
 from gradscope.report.json.parts import Environment, Meta, Rules, Subject, Summary
-from gradscope.report.json.shape import INLINE, Count, Object, Of, Shape, Within
+from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape, Within
+from gradscope.report.next_command import next_of_check
 
 
 class Counts(Shape):
@@ -121,6 +122,12 @@ class Check(Shape, grows=True):
     gate: Annotated[Gate, Of()]
     targets: tuple[Target, ...]
     findings: Annotated[tuple[Finding, ...], Of(_findings)]
+    next_command: Annotated[
+        str | None,
+        Named("next"),
+        Of(lambda result, _: next_of_check(result) or None),
+        "Command to run next; null where there is none.",
+    ]
 
 
 LINES: Mapping[str, str] = {"gate": "gate", "targets": "target", "findings": "finding"}

@@ -19,6 +19,7 @@ from gradscope.report.json.shape import (
     Count,
     Finite,
     Given,
+    Named,
     Object,
     Of,
     Positive,
@@ -26,6 +27,7 @@ from gradscope.report.json.shape import (
     Share,
     Within,
 )
+from gradscope.report.next_command import next_of_comparison
 
 
 class Tolerance(Shape, grows=True):
@@ -262,6 +264,12 @@ class Whole(Shape, grows=True):
     curves: tuple[Curve, ...]
     parameters: tuple[Parameter, ...]
     findings: tuple[Cause, ...]
+    next_command: Annotated[
+        str | None,
+        Named("next"),
+        Of(lambda comparison, _: next_of_comparison(comparison) or None),
+        "Command to run next; null where there is none.",
+    ]
 
 
 LINES: Mapping[str, str] = {

@@ -25,6 +25,7 @@ from gradscope.report.json.ranks import Ranks
 from gradscope.report.json.run import TrainingRun, Window
 from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape
 from gradscope.report.json.text import lines_of, object_text
+from gradscope.report.next_command import next_of_report
 
 
 class Gradient(Shape):
@@ -248,6 +249,12 @@ class Whole(Shape, grows=True):
     skipped: tuple[Skipped, ...]
     rules: Rules
     findings: tuple[Finding, ...]
+    next_command: Annotated[
+        str | None,
+        Named("next"),
+        Of(lambda report, _: next_of_report(report) or None),
+        "Command to run next; null where there is none.",
+    ]
 
 
 LINES: Mapping[str, str] = {
