@@ -1,4 +1,4 @@
-"""Joins the ranks of a job to one recording, whose norms are those of whole parameters."""
+"""Joins the ranks of a job into one recording, whose norms are those of whole parameters."""
 
 import math
 from array import array
@@ -19,7 +19,7 @@ class _Parts:
 
     norms: NormTable
     names: Mapping[int, str]
-    """By index of a parameter: its name."""
+    """Name of each parameter, by index."""
     rows: Mapping[tuple[int, str], int]
     """Rows by step and name."""
 

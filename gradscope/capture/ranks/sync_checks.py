@@ -94,6 +94,7 @@ class SyncChecks:
         store = _store()
         if dist.get_rank() == 0:
             store.set(_key(step), own)
+            # The store would grow for the whole training: old digests are deleted.
             if step >= _KEPT * self._every:
                 _forget(store, _key(step - _KEPT * self._every))
             return own
@@ -192,6 +193,7 @@ def digests(replicas: Sequence[Replica]) -> bytes:
 def _digests(tensors: Sequence[Tensor]) -> list[int]:
     """Return a number for each tensor, with one transfer from each device."""
     by_device: dict[torch.device, list[int]] = {}
+    # Digests stay on their device until all are computed, for one transfer.
     found = [_digest(tensor.detach()) for tensor in tensors]
     for position, one in enumerate(found):
         by_device.setdefault(one.device, []).append(position)
@@ -212,6 +214,7 @@ def _digest(tensor: Tensor) -> Tensor:
         return found
     bits = torch.view_as_real(local) if local.is_complex() else local
     whole = bits.contiguous().view(_INTEGERS[bits.element_size()]).flatten().to(torch.int64)
+    # Odd factors are invertible modulo 2**64, so a single changed element always shows.
     return (whole * (1 + 2 * torch.arange(len(whole), device=whole.device))).sum()
 
 

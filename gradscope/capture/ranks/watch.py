@@ -115,6 +115,7 @@ class RankWatch:
             return
         self._patches = patches
         patches.wrap(distributed_c10d, "init_process_group", self._wrap_init)
+        # `torch.distributed` re-exports the function: scripts call either name.
         patches.put(dist, "init_process_group", distributed_c10d.init_process_group)
         patches.wrap(DistributedDataParallel, "__init__", self._wrap_made)
         if is_launched() or is_in_group():
@@ -286,6 +287,7 @@ class RankWatch:
             optimizer: The optimizer.
             frame: Frame of its caller.
         """
+        # A wrapper's step calls that of the wrapped optimizer: only the outer one counts.
         if self._stepping in (None, id(optimizer)) and not is_traced():
             self._stepping = id(optimizer)
             self._training.guard.run(self._step_begins, optimizer, frame)
@@ -388,6 +390,7 @@ class RankWatch:
         waiting, self._waiting = self._waiting, []
         for step, moment, values in waiting:
             known = {e.index: value for e, value in values if e.index is not None}
+            # Parameters get their indices when the first step is written.
             if len(known) < len(values) and not known:
                 self._waiting.append((step, moment, values))
             elif known:
