@@ -94,21 +94,27 @@ def count(rows: Iterable[object], condition: Callable[..., bool]) -> int:
     return sum(condition(row) for row in rows)
 
 
-def family_table(programs: list[Program], results: dict[str, Result]) -> list[list[str]]:
-    """Return recall by family, and a last row of all."""
+def recall_table(
+    programs: list[Program], results: dict[str, Result], kind: str, of: Callable[[Program], str]
+) -> list[list[str]]:
+    """Return recall by kind of program, and a last row of all."""
     sick = [one for one in programs if one.sick]
-    names = sorted({one.family for one in sick}, key=[*FAMILIES.values(), "healthy"].index)
-    rows = [["family", "found", "at the right line"]]
-    for name in [*names, None]:
-        members = [results[one.name] for one in sick if name in (None, one.family)]
+    rows = [[kind, "found", "at the right line"]]
+    for name in [*dict.fromkeys(sorted(map(of, sick), key=_rank)), "all"]:
+        members = [results[one.name] for one in sick if name in ("all", of(one))]
         rows.append(
             [
-                name or "all",
+                name,
                 share(count(members, lambda one: one.found), len(members)),
                 share(count(members, lambda one: one.located), len(members)),
             ]
         )
     return rows
+
+
+def _rank(name: str) -> int:
+    families = [*FAMILIES.values()]
+    return families.index(name) if name in families else len(families)
 
 
 def healthy_table(programs: list[Program], results: dict[str, Result]) -> list[list[str]]:
@@ -201,7 +207,11 @@ def main() -> None:
     results = measured(programs, options)
     for line in filter(None, (verdict(one, results[one.name]) for one in programs)):
         print(line)
-    tables = [family_table(programs, results), healthy_table(programs, results)]
+    tables = [
+        recall_table(programs, results, "family", lambda one: one.family),
+        recall_table(programs, results, "split", lambda one: one.split),
+        healthy_table(programs, results),
+    ]
     tables += [peer_table(programs, results)] if options.peers else []
     written = "\n".join(markdown(table) for table in tables)
     print("\n" + written)

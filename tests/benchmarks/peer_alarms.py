@@ -192,11 +192,26 @@ def train(path: Path) -> None:
 
 
 def call(model: nn.Module, batch: object) -> object:
-    """Call a model on its part of a batch: all of a dict that it takes, else the first element."""
+    """Call a model on its part of a batch."""
+    return forward(model, inputs_of(model, batch))
+
+
+def forward(model: nn.Module, inputs: object, *_: object) -> object:
+    """Call a model on its inputs."""
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def inputs_of(model: nn.Module, batch: object) -> dict | tuple:
+    """Return the model's part of a batch.
+
+    All of a dict that it takes; of a tuple as many as it takes, the last one only if it has to.
+    """
+    parameters = inspect.signature(model.forward).parameters
     if isinstance(batch, dict):
-        taken = inspect.signature(model.forward).parameters
-        return model(**{name: value for name, value in batch.items() if name in taken})
-    return model(batch[0] if isinstance(batch, tuple | list) else batch)
+        return {name: value for name, value in batch.items() if name in parameters}
+    parts = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    needed = sum(one.default is one.empty for one in parameters.values())
+    return parts[: max(1, needed, min(len(parameters), len(parts) - 1))]
 
 
 def torchtest2_alarms(path: Path) -> set[str]:
@@ -205,12 +220,14 @@ def torchtest2_alarms(path: Path) -> set[str]:
 
     file = runpy.run_path(str(path))
     model, batch = file["build_model"](), file["build_batch"]()
+
     report = torchtest2.check_model(
         model,
-        batch,
+        inputs_of(model, batch),
         None,
-        forward_fn=call,
-        loss_fn=lambda output, _: file["loss_fn"](output, batch),
+        forward_fn=forward,
+        eval_forward_fn=forward,
+        loss_fn=lambda output, *_: file["loss_fn"](output, batch),
     )
     return {one.name for one in (*report.failures, *report.warnings)}
 

@@ -114,6 +114,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose programs."""
     parser.add_argument("--programs", type=Path, action="append", help="folder with a manifest")
     parser.add_argument("--only", default="", help="part of a program's name")
+    parser.add_argument("--rule", action="append", help="code: leave out mistakes of other rules")
 
 
 def chosen(options: argparse.Namespace) -> list[Program]:
@@ -123,7 +124,12 @@ def chosen(options: argparse.Namespace) -> list[Program]:
     )
     programs = [one for folder in folders for one in programs_of(folder.resolve())]
     programs += [] if options.programs else samples()
-    return [one for one in programs if options.only in one.name]
+    return [
+        one
+        for one in programs
+        if options.only in one.name
+        and (not (options.rule and one.sick) or one.rules.intersection(options.rule))
+    ]
 
 
 def pairs_of(programs: list[Program]) -> list[tuple[Program, Program]]:
