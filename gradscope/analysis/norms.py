@@ -9,7 +9,7 @@ from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 
 
 def total_norm(norms: Iterable[float]) -> float | None:
-    """Return the root of the sum of squares; None where there is nothing to sum.
+    """Return the root of the sum of squares; None without any.
 
     NaN when one of them is, as torch's own total norm; squares do not overflow.
     """
@@ -31,7 +31,7 @@ def norm_of_norms(norms: Iterable[float], norm_type: float = 2.0) -> float:
         return math.hypot(*sizes)
     if math.isinf(norm_type) or math.isinf(largest) or not largest:
         return largest
-    # In shares of the largest, so that no power overflows.
+    # Dividing by the largest keeps powers from overflowing.
     powers = math.fsum((size / largest) ** norm_type for size in sizes)
     return float(largest * powers ** (1 / norm_type))
 
@@ -48,7 +48,7 @@ class GlobalNorm:
     step: int
     norm: float
     partial: tuple[str, ...] = ()
-    """Parameters left out: ranks hold terms of their sum, whose norm is unknown."""
+    """Omitted parameters: ranks hold terms of their sum, whose norm is unknown."""
 
 
 def agree(values: Sequence[float], tolerance: float = AGREEMENT) -> bool:
@@ -119,7 +119,7 @@ def whole_square(values: Sequence[float], placement: ParameterPlacement) -> floa
 
 
 def _repetitions(values: Sequence[float], placement: ParameterPlacement) -> int:
-    """Return how often each part occurs on ranks outside of the mesh that a parameter is spread on.
+    """Return how often each part occurs on ranks outside the mesh of a parameter.
 
     Tensor parallelism repeats the layers that it does not split. Stages of a pipeline may have
     equal names, and parts of their own.

@@ -127,7 +127,7 @@ def check(
     # Limits for another target match nothing in this one.
     is_whole = not named or {*configuration.targets} <= {*named}
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
-    subjects = _kept(found, trial, is_saved=output.save is not None)
+    subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
@@ -211,7 +211,7 @@ def _subjects(
     return [planned[name] if name in planned else Path(name) for name in names]
 
 
-def _kept(
+def _saved(
     subjects: "Iterable[PlannedTarget | Path]", trial: Overrides, *, is_saved: bool
 ) -> "list[PlannedTarget | Path]":
     """Return the subjects; targets store gradients only if their recordings are saved."""

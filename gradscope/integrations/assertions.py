@@ -27,7 +27,7 @@ from gradscope.target.objects import target_from_objects
 from gradscope.target.options import TargetOptions, Trial
 
 _HIDDEN = (str(Path(gradscope.__file__).parent), str(Path(torch.__file__).parent))
-"""Folders whose frames do not help someone who tests a model."""
+"""Folders whose frames do not help the author of a test."""
 
 
 class UnhealthyGradientsError(AssertionError):
@@ -39,7 +39,7 @@ class UnhealthyGradientsError(AssertionError):
         super().__init__(text, report, findings)  # pickle needs all of them
         self.report = report
         self.findings = findings
-        """What made the check fail, the worst first. Empty if nothing could be judged."""
+        """Findings that made the check fail, the worst first. Empty if nothing could be judged."""
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -53,13 +53,13 @@ from gradscope.report.finding_phrasing import (
 )
 from gradscope.report.number_format import figure, number, percent, shape_text, tensor_text
 from gradscope.report.page import UNICODE, in_ascii
-from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_words
+from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_text
 
 _PATTERNS_SHOWN = 5
 
 
 def render_concise(report: Report, view: ViewOptions) -> str:
-    """Return a line a finding; where no rule ran, a line for each row worth looking at."""
+    """Return a line per finding; if no rule ran, a line for each notable row."""
     lines = [finding_line(finding, report) for finding in report.findings]
     run = report.training_run
     if run is not None:
@@ -71,7 +71,7 @@ def render_concise(report: Report, view: ViewOptions) -> str:
         lines += _tensors(report, view)
     elif not (lines or report.rules.ran):
         parameters, tensors = _parameters(report, view), _tensors(report, view)
-        # What is non-finite began in a tensor.
+        # Non-finite values originate in a tensor.
         is_broken = bool(report.summary.nonfinite_tensors)
         lines = [*tensors, *parameters] if is_broken else [*parameters, *tensors]
     if (warning := guess_warning(report.target)) is not None:
@@ -83,7 +83,7 @@ def render_concise(report: Report, view: ViewOptions) -> str:
 
 
 def _patterns(run: TrainingRun) -> Iterator[str]:
-    """Yield the steps' patterns, a line each, with how many steps look so."""
+    """Yield the steps' patterns, one per line, each with its number of steps."""
     for position, drawn in of_each_optimizer(run):
         of = heading(run, position)
         for pattern in drawn[:_PATTERNS_SHOWN]:
@@ -96,9 +96,9 @@ def _patterns(run: TrainingRun) -> Iterator[str]:
 
 def _run_line(report: Report, run: TrainingRun) -> str:
     """Return the verdict, and how the run went."""
-    words = [counted(report.summary.parameters, "parameter"), *run_words(run)]
+    parts = [counted(report.summary.parameters, "parameter"), *run_text(run)]
     verdict = verdict_text(report)
-    return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."
+    return f"{f'{verdict} ' if verdict else ''}{', '.join(parts)}."
 
 
 def _line(report: Report, site: Site | None, text: str) -> str:
@@ -123,13 +123,13 @@ def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
 
 
 def _parameter(row: ParameterRow) -> str:
-    words = [f"{shape_text(row)}"]
+    parts = [f"{shape_text(row)}"]
     if row.grad is not None:
-        words.append(f"norm {number(row.grad.norm)}")
-        words.append(f"gradient/weight {number(row.grad_to_weight)}")
+        parts.append(f"norm {number(row.grad.norm)}")
+        parts.append(f"gradient/weight {number(row.grad_to_weight)}")
     if row.reason:
-        words.append(row.reason)
-    return ", ".join(words)
+        parts.append(row.reason)
+    return ", ".join(parts)
 
 
 def _tensors(report: Report, view: ViewOptions) -> Iterator[str]:
@@ -189,12 +189,12 @@ def render_concise_clipping(report: Report, clipping: Clipping) -> str:
 
 def _section(section: Section) -> Iterator[str]:
     if section.method is None:
-        yield f"nothing clips: {section.words}"
+        yield f"nothing clips: {section.text}"
     else:
         advised = ", recommended," if section.is_advised else ""
-        yield f"{section.words}{advised} clips {cut_text(section)}"
+        yield f"{section.text}{advised} clips {cut_text(section)}"
     for check in section.checks:
-        yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
+        yield f"{'ok' if check.is_right else 'not right'}: {check.text}"
     if section.norms is not None:
         norms = section.norms
         yield (
@@ -211,7 +211,7 @@ def _section(section: Section) -> Iterator[str]:
         yield f"{one.name}: {shares}"
     for row in section.methods:
         yield (
-            f"{row.words}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"{row.text}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
             f"cosine {number(row.cosine)}, min {number(row.worst)}"
         )
     yield from (text for text in (clip_headline(section), *clip_remarks(section)) if text)

@@ -1,4 +1,4 @@
-"""Findings as blocks of a document, and what the rules could not judge."""
+"""Findings as blocks of a document, and the facts that rules could not judge."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ _SKIPPED_SHOWN = 10
 
 
 def findings_of(report: Report) -> tuple[Findings, ...]:
-    """Return the findings of a report and the verdict; nothing where no rule was asked to judge."""
+    """Return the findings of a report and the verdict; nothing if no rule was requested."""
     verdict = verdict_text(report)
     if not verdict:
         return ()
@@ -87,8 +87,8 @@ def _shown(snippet: Snippet, root: str) -> Snippet:
     return replace(snippet, file=shown_path(snippet.file, root))
 
 
-def unseen(report: Report) -> tuple[Section, ...]:
-    """Return what was not measured, and which rules could not judge, each with the reason."""
+def missing_parts(report: Report) -> tuple[Section, ...]:
+    """Return what was not measured, and the rules that could not judge, with their reasons."""
     skipped = [(item.what, item.reason) for item in report.skipped]
     return (
         *listing("Not measured", skipped),

@@ -1,4 +1,4 @@
-"""What a text report is written on: its width, and the characters that it can hold."""
+"""The page of a text report: its width, and its characters."""
 
 import math
 import re
@@ -21,11 +21,11 @@ class Signs:
 
     full: str
     parts: str
-    """A cell filled from the left by 0, 1, 2, … equal parts."""
+    """Characters of a cell filled from the left by 0, 1, 2, … equal parts."""
     range: str
-    """What a bar goes on with from the lowest to the highest of several numbers."""
+    """Character that extends a bar from the lowest to the highest of several numbers."""
     levels: str
-    """Signs of a sparkline, from low to high."""
+    """Characters of a sparkline, from low to high."""
     axis: str
     """Left end, line, tick and right end of a scale."""
     dash: str
@@ -34,9 +34,9 @@ class Signs:
     arrow: str
     separator: str
     bar: str
-    """Between line numbers and code."""
+    """Character between line numbers and code."""
     rule: str
-    """Sign of a horizontal line."""
+    """Character of a horizontal line."""
 
 
 UNICODE = Signs(
@@ -89,7 +89,7 @@ _LIBRARY = "site-packages/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Width, characters and the folder to which paths are shown."""
+    """Width, characters and the folder that paths are relative to."""
 
     width: int
     encoding: str
@@ -107,14 +107,14 @@ class Page:
         )
 
     def spell(self, name: str) -> str:
-        """Return text from outside, what the terminal would obey or cannot show as escapes."""
+        """Return text from outside, with control and unprintable characters as escapes."""
         shown = printable(name)
         if self.signs is ASCII:
             shown = in_ascii(shown)
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def text(self, name: str, style: str = "") -> Text:
-        """Return text from outside as it is: never markup, folded where it is too long."""
+        """Return text from outside verbatim: never markup, folded if it is too long."""
         return Text(self.spell(name), style=style, overflow="fold")
 
     def path(self, name: str, width: int, style: str = "", indent: int = 0) -> Text:
@@ -131,11 +131,11 @@ class Page:
         return Text(margin + f"\n{margin}".join(lines), style=style, overflow="fold")
 
     def position(self, site: Site | None, width: int) -> Text:
-        """Return `file:line` in at most so many columns, shortened in the middle."""
+        """Return `file:line` in at most this many columns, shortened in the middle."""
         return self.place("" if site is None else shown_site(site, self.root), width)
 
     def place(self, location: str, width: int) -> Text:
-        """Return `file:line`, which may be empty, likewise."""
+        """Return `file:line`, which may be empty, in the same way."""
         if not location:
             return Text(self.signs.dash, style="dim")
         path, _, number = location.replace("\\", "/").rpartition(":")
@@ -150,7 +150,7 @@ class Page:
         return Text(self.shorten(self.spell(path), width - len(line)) + line)
 
     def _without_folders(self, path: str, width: int) -> str:
-        """Return a path without as many of its first folders as do not fit."""
+        """Return a path without its first folders until it fits."""
         parts = path.split("/")
         first = 0
         while len(path) > width and first < len(parts) - 1:
@@ -159,7 +159,7 @@ class Page:
         return path
 
     def shorten(self, text: str, width: int) -> str:
-        """Return text in at most so many characters, more of its end than of its start."""
+        """Return text in at most this many characters, with more of its end than of its start."""
         room = max(width, 8)
         if len(text) <= room:
             return text
@@ -169,10 +169,10 @@ class Page:
 
 
 def _parts(name: str, width: int) -> Iterator[str]:
-    """Yield the name up to each dot; what is too long for a line up to each underscore."""
+    """Yield the name up to each dot; parts too long for a line up to each underscore."""
     for whole in re.split(r"(?<=\.)", name):
         for part in [whole] if len(whole) <= width else re.split(r"(?<=_)", whole):
-            # Equal pieces, so that none is a dot alone.
+            # Equal pieces avoid a single dot at the end.
             size = math.ceil(len(part) / max(math.ceil(len(part) / width), 1))
             yield from (part[i : i + size] for i in range(0, len(part), max(size, 1)))
 

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from gradscope.report.document import Build
     from gradscope.report.json.shape import Object
 
-# Renderers and pages are imported when they are asked for: `json` needs no rich, `full` no jinja2.
+# Renderers and pages are imported on demand: `json` needs no rich, `full` no jinja2.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a report is of, in the forms that formats ask for; a form is made when it is called."""
+    """The subject of a report in the forms that formats require; each is made on demand."""
 
     document: "Build"
     concise: Callable[[], str]
-    """A line a finding, for editors and grep."""
+    """Returns one line per finding, for editors and grep."""
     whole: "Callable[[], Object]"
-    """Everything as one object of JSON."""
+    """Returns everything as one JSON object."""
     line_kinds: Mapping[str, str]
-    """Kinds of the lines of `jsonl` by key of that object."""
+    """Kinds of the lines of `jsonl`, by key of that object."""
     page: Callable[[], str]
-    """The page of HTML."""
+    """Returns the HTML page."""
     checked: Callable[[], CheckResult]
-    """The result of a check, for the formats of CI."""
+    """Returns the result of a check, for the formats of CI."""
     markdown: Callable[[], str] | None = None
-    """None where the document says it."""
+    """Returns the Markdown text; None if the document provides it."""
 
 
 def rendered(subject: Subject, output_format: OutputFormat, console: "Console") -> str:
@@ -206,7 +206,7 @@ def render_check(
             line_kinds=LINES,
             page=_later("gradscope.report.html.check_page", "render_check_html", result),
             checked=lambda: result,
-            # The summary of a step of CI has a size to keep to.
+            # CI limits the size of a step's summary.
             markdown=_later("gradscope.report.ci.step_summary", "step_summary", result),
         ),
         output_format,
@@ -215,7 +215,7 @@ def render_check(
 
 
 def render_ci(result: CheckResult, output_format: CIFormat) -> str:
-    """Return what a check found in a format of CI, without a last line break."""
+    """Return the findings of a check in a format of CI, without a last line break."""
     match output_format:
         case "github":
             from gradscope.report.ci.github import render_github

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Recording, Site
 
 CONTEXT = 2
-"""Lines shown before and after the line that causes a finding."""
+"""Number of lines shown before and after the line that causes a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Label:
     """A mark below a line."""
 
     message: str
-    """Empty for the line that causes the finding."""
+    """Message for the line; empty for the line that causes the finding."""
     is_cause: bool
 
 
@@ -31,21 +31,21 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """Consecutive lines of a file, of which one at least is marked."""
+    """Consecutive lines of a file, of which at least one is marked."""
 
     file: str
     line: int
-    """The line it is shown for."""
+    """Number of the line that the excerpt is about."""
     function: str
-    """Empty where it is not known."""
+    """Function of the line; empty if unknown."""
     lines: tuple[CodeLine, ...]
-    """Empty where the source is not known."""
+    """Lines of the excerpt; empty if the source is unknown."""
     message: str
-    """What happens there, where no line can be marked with it."""
+    """Message for the location, if no line of code can be marked with it."""
 
 
 def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:
-    """Return the code that causes a finding, then that of the other lines, in their order.
+    """Return the code of the cause of a finding, then that of the other lines, in their order.
 
     A line that lies in the first snippet is marked there.
     """
@@ -75,7 +75,7 @@ def _cause(site: Site, recording: Recording) -> Snippet:
 
 
 def _function(name: str) -> str:
-    """Return the name of a function as people know it; empty for that of a module."""
+    """Return the name of a function for people; empty for that of a module."""
     shown = name.rpartition("<locals>.")[2]
     return "" if shown == "<module>" else shown
 

@@ -1,8 +1,9 @@
-"""Runs one program under another tool and prints the names of the checks that raised an alarm.
+"""Runs programs under other tools and prints the names of the checks that raised an alarm.
 
-`python peer_alarms.py TOOL KIND FILE`, with KIND `train` for a script and `model` for a file that
-defines `build_model()`, `build_batch()` and `loss_fn(output, batch)`. A name is printed for each
-check that raised a warning or more, as a JSON list.
+`python peer_alarms.py` reads a line `[TOOL, KIND, FILE]` of JSON per program, with KIND `train` for
+a script and `model` for a file that defines `build_model()`, `build_batch()` and `loss_fn(output,
+batch)`. For each it writes a line: the names of the checks that raised a warning or more. Each
+program has a process of its own, and none if it does not end within `LIMIT` seconds.
 
 Each tool gets what its documentation asks for: the model, the optimizer, a call per step, and the
 loss. A script is not edited: hooks on torch's optimizers make these calls, and the model is the
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +32,9 @@ from torch.optim.optimizer import (
 
 STEPS = 20
 """Steps of a model that has no training loop of its own."""
+
+LIMIT = 110
+"""Seconds that a program may take under a tool."""
 
 
 class Peer(Protocol):
@@ -224,11 +229,33 @@ def alarms(tool: str, kind: str, path: Path) -> set[str]:
     return hooks.alarms()
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    tool, kind, file = sys.argv[1:]
-    sys.argv = [file]
-    path = Path(file).resolve()
+def answer(tool: str, kind: str, path: Path) -> None:
+    """Write the alarms of a tool on a program; end this process if that takes too long."""
+    signal.alarm(LIMIT)
+    os.chdir(path.parent)
+    sys.argv = [str(path)]
     sys.path.insert(0, str(path.parent))
-    with os.fdopen(os.dup(1), "w") as answer, contextlib.redirect_stdout(sys.stderr):
-        print(json.dumps(sorted(alarms(tool, kind, path))), file=answer)
+    with contextlib.redirect_stdout(sys.stderr):
+        found = sorted(alarms(tool, kind, path))
+    os.write(1, json.dumps(found).encode())
+
+
+def main() -> None:
+    """Answer each line of the input from a forked process."""
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        tool, kind, file = json.loads(line)
+        child = os.fork()
+        if not child:
+            try:
+                answer(tool, kind, Path(file))
+            except BaseException as error:  # noqa: BLE001
+                print(f"{tool}, {file}: {error!r}", file=sys.stderr)
+                os._exit(1)
+            os._exit(0)
+        has_failed = os.waitpid(child, 0)[1]
+        os.write(1, b"[]\n" if has_failed else b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -60,7 +60,7 @@ def test_made_up_loss_is_said_first(recording):
     target = replace(recording.target, synthetic_loss=True)
     report = Report.from_recording(replace(recording, target=target))
     first, *rest = render_concise(report, ViewOptions()).split("\n")
-    assert first.startswith("model.py: warning: no loss found: using a placeholder")
+    assert first.startswith("model.py: warning: the loss is guessed")
     assert rest == render_concise(Report.from_recording(recording), ViewOptions()).split("\n")
 
 

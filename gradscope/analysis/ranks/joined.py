@@ -1,8 +1,8 @@
-"""Joins the ranks of a job to one recording, whose norms are those of whole parameters."""
+"""Joins the ranks of a job ininto one recording, whose norms are those of whole parameters."""
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.job import Job, Rank
@@ -54,13 +54,17 @@ def _without_norm(event: EventRecord) -> EventRecord:
 
 
 def is_joinable(job: Job) -> bool:
-    """Return whether norms of all ranks are joined: of parts, or of stages of a pipeline."""
+    """Return whether norms of all ranks are joined: of parts, of pipeline stages, or of ZeRO's."""
     if not job.is_joined or job.missing or any(r.recording.is_outline for r in job.ranks):
         return False
     wholes = whole_parameters(job)
-    return len(wholes) > len(job.first.recording.parameters) or any(
+    if len(wholes) > len(job.first.recording.parameters) or any(
         one.is_sharded and one.is_complete for one in wholes
-    )
+    ):
+        return True
+    # With ZeRO, the optimizer of each rank steps parameters of its own.
+    measured = [frozenset(norms_of(rank.recording).parameters) for rank in job.ranks]
+    return any(one - measured[0] for one in measured[1:])
 
 
 class _Norms:
@@ -100,16 +104,17 @@ def _table(job: Job, wholes: Sequence[WholeParameter], numels: Mapping[int, int]
 
 def _row(step: int, index: int, whole: WholeParameter, norms: Mapping[int, _Norms]) -> _Row | None:
     """Return the norms of a parameter in a step; None if a rank did not measure it."""
-    holders = whole.holders if whole.is_sharded and whole.is_complete else whole.holders[:1]
-    parts = []
-    reaches = []
-    for rank, position in holders:
-        known = norms[rank.number]
-        row = known.rows.get((step, position))
-        if row is None:
-            return None
-        parts.append(known.of(row))
-        reaches.append(known.table.reaches[row])
+    needs_all = whole.is_sharded and whole.is_complete
+    found = [
+        (known, row)
+        for rank, position in whole.holders
+        if (row := (known := norms[rank.number]).rows.get((step, position))) is not None
+    ]
+    if not found or (needs_all and len(found) < len(whole.holders)):
+        return None
+    used = found if needs_all else found[:1]
+    parts = [known.of(row) for known, row in used]
+    reaches = [known.table.reaches[row] for known, row in used]
     gradient, weight, update = (_joined(values, whole) for values in zip(*parts, strict=True))
     return step, index, _furthest(reaches), gradient, weight, update
 
@@ -123,8 +128,7 @@ def _joined(norms: Sequence[float], whole: WholeParameter) -> float:
     return math.sqrt(whole_square([norm * norm for norm in norms], whole.placement))
 
 
-def _furthest(reaches: Iterable[int]) -> int:
+def _furthest(reaches: Sequence[int]) -> int:
     """Return how far backward reached: a part may be zero by chance."""
     reached = REACHES.index("gradient")
-    found = list(reaches)
-    return reached if reached in found else found[0]
+    return reached if reached in reaches else reaches[0]

@@ -1,12 +1,16 @@
-"""Tells which parameters a job trains: the parts and replicas that ranks hold of each."""
+"""Parameters of a job, each with the ranks that hold it, a part or a replica of it."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.recording.evidence.ranks import ParameterPlacement
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Recording, Site
+
+Holder = tuple[Rank, int]
+"""A rank, and the index of a parameter in its recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +21,8 @@ class WholeParameter:
     """Its name in the job: that of the first rank that holds it."""
     shape: tuple[int, ...]
     placement: ParameterPlacement | None
-    holders: tuple[tuple[Rank, int], ...]
-    """Ranks, by number, and its index in the recording of each."""
+    holders: tuple[Holder, ...]
+    """Ranks that hold it, by number."""
 
     @property
     def is_sharded(self) -> bool:
@@ -39,7 +43,7 @@ def whole_parameters(job: Job) -> list[WholeParameter]:
     Ranks hold the same parameter if its name and its whole shape are the same. Where stages of a
     pipeline give one name to different parameters, those of a later rank are named after it.
     """
-    held: dict[tuple[str, tuple[int, ...]], list[tuple[Rank, int]]] = {}
+    held: dict[tuple[str, tuple[int, ...]], list[Holder]] = {}
     for rank in job.ranks:
         for one in rank.recording.parameters:
             key = (one.name, _shape(rank, one))
@@ -47,11 +51,38 @@ def whole_parameters(job: Job) -> list[WholeParameter]:
     names: set[str] = set()
     found = []
     for (name, shape), holders in held.items():
-        rank, _ = holders[0]
-        unique = f"rank{rank.number}.{name}" if name in names else name
-        names.add(unique)
-        found.append(WholeParameter(unique, shape, rank.placements.get(name), tuple(holders)))
-    return found
+        placement = holders[0][0].placements.get(name)
+        for group in _apart(job, name, placement, holders):
+            unique = f"rank{group[0][0].number}.{name}" if name in names else name
+            names.add(unique)
+            found.append(WholeParameter(unique, shape, placement, tuple(group)))
+    first = job.first.recording
+    return sorted(found, key=lambda one: one.holders[0][0].recording is not first)
+
+
+def _apart(
+    job: Job, name: str, placement: ParameterPlacement | None, holders: Sequence[Holder]
+) -> list[list[Holder]]:
+    """Return the holders of a parameter, those of different stages of a pipeline apart.
+
+    Stages have weights of their own. Ranks that train one model have the same, unless they are
+    out of step.
+    """
+    copies = 1 if placement is None else max(placement.copies, 1)
+    is_copy = job.is_by_hand or (job.is_data_parallel and copies == 1)
+    if is_copy or len(holders) <= copies or (placement and placement.kind == "sharded"):
+        return [list(holders)]
+    step = next(iter(job.common_steps("weight")), 0)
+    groups: list[tuple[float, list[Holder]]] = []
+    for holder in holders:
+        weight = holder[0].squares("weight", step).get(name, math.nan)
+        same = (group for known, group in groups if agree((known, weight), 2 * AGREEMENT))
+        group = next(same, None)
+        if group is None:
+            groups.append((weight, [holder]))
+        else:
+            group.append(holder)
+    return [group for _, group in groups]
 
 
 def _shape(rank: Rank, one: ParameterRecord) -> tuple[int, ...]:

@@ -90,6 +90,7 @@ class ComparedNumbers:
         waiting, self._waiting = self._waiting, []
         for step, moment, values in waiting:
             known = {e.index: value for e, value in values if e.index is not None}
+            # Parameters get their indices when the first step is written.
             if len(known) < len(values) and not known:
                 self._waiting.append((step, moment, values))
             elif known:

@@ -96,6 +96,7 @@ class SyncChecks:
         store = _store()
         if dist.get_rank() == 0:
             store.set(_key(step), own)
+            # The store would grow for the whole training: old digests are deleted.
             if step >= _KEPT * self._every:
                 _forget(store, _key(step - _KEPT * self._every))
             return own
@@ -194,6 +195,7 @@ def digests(replicas: Sequence[Replica]) -> bytes:
 def _digests(tensors: Sequence[Tensor]) -> list[int]:
     """Return a number for each tensor, with one transfer from each device."""
     by_device: dict[torch.device, list[int]] = {}
+    # Digests stay on their device until all are computed, for one transfer.
     found = [_digest(tensor.detach()) for tensor in tensors]
     for position, one in enumerate(found):
         by_device.setdefault(one.device, []).append(position)
@@ -225,7 +227,9 @@ def _digest(tensor: Tensor) -> Tensor:
 
 def _weighted(numbers: Tensor) -> Tensor:
     """Return a sum of numbers that depends on their order."""
-    mixed = numbers ^ (numbers >> 32)  # bits of low precision lie high, where the sum overflows
+    # Odd factors are invertible modulo 2**64, so a single changed element always shows. Hashes of
+    # low precision have only high bits, which the products would lose.
+    mixed = numbers ^ (numbers >> 32)
     return (mixed * (1 + 2 * torch.arange(len(mixed), device=mixed.device))).sum()
 
 

@@ -81,6 +81,7 @@ class RankWatch:
             return
         self._patches = patches
         patches.wrap(distributed_c10d, "init_process_group", self._wrap_init)
+        # `torch.distributed` re-exports the function: scripts call either name.
         patches.put(dist, "init_process_group", distributed_c10d.init_process_group)
         patches.wrap(DistributedDataParallel, "__init__", self._wrap_made)
         if is_launched() or is_in_group():
@@ -251,6 +252,7 @@ class RankWatch:
             optimizer: The optimizer.
             frame: Frame of its caller.
         """
+        # A wrapper's step calls that of the wrapped optimizer: only the outer one counts.
         if self._stepping in (None, id(optimizer)) and not is_traced():
             self._stepping = id(optimizer)
             self._training.guard.run(self._step_begins, optimizer, frame)

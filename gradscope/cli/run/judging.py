@@ -139,14 +139,14 @@ def judged_run(
         GradscopeError: The report cannot be written.
     """
     job = job_to_report(recording, path)
-    # A process that joined no group is one of several scripts, of which the first reports.
+    # A process outside any group is one of several scripts, of which the first reports.
     reports = job is not None and (identity_of(recording) is not None or not planned.rank)
     ranks = (recording,) if job is None else job.recordings
     result = _checked(planned, ranks, _lost(planned, recording))
-    code = _told(planned, result, has_failed=has_failed, is_reported=reports)
+    code = _reported(planned, result, has_failed=has_failed, is_reported=reports)
     if not reports and job is not None and code is not ExitCode.OK:
         show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
-    # A numbered recording lies in the working directory: its name suffices.
+    # A numbered recording is in the working directory: its name suffices.
     show_note(f"wrote {path.name if planned.location.is_numbered else path}")
     return code
 
@@ -164,13 +164,13 @@ def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool
     """
     job = grouped(paths, [load_recording(path) for path in paths])[0]
     result = _checked(planned, job.recordings)
-    code = _told(planned, result, has_failed=has_failed, is_reported=True)
+    code = _reported(planned, result, has_failed=has_failed, is_reported=True)
     names = [path.name if planned.location.is_numbered else str(path) for path in job.paths]
     show_note(f"wrote {', '.join(names)}")
     return code
 
 
-def _told(
+def _reported(
     planned: PlannedRun, result: CheckResult, *, has_failed: bool, is_reported: bool
 ) -> ExitCode:
     """Write the report where this process is to, and return what the gate says."""

@@ -28,7 +28,7 @@ from gradscope.rules.settings import Settings
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Smallest number of seconds between two frames, and between two judgements."""
 _SHARE = 0.02
-"""Largest share of the time for drawing, and for judging."""
+"""Maximum share of the time for drawing, and for judging."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged again only at its end."""
 _HELPLESS = ("dumb", "unknown")

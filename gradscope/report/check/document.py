@@ -36,7 +36,7 @@ _MARKS: dict[Outcome, Mark] = {"passed": "good", "failed": "bad", "unjudged": "b
 
 
 def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Document:
-    """Return what was found in each target, and whether the check passes.
+    """Return the findings of each target, and whether the check passes.
 
     Args:
         result: What was found.
@@ -78,7 +78,7 @@ def _findings(result: CheckResult) -> Iterator[Section]:
 
 
 def _targets(result: CheckResult, *, is_brief: bool) -> Iterator[Block]:
-    """Yield a row a target: how it came out, and what was measured or why nothing was."""
+    """Yield a row per target: its result, and its measurements or the reason for having none."""
     rows: list[tuple[Value, ...]] = []
     for target in result.targets:
         outcome = outcome_of(target, result)

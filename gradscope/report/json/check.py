@@ -34,7 +34,7 @@ def _outcome(result: CheckResult, _: object) -> Outcome:
 
 
 class Gate(Shape):
-    """Whether the check passes, and by which limits."""
+    """Whether the check passes, and its limits."""
 
     outcome: Annotated[Outcome, Of(_outcome)]
     exit_code: Annotated[Literal[0, 1, 2], Of(lambda result, _: int(exit_code(result)))]
@@ -78,7 +78,7 @@ def _runs(target: TargetResult, _: CheckResult) -> Iterator[Within]:
 
 
 class Target(Shape, grows=True):
-    """A target, and how its runs came out."""
+    """A target, and the results of its runs."""
 
     name: str
     outcome: Annotated[Outcome, Of(outcome_of)]

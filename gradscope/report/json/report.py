@@ -28,7 +28,7 @@ from gradscope.report.json.text import lines_of, object_text
 
 
 class Gradient(Shape):
-    """Null is what was not measured: of a run, all but the norm."""
+    """Null means not measured: for a run, everything except the norm."""
 
     norm: float
     rms: float
@@ -131,7 +131,7 @@ class Widest(Shape):
 
 
 class DepthParameters(Shape):
-    """Number of parameters that backward leads to at a depth."""
+    """Number of parameters that backward reaches at a depth."""
 
     depth: Annotated[Count, Of(lambda pair, _: pair[0])]
     parameters: Annotated[Count, Of(lambda pair, _: pair[1])]
