@@ -105,15 +105,18 @@ def _table(job: Job, wholes: Sequence[WholeParameter], numels: Mapping[int, int]
 def _row(step: int, index: int, whole: WholeParameter, norms: Mapping[int, _Norms]) -> _Row | None:
     """Return the norms of a parameter in a step; None if a rank did not measure it."""
     needs_all = whole.is_sharded and whole.is_complete
+    holders = whole.with_elements if needs_all else whole.holders
     found = [
         (known, row)
-        for rank, position in whole.holders
+        for rank, position in holders
         if (row := (known := norms[rank.number]).rows.get((step, position))) is not None
     ]
-    if not found or (needs_all and len(found) < len(whole.holders)):
+    if not found or (needs_all and len(found) < len(holders)):
         return None
     used = found if needs_all else found[:1]
     parts = [known.of(row) for known, row in used]
+    if needs_all:
+        parts += [(0.0, 0.0, 0.0)] * (len(whole.holders) - len(holders))
     reaches = [known.table.reaches[row] for known, row in used]
     gradient, weight, update = (_joined(values, whole) for values in zip(*parts, strict=True))
     return step, index, _furthest(reaches), gradient, weight, update

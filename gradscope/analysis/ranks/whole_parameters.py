@@ -30,6 +30,15 @@ class WholeParameter:
         return self.placement is not None and self.placement.kind == "sharded"
 
     @property
+    def with_elements(self) -> tuple[Holder, ...]:
+        """Ranks that hold elements of it: those without any have no gradient."""
+        return tuple(
+            (rank, index)
+            for rank, index in self.holders
+            if rank.recording.parameters[index].numel > 0
+        )
+
+    @property
     def is_complete(self) -> bool:
         """Whether all parts were recorded."""
         if self.placement is None or not self.is_sharded:
