@@ -33,7 +33,8 @@ class Program:
     name: str
     path: Path
     kind: str
-    """`train` for a script that runs, `model` for a file to inspect."""
+    """`train` for a script that runs, `model` for a file to inspect, `job` for a script of several
+    ranks, which is not measured here."""
     sick: bool
     rules: frozenset[str] = frozenset()
     """Codes of the rules that name the mistake."""
@@ -123,7 +124,7 @@ def chosen(options: argparse.Namespace) -> list[Program]:
     )
     programs = [one for folder in folders for one in programs_of(folder.resolve())]
     programs += [] if options.programs else samples()
-    return [one for one in programs if options.only in one.name]
+    return [one for one in programs if options.only in one.name and one.kind != "job"]
 
 
 def pairs_of(programs: list[Program]) -> list[tuple[Program, Program]]:
