@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.norms import GlobalNorm, global_norms
-from gradscope.analysis.ranks.joined import joinable_names
+from gradscope.analysis.ranks.joined import is_joinable
 from gradscope.recording.records import Recording, Site
 
 
@@ -40,7 +40,7 @@ class JobSummary:
     strategy: str
     """How the model is distributed, as `DDP` or `FSDP2 over 4`; empty if unknown."""
     is_joinable: bool
-    """Whether norms of sharded parameters are joined from all ranks."""
+    """Whether norms of parameters are joined from all ranks: of parts, or of pipeline stages."""
     rows: tuple[RankRow, ...]
     """Recorded ranks, by number."""
     missing: tuple[int, ...]
@@ -84,7 +84,7 @@ def job_summary(recordings: Sequence[Recording]) -> JobSummary | None:
         backend=identity.backend,
         job=identity.job,
         strategy=strategy_text(job),
-        is_joinable=bool(joinable_names(job)),
+        is_joinable=is_joinable(job),
         rows=tuple(
             _row(rank, ending) for rank, ending in zip(job.ranks, endings(job), strict=True)
         ),

@@ -104,13 +104,18 @@ def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:
     values = [value for _, value in held]
     first = held[0][0].placements[name]
     if first.kind == "sharded":
-        return math.fsum(values) / max(first.copies, 1) / _repetitions(values, first)
+        return whole_square(values, first)
     # A parameter that nothing places is a replica where ranks agree; else each has its own. More
     # ranks than replicas are stages of a pipeline with equal names.
     is_whole = first.kind == "replicated" and len(values) <= first.copies
     if is_whole or agree(values, 2 * AGREEMENT):
         return values[0]
     return math.fsum(values) / max(first.copies, 1)
+
+
+def whole_square(values: Sequence[float], placement: ParameterPlacement) -> float:
+    """Return the sum of squares of a sharded parameter from those of the parts that ranks hold."""
+    return math.fsum(values) / max(placement.copies, 1) / _repetitions(values, placement)
 
 
 def _repetitions(values: Sequence[float], placement: ParameterPlacement) -> int:

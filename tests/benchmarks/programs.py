@@ -33,7 +33,8 @@ class Program:
     name: str
     path: Path
     kind: str
-    """`train` for a script that runs, `model` for a file to inspect."""
+    """`train` for a script that runs, `model` for a file to inspect, `job` for a script of several
+    ranks, which is not measured here."""
     sick: bool
     rules: frozenset[str] = frozenset()
     """Codes of the rules that name the mistake."""
@@ -128,6 +129,7 @@ def chosen(options: argparse.Namespace) -> list[Program]:
         one
         for one in programs
         if options.only in one.name
+        and one.kind != "job"
         and (not (options.rule and one.sick) or one.rules.intersection(options.rule))
     ]
 
