@@ -5,24 +5,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradscope.recording.encoding import read_optional_float
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
 from gradscope.recording.repetitions import with_repeated
+from gradscope.recording.step_norms import NORMS, last_norms
 from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     EVENTS,
     MODULES,
-    PARAMETER_STATS,
     PARAMETERS,
     REPEATED_STEPS,
     STEPS,
     evidence_tables,
 )
-
-_ROWS_PER_PARAMETER, _ROWS = 4, 2_000
-"""Number of rows searched for the last norm of a parameter: optimizers take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +106,8 @@ class GrowingRecording:
         return tuple(table.read_many(rows)) if rows else ()
 
     def _norms(self, base: sqlite3.Connection) -> dict[int, float | None]:
-        name = PARAMETER_STATS.name
-        most = max(_ROWS_PER_PARAMETER * self._read[PARAMETERS.name], _ROWS)
-        last: dict[int, float | None] = {}
-        for parameter, norm in base.execute(
-            f"SELECT parameter, norm FROM {name} WHERE id >= ? ORDER BY id DESC LIMIT ?",
-            (self._advance(base, name), most),
-        ):
-            last.setdefault(parameter, read_optional_float(norm))
-            if len(last) == self._read[PARAMETERS.name]:
-                break
-        return last
+        first = self._advance(base, NORMS)
+        return dict(last_norms(base, first, self._read[PARAMETERS.name]))
 
     def _advance(self, base: sqlite3.Connection, table: str) -> int:
         """Return the first unread row, and mark all existing ones as read."""

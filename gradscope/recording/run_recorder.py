@@ -27,14 +27,13 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.step_norms import NormRow
 from gradscope.recording.store import RecordingWriter
 from gradscope.recording.stored_gradient import StoredGradient
-from gradscope.recording.table import Cells, Table
+from gradscope.recording.table import Table
 from gradscope.recording.tables import (
     EVENTS,
     MODULES,
-    NORM_COLUMNS,
-    PARAMETER_STATS,
     PARAMETERS,
     REPEATED_STEPS,
     SITES,
@@ -50,8 +49,8 @@ class RunStep:
 
     step: StepRecord | None = None
     events: tuple[EventRecord, ...] = ()
-    norms: Sequence[Cells] = ()
-    """Norms of parameters, as cells of `norm_cells`: there are many in every step."""
+    norms: Sequence[NormRow] = ()
+    """Norms of parameters: there are many in every step."""
     parameters: tuple[ParameterRecord, ...] = ()
     modules: tuple[ModuleRecord, ...] = ()
     sites: tuple[Site, ...] = ()
@@ -118,8 +117,8 @@ class RunRecorder:
                 self._writer.add(evidence[type(record)], [record])
             for position, event in one.rank_events:
                 self._writer.put(evidence[RankEvent], position, event)
-            self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
             if one.step is not None:
+                self._writer.add_norms(one.step.index, one.norms)
                 self._writer.add(STEPS, [one.step])
             for captured in one.captured_steps:
                 self._writer.add_captured_step(captured)

@@ -12,9 +12,12 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
+from gradscope.recording import step_norms
 from gradscope.recording.meta import Header, header_of, read_header, write_header
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.repetitions import own_part
+from gradscope.recording.step_norms import NormRow, NormSets, rows_by_step
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.stored_gradient_tables import (
     PART_DEFINITION,
@@ -24,7 +27,7 @@ from gradscope.recording.stored_gradient_tables import (
     StoredRow,
     read_stored_gradients,
 )
-from gradscope.recording.table import Cells, Record, Table
+from gradscope.recording.table import Record, Table
 from gradscope.recording.tables import (
     CAPTURED_STEPS,
     CapturedStepRow,
@@ -40,16 +43,21 @@ from gradscope.recording.tables import (
 APPLICATION_ID = 0x47726164
 """`Grad`: identifies recordings among SQLite files."""
 
-FORMAT = 1
+FORMAT = 2
 """Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     *(table.definition for table in all_tables()),
+    *step_norms.DEFINITIONS,
     # For people in the sqlite3 shell; gradscope itself reads the tables.
     """CREATE VIEW parameter_gradient AS
        SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
-       FROM parameter_stat JOIN parameter ON parameter.id = parameter_stat.parameter""",
+       FROM parameter_stat JOIN parameter ON parameter.id = parameter_stat.parameter
+       UNION ALL
+       SELECT step, name, reach, norm, NULL, weight_norm, update_norm,
+           CASE WHEN norm IS NULL THEN 'it had no gradient' END
+       FROM step_gradient""",
     """CREATE VIEW tensor_gradient AS
        SELECT step, module.path AS module, operation, file, line, norm, absolute_maximum, reason
        FROM tensor_stat JOIN node ON node.id = tensor_stat.node
@@ -87,6 +95,7 @@ class RecordingWriter:
             self.path.unlink(missing_ok=True)
             remove_logs(self.path)
             self._connection = _create(self.path, header)
+            self._norm_sets = NormSets(self._connection)
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
@@ -111,6 +120,7 @@ class RecordingWriter:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
                 self._places = locations
+                self._norm_sets.forget()
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
@@ -119,14 +129,10 @@ class RecordingWriter:
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
-    def add_cells(
-        self, table: Table[Record], columns: Sequence[str], rows: Sequence[Cells]
-    ) -> None:
-        """Add rows that are cells already, with some columns; the others are NULL."""
-        start = self._places.get(table.name, 0)
-        numbered = [(location, *cells) for location, cells in enumerate(rows, start)]
-        self._connection.executemany(table.insertion_of(columns), numbered)
-        self._places[table.name] = start + len(rows)
+    def add_norms(self, step: int, rows: Sequence[NormRow]) -> None:
+        """Add what a step of a run has measured of its parameters; inside a transaction."""
+        if rows:
+            self._norm_sets.add(step, rows)
 
     def put(self, table: Table[Record], place: int, record: Record) -> None:
         """Write the record at an index, new or changed; inside a transaction."""
@@ -264,6 +270,9 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
         with RecordingWriter(partial, header, force=True) as writer, writer.transaction():
             for table, records in contents(recording):
                 writer.add(table, records)
+            if any(step.kind == "run" for step in recording.steps):
+                for step, rows in rows_by_step(norms_of(recording)):
+                    writer.add_norms(step, rows)
             for captured in recording.captured_steps:
                 writer.add_captured_step(captured)
             writer.add_stored_gradients(recording.stored_gradients)
