@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from gradscope.errors import GradscopeError
-from gradscope.options.declaration import Option
-from gradscope.options.rank_options import RankOptions
+from gradscope.options.checks import checked_option
+from gradscope.options.declaration import Option, declarations
+from gradscope.options.recording_options import RecordingOptions
 from gradscope.recording.stored_gradient import KeepMode
 
 _RECORDING = "Recording"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions(RankOptions):
+class WatchOptions(RecordingOptions):
     """Options that say how much of the training is recorded, and when it stops."""
 
     budget: Annotated[
@@ -129,6 +130,8 @@ class WatchOptions(RankOptions):
                 share, or `--no-tensors` and `--tensors-at` are both given.
         """
         _ = self.share
+        if self.keep is not None:
+            checked_option("keep", self.keep, declarations(WatchOptions)["keep"].check)
         if self.no_tensors and self.tensors_at:
             raise GradscopeError(
                 f"--no-tensors and --tensors-at {self.tensors_at[0]} cannot be combined",

@@ -61,15 +61,18 @@ class NormSets:
         self._base = base
         self._known: dict[tuple[int, ...], int] = {}
 
-    def add(self, step: int, rows: Sequence[NormRow]) -> None:
-        """Add the norms of a step; inside a transaction."""
+    @property
+    def parameters(self) -> Mapping[int, tuple[int, ...]]:
+        """By index of a set: its parameters."""
+        return {index: parameters for parameters, index in self._known.items()}
+
+    def add(self, place: int, step: int, rows: Sequence[NormRow]) -> None:
+        """Add the norms of a step as a row; inside a transaction."""
         parameters, reaches, gradients, weights, updates = zip(*rows, strict=True)
         cells = (step, self._set(parameters), bytes(map(CODES.__getitem__, reaches)))
         norms = map(_cell, (gradients, weights, updates))
         self._base.execute(
-            f'INSERT INTO {NORMS} (step, "set", reach, norm, weight_norm, update_norm) '
-            "VALUES (?, ?, ?, ?, ?, ?)",
-            (*cells, *norms),
+            f"INSERT INTO {NORMS} VALUES (?, ?, ?, ?, ?, ?, ?)", (place, *cells, *norms)
         )
 
     def forget(self) -> None:

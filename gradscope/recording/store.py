@@ -17,7 +17,7 @@ from gradscope.recording.meta import Header, header_of, read_header, write_heade
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.repetitions import own_part
-from gradscope.recording.step_norms import NormRow, NormSets, rows_by_step
+from gradscope.recording.step_norms import NORMS, NormRow, NormSets, rows_by_step
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.stored_gradient_tables import (
     PART_DEFINITION,
@@ -27,7 +27,7 @@ from gradscope.recording.stored_gradient_tables import (
     StoredRow,
     read_stored_gradients,
 )
-from gradscope.recording.table import Record, Table
+from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     CAPTURED_STEPS,
     CapturedStepRow,
@@ -81,12 +81,20 @@ class RecordingWriter:
         path: File of the recording, created anew.
         header: The header.
         force: Overwrite an existing file.
+        limit: Size in bytes that the file will have at most, if it is known.
 
     Raises:
         GradscopeError: The file exists and `force` is not set, or it cannot be written.
     """
 
-    def __init__(self, path: str | PathLike[str], header: Header, *, force: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        header: Header,
+        *,
+        force: bool = False,
+        limit: int | None = None,
+    ) -> None:
         self.path = Path(path)
         check_free(self.path, force=force)
         # By table: number of rows, which is the next record's index.
@@ -94,8 +102,8 @@ class RecordingWriter:
         try:
             self.path.unlink(missing_ok=True)
             remove_logs(self.path)
-            self._connection = _create(self.path, header)
-            self._norm_sets = NormSets(self._connection)
+            self._connection = _create(self.path, header, limit)
+            self.norm_sets = NormSets(self._connection)
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
@@ -120,7 +128,7 @@ class RecordingWriter:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
                 self._places = locations
-                self._norm_sets.forget()
+                self.norm_sets.forget()
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
@@ -132,7 +140,9 @@ class RecordingWriter:
     def add_norms(self, step: int, rows: Sequence[NormRow]) -> None:
         """Add what a step of a run has measured of its parameters; inside a transaction."""
         if rows:
-            self._norm_sets.add(step, rows)
+            place = self.place(NORMS)
+            self.norm_sets.add(place, step, rows)
+            self._places[NORMS] = place + 1
 
     def put(self, table: Table[Record], place: int, record: Record) -> None:
         """Write the record at an index, new or changed; inside a transaction."""
@@ -172,6 +182,40 @@ class RecordingWriter:
             count = max(self._connection.executemany(PART_INSERTION, rows).rowcount, 0)
             self._places[PARTS] = start + count
             self.add(STORED_GRADIENTS, [StoredRow(gradient=gradient, start=start, count=count)])
+
+    def place(self, table: str) -> int:
+        """Return the index of the next record of a table."""
+        return self._places.get(table, 0)
+
+    def remove(self, table: str, rows: range) -> None:
+        """Delete rows; inside a transaction."""
+        self._connection.execute(
+            f"DELETE FROM {table} WHERE id >= ? AND id < ?", (rows.start, rows.stop)
+        )
+
+    def remove_captured_step(self, index: int) -> None:
+        """Delete a captured step that no other repeats; inside a transaction."""
+        self._connection.execute(f"DELETE FROM {CAPTURED_STEPS.name} WHERE id = ?", (index,))
+        for table in captured_step_tables_by_name().values():
+            self._connection.execute(
+                f"DELETE FROM {table.name} WHERE {CAPTURED_STEPS.name} = ?", (index,)
+            )
+
+    def cells(self, table: str, columns: Sequence[str], rows: range) -> list[Row]:
+        """Return some columns of rows, in order."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        query = f"SELECT {names} FROM {table} WHERE id >= ? AND id < ? ORDER BY id"
+        return self._connection.execute(query, (rows.start, rows.stop)).fetchall()
+
+    def size(self, *, is_used: bool = False) -> int:
+        """Return the size of the file in bytes, or of what is used of it."""
+
+        def pragma(name: str) -> int:
+            (value,) = self._connection.execute(f"PRAGMA {name}").fetchone()
+            return int(value)
+
+        free = pragma("freelist_count") if is_used else 0
+        return (pragma("page_count") - free) * pragma("page_size")
 
     def describe(self, header: Header) -> None:
         """Write the header again; inside a transaction."""
@@ -227,11 +271,14 @@ def unwritable(path: Path, reason: str) -> GradscopeError:
     return GradscopeError(f"cannot write `{path}`: {reason}")
 
 
-def _create(path: Path, header: Header) -> sqlite3.Connection:
+def _create(path: Path, header: Header, limit: int | None) -> sqlite3.Connection:
     # A run is written by any thread that makes a step, one at a time.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         _lay_out(connection, header)
+        if limit is not None:  # the log is besides the file
+            connection.execute(f"PRAGMA wal_autocheckpoint = {min(1_000, limit // _LOG_SHARE)}")
+            connection.execute(f"PRAGMA journal_size_limit = {limit // 10}")
     except sqlite3.Error:
         connection.close()
         raise
@@ -252,6 +299,9 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
     # Survives a killed process; after a power cut, the last steps may be missing.
     connection.execute("PRAGMA synchronous = NORMAL")
 
+
+_LOG_SHARE = 20 * 4_096
+"""A page of the log is written back when the log has a twentieth of the limit, in pages."""
 
 _MAGIC = b"SQLite format 3\x00"
 

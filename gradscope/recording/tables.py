@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
 from gradscope.recording.encoding import (
@@ -24,6 +24,7 @@ from gradscope.recording.encoding import (
     write_shapes,
 )
 from gradscope.recording.evidence import EVIDENCE
+from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
 from gradscope.recording.records import (
@@ -196,6 +197,11 @@ def recording_of(
 ) -> Recording:
     """Return the recording of the tables' records, except the parameters' statistics."""
     steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
+    evidence = tuple(record for table in evidence_tables().values() for record in records(table))
+    if any(isinstance(record, StepSummary) for record in evidence):
+        # Repeated steps that stay whole were written behind later ones.
+        steps = tuple(sorted(steps, key=attrgetter("index")))
+        events = tuple(sorted(events, key=attrgetter("step", "order")))
     return Recording(
         version=header.version,
         command=header.command,
@@ -215,7 +221,7 @@ def recording_of(
         skipped=records(SKIPPED),
         input_stats=records(INPUT_STATS),
         cuts=records(CUTS),
-        evidence=tuple(record for table in evidence_tables().values() for record in records(table)),
+        evidence=evidence,
         captured_steps=captured_steps,
     )
 
@@ -305,19 +311,25 @@ def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
         name: _by_captured_step(table, base)
         for name, table in captured_step_tables_by_name().items()
     }
-    found: list[CapturedStep] = []
-    for position, row in enumerate(rows):
-        found.append(_look(row, position, parts, found))
-    return tuple(found)
+    # Those of a long run are not all kept: their indices have gaps.
+    indices = base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")
+    found: dict[int, CapturedStep] = {}
+    for (index,), row in zip(indices.fetchall(), rows, strict=True):
+        found[index] = _look(row, index, parts, found)
+    places = {index: place for place, index in enumerate(found)}
+    return tuple(
+        one if one.same_as is None else replace(one, same_as=places[one.same_as])
+        for one in found.values()
+    )
 
 
 def _look(
-    row: CapturedStepRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
+    row: CapturedStepRow, index: int, parts: _Parts, before: Mapping[int, CapturedStep]
 ) -> CapturedStep:
     """Return a captured step; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
-        return parts[table.name].get(position, ())
+        return parts[table.name].get(index, ())
 
     own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
     if row.same_as is None:

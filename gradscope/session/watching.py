@@ -22,6 +22,7 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
+from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.records import Recording
@@ -29,6 +30,7 @@ from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import check_free, load_recording, remove_logs
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory
+from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
@@ -53,6 +55,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     keep_gradients: KeepMode = "none",
     keep_gradients_every: int = 100,
     sync_checks: int | None = None,
+    keep: str = KEEP,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
 ) -> "Watch":
@@ -97,6 +100,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         keep_gradients_every=keep_gradients_every,
         keep_gradients=keep_gradients,
         sync_checks=sync_checks,
+        keep=keep,
     )
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
@@ -117,6 +121,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
             tensor_every=tensor_every,
             tensors=tensors,
             sync_checks=sync_checks,
+            keep=keep,
         ),
         gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
@@ -146,6 +151,7 @@ class _Frequency:
     tensor_every: int | None
     tensors: bool
     sync_checks: int | None
+    keep: str
 
 
 class Watch:
@@ -177,6 +183,7 @@ class Watch:
             if frequency.tensors
             else None,
             sync_checks=frequency.sync_checks,
+            room=Room.of(frequency.keep),
         )
         # A notebook's cell that runs again drops the watch that it started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())

@@ -58,6 +58,7 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
+from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
@@ -98,6 +99,7 @@ EVIDENCE: tuple[type, ...] = (
     MicroBatchRecord,
     MixedExamplesRecord,
     NonfiniteRecord,
+    NormSummary,
     OptimizerRecord,
     OverfitRecord,
     OverwrittenRecord,
@@ -114,9 +116,11 @@ EVIDENCE: tuple[type, ...] = (
     RouterRecord,
     RunEnding,
     SaturationRecord,
+    SeriesSummary,
     SoftmaxRecord,
     SourceRecord,
     StatementRecord,
+    StepSummary,
     SuspectedBreak,
     SymmetryRecord,
     TermPairRecord,
