@@ -9,9 +9,9 @@ from math import isfinite, nan
 from statistics import median
 from typing import Literal
 
+from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
-from gradscope.analysis.windows import LoopWindow, windows
 from gradscope.errors import GradscopeError
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
@@ -188,7 +188,7 @@ def side_of(position: int, name: str, report: Report, steps: Collection[int]) ->
         letter=letter_of(position),
         name=name,
         rank=None if rank is None else rank[1],
-        steps=0 if run is None else len(run.steps),
+        steps=0 if run is None else run.step_count,
         step=report.summary.step if run is None else single,
         loss=loss,
         grad_norm=norm,

@@ -1,14 +1,16 @@
 """Reads what was added to the recording of a run, while the run continues."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
-from gradscope.recording.repetitions import with_repeated
+from gradscope.recording.repetitions import RepeatedSteps, with_repeated
 from gradscope.recording.step_norms import NORMS, last_norms
 from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
@@ -49,6 +51,8 @@ class GrowingRecording:
         self._path, self._kinds = path, kinds
         self._read: dict[str, int] = {}
         """By table: number of rows read."""
+        self._seen = -1
+        """Last step read: some that are kept whole are written again behind later ones."""
 
     def read(self) -> Growth:
         """Return what is new.
@@ -76,8 +80,22 @@ class GrowingRecording:
         """Return new steps and events, those of repeated steps included."""
         steps, events = self._new(base, STEPS), self._new(base, EVENTS, self._kinds)
         repeated = self._new(base, REPEATED_STEPS)
-        if not repeated:
-            return steps, events
+        if repeated:
+            steps, events = self._with_repeated(base, steps, events, repeated)
+        since = self._seen
+        self._seen = max((step.index for step in steps), default=since)
+        return (
+            tuple(sorted((one for one in steps if one.index > since), key=attrgetter("index"))),
+            tuple(one for one in events if one.step > since),
+        )
+
+    def _with_repeated(
+        self,
+        base: sqlite3.Connection,
+        steps: tuple[StepRecord, ...],
+        events: tuple[EventRecord, ...],
+        repeated: Sequence[RepeatedSteps],
+    ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
         new = {step.index for step in steps}
         sources = {index for one in repeated for index in one.sources} - new
         all_steps, all_events = with_repeated(

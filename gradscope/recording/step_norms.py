@@ -17,16 +17,21 @@ SET, NORMS = "norm_set", "step_norms"
 _BYTES = 8
 
 
-def _number(column: str) -> str:
-    """Return the number at `place` in a column as SQL: its mantissa times a power of two."""
+def number_in_sql(column: str) -> str:
+    """Return the number at `place` in a column: its mantissa times a power of two, and its sign."""
     digits = f"hex(substr({column}, {_BYTES} * place + 1, {_BYTES}))"
     nibbles = [f"(instr('0123456789ABCDEF', substr({digits}, {n}, 1)) - 1)" for n in range(1, 17)]
     exponent = f"(({nibbles[0]} & 7) * 256 + {nibbles[1]} * 16 + {nibbles[2]})"
     mantissa = " + ".join(f"({one} << {4 * (12 - at)})" for at, one in enumerate(nibbles[3:]))
-    return f"""CASE WHEN {column} IS NULL OR {nibbles[0]} >= 8 THEN NULL
-        WHEN {exponent} = 2047 THEN CASE {mantissa} WHEN 0 THEN 9e999 ELSE 'NaN' END
-        WHEN {exponent} = 0 THEN ({mantissa}) * pow(2.0, -1074)
-        ELSE (({mantissa}) + (1 << 52)) * pow(2.0, {exponent} - 1075) END"""
+    sign = f"(1 - 2 * ({nibbles[0]} >= 8))"
+    return f"""CASE WHEN {column} IS NULL THEN NULL
+        WHEN {exponent} = 2047 THEN CASE {mantissa} WHEN 0 THEN {sign} * 9e999 ELSE 'NaN' END
+        WHEN {exponent} = 0 THEN {sign} * ({mantissa}) * pow(2.0, -1074)
+        ELSE {sign} * (({mantissa}) + (1 << 52)) * pow(2.0, {exponent} - 1075) END"""
+
+
+def _norm_in_sql(column: str) -> str:
+    return f"nullif({number_in_sql(column)}, {NOT_MEASURED})"
 
 
 _REACH = "CASE {} " + " ".join(f"WHEN '{code:02X}' THEN '{reach}'" for reach, code in CODES.items())
@@ -40,9 +45,9 @@ DEFINITIONS = (
     f"""CREATE VIEW step_gradient AS
         SELECT step, parameter.name,
             {_REACH.format("hex(substr(reach, place + 1, 1))")} END AS reach,
-            {_number("norm")} AS norm,
-            {_number("weight_norm")} AS weight_norm,
-            {_number("update_norm")} AS update_norm
+            {_norm_in_sql("norm")} AS norm,
+            {_norm_in_sql("weight_norm")} AS weight_norm,
+            {_norm_in_sql("update_norm")} AS update_norm
         FROM {NORMS} JOIN {SET} ON {SET}.id = "set"
         JOIN parameter ON parameter.id = {SET}.parameter""",
 )

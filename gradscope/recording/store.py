@@ -17,7 +17,13 @@ from gradscope.recording.meta import Header, header_of, read_header, write_heade
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.repetitions import own_part
-from gradscope.recording.step_norms import NORMS, NormRow, NormSets, rows_by_step
+from gradscope.recording.step_norms import (
+    NORMS,
+    NormRow,
+    NormSets,
+    number_in_sql,
+    rows_by_step,
+)
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.stored_gradient_tables import (
     PART_DEFINITION,
@@ -50,6 +56,17 @@ _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     *(table.definition for table in all_tables()),
     *step_norms.DEFINITIONS,
+    f"""CREATE VIEW step_bucket AS
+        WITH RECURSIVE places(place) AS (
+            SELECT 0 UNION ALL SELECT place + 1 FROM places WHERE place < 9
+        )
+        SELECT step_summary.first + place * bucket AS first, bucket AS steps, kind, optimizer,
+            {number_in_sql("counts")} AS finite, {number_in_sql("broken")} AS broken,
+            {number_in_sql("lowest")} AS lowest, {number_in_sql("highest")} AS highest,
+            {number_in_sql("mean")} AS mean, {number_in_sql("last")} AS last
+        FROM series_summary JOIN step_summary ON step_summary.first = series_summary.first
+        JOIN places ON 8 * place < length(counts)
+        ORDER BY kind, optimizer, 1""",
     # For people in the sqlite3 shell; gradscope itself reads the tables.
     """CREATE VIEW parameter_gradient AS
        SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
@@ -277,7 +294,8 @@ def _create(path: Path, header: Header, limit: int | None) -> sqlite3.Connection
     try:
         _lay_out(connection, header)
         if limit is not None:  # the log is besides the file
-            connection.execute(f"PRAGMA wal_autocheckpoint = {min(1_000, limit // _LOG_SHARE)}")
+            pages = min(max(_LEAST_LOG, limit // (20 * 4_096)), 1_000)
+            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
             connection.execute(f"PRAGMA journal_size_limit = {limit // 10}")
     except sqlite3.Error:
         connection.close()
@@ -300,8 +318,8 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
-_LOG_SHARE = 20 * 4_096
-"""A page of the log is written back when the log has a twentieth of the limit, in pages."""
+_LEAST_LOG = 200
+"""Pages of the log after which it is written back at the soonest: that waits for the disk."""
 
 _MAGIC = b"SQLite format 3\x00"
 

@@ -22,6 +22,7 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
+from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
@@ -100,8 +101,8 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         keep_gradients_every=keep_gradients_every,
         keep_gradients=keep_gradients,
         sync_checks=sync_checks,
-        keep=keep,
     )
+    room = _room(keep)
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
@@ -121,7 +122,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
             tensor_every=tensor_every,
             tensors=tensors,
             sync_checks=sync_checks,
-            keep=keep,
+            room=room,
         ),
         gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
@@ -142,6 +143,18 @@ def _check_objects(model: object, optimizer: object) -> None:
             )
 
 
+def _room(keep: str) -> Room | None:
+    """Return how much of the training is kept.
+
+    Raises:
+        GradscopeError: It is no size.
+    """
+    try:
+        return Room.of(keep)
+    except WrongValue as error:
+        raise GradscopeError(f"keep {error.wrong}", help=error.help) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frequency:
     """How often to measure what, as the arguments of `watch` say."""
@@ -151,7 +164,7 @@ class _Frequency:
     tensor_every: int | None
     tensors: bool
     sync_checks: int | None
-    keep: str
+    room: Room | None
 
 
 class Watch:
@@ -183,7 +196,7 @@ class Watch:
             if frequency.tensors
             else None,
             sync_checks=frequency.sync_checks,
-            room=Room.of(frequency.keep),
+            room=frequency.room,
         )
         # A notebook's cell that runs again drops the watch that it started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())

@@ -20,8 +20,10 @@ class StepSummary:
     """Number of steps."""
     bucket: int
     """Number of steps in a bucket of its series."""
+    block_first: int
+    """First of the consecutive steps that are kept whole and stand for the others."""
     block: int
-    """Number of consecutive steps kept whole, from the first one on, that stand for the others."""
+    """Number of these steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,9 @@ class SeriesSummary:
     highest: bytes
     mean: bytes
     last: bytes
+    lowest_at: bytes
+    """Steps of the lowest numbers."""
+    highest_at: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

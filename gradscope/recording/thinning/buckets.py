@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 
-COLUMNS = ("counts", "broken", "lowest", "highest", "mean", "last")
-"""Names of the columns of a summary."""
+NORM_COLUMNS = ("counts", "broken", "lowest", "highest", "mean", "last")
+"""Names of the columns of a summary of norms."""
+
+COLUMNS = (*NORM_COLUMNS, "lowest_at", "highest_at")
+"""Names of the columns of a series."""
 
 
 @dataclass(slots=True)
@@ -23,33 +26,56 @@ class Bucket:
     mean: float = 0.0
     last: float = nan
     """The last of all, finite or not; NaN without any."""
+    lowest_at: float = nan
+    """Step of the lowest number."""
+    highest_at: float = nan
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, step: int) -> None:
         """Take in the number of a further step."""
         self.last = value
         if not isfinite(value):
             self.broken += 1
             return
         self.count += 1
-        self.lowest = min(self.lowest, value)
-        self.highest = max(self.highest, value)
+        if value < self.lowest:
+            self.lowest, self.lowest_at = value, step
+        if value > self.highest:
+            self.highest, self.highest_at = value, step
         self.mean += (value - self.mean) / self.count
 
     def cells(self) -> tuple[float, ...]:
         """Return the numbers in the order of `COLUMNS`."""
-        return (self.count, self.broken, self.lowest, self.highest, self.mean, self.last)
+        return (
+            self.count,
+            self.broken,
+            self.lowest,
+            self.highest,
+            self.mean,
+            self.last,
+            self.lowest_at,
+            self.highest_at,
+        )
 
 
-def bucket_of(values: Sequence[float]) -> Bucket:
-    """Return the bucket of numbers in order."""
+def bucket_of(values: Sequence[float], steps: Sequence[int]) -> Bucket:
+    """Return the bucket of numbers in order, with their steps."""
     total = sum(values)
     if not values or not isfinite(total):
         bucket = Bucket()
-        for value in values:
-            bucket.add(value)
+        for value, step in zip(values, steps, strict=True):
+            bucket.add(value, step)
         return bucket
-    count = len(values)
-    return Bucket(count, 0, min(values), max(values), total / count, values[-1])
+    lowest, highest = min(values), max(values)
+    return Bucket(
+        len(values),
+        0,
+        lowest,
+        highest,
+        total / len(values),
+        values[-1],
+        steps[values.index(lowest)],
+        steps[values.index(highest)],
+    )
 
 
 def joined(buckets: Iterable[Bucket]) -> Bucket:
@@ -62,19 +88,21 @@ def joined(buckets: Iterable[Bucket]) -> Bucket:
         if one.count or one.broken:
             whole.last = one.last
         whole.count, whole.broken = count, whole.broken + one.broken
-        whole.lowest = min(whole.lowest, one.lowest)
-        whole.highest = max(whole.highest, one.highest)
+        if one.lowest < whole.lowest:
+            whole.lowest, whole.lowest_at = one.lowest, one.lowest_at
+        if one.highest > whole.highest:
+            whole.highest, whole.highest_at = one.highest, one.highest_at
     return whole
 
 
-def packed(buckets: Sequence[Bucket]) -> dict[str, bytes]:
+def packed(buckets: Sequence[Bucket], names: Sequence[str] = COLUMNS) -> dict[str, bytes]:
     """Return buckets as columns of big-endian doubles, by name."""
     columns = zip(*(one.cells() for one in buckets), strict=True)
-    return dict(zip(COLUMNS, map(_written, columns), strict=True))
+    return dict(zip(names, map(_written, columns), strict=False))
 
 
 def unpacked(columns: Iterable[bytes]) -> list[Bucket]:
-    """Return the buckets of columns in the order of `COLUMNS`."""
+    """Return the buckets of columns in the order of `COLUMNS`, or the first of these."""
     return [Bucket(*cells) for cells in zip(*map(_read, columns), strict=True)]
 
 

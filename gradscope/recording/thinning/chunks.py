@@ -18,7 +18,7 @@ from gradscope.recording.step_norms import NORMS, numbers_of
 from gradscope.recording.store import RecordingWriter
 from gradscope.recording.tables import EVENTS, STEPS, evidence_tables
 from gradscope.recording.thinning.buckets import (
-    COLUMNS,
+    NORM_COLUMNS,
     Bucket,
     bucket_of,
     joined,
@@ -33,6 +33,9 @@ TOGETHER = 10
 SeriesKey = tuple[SeriesKind, int | None]
 
 _NORM_COLUMNS = ("set", "norm", "weight_norm", "update_norm")
+
+_Column = tuple[list[float], list[int]]
+"""Numbers and their steps."""
 
 NORM_KINDS: tuple[NormKind, ...] = get_args(NormKind)
 
@@ -60,7 +63,8 @@ class Chunk:
     first: int
     count: int
     bucket: int
-    block: int
+    block: range
+    """Steps that stay whole and stand for the others."""
     series: dict[SeriesKey, list[Bucket]]
     whole: dict[int, Whole]
     rows: dict[str, range] = field(default_factory=dict)
@@ -73,19 +77,24 @@ class Chunk:
 
     def drop(self, writer: RecordingWriter, kept: Iterable[int]) -> None:
         """Delete the whole steps that are neither of its block nor kept otherwise."""
-        block = range(self.first, self.first + self.block)
-        for step in set(self.whole) - set(block) - set(kept):
+        for step in set(self.whole) - set(self.block) - set(kept):
             self.whole.pop(step).remove(writer)
 
     def write(self, writer: RecordingWriter, norms: Mapping[NormKind, Sequence[Bucket]]) -> None:
         """Write the summary."""
-        step = StepSummary(first=self.first, count=self.count, bucket=self.bucket, block=self.block)
+        step = StepSummary(
+            first=self.first,
+            count=self.count,
+            bucket=self.bucket,
+            block_first=self.block.start,
+            block=len(self.block),
+        )
         series = [
             SeriesSummary(first=self.first, kind=kind, optimizer=optimizer, **packed(buckets))
             for (kind, optimizer), buckets in self.series.items()
         ]
         of_parameters = [
-            NormSummary(first=self.first, kind=kind, **packed(buckets))
+            NormSummary(first=self.first, kind=kind, **packed(buckets, NORM_COLUMNS))
             for kind, buckets in norms.items()
             if buckets
         ]
@@ -119,19 +128,23 @@ def tables_of_steps() -> tuple[str, ...]:
 
 def series_of(readings: Sequence[Reading], first: int, size: int) -> dict[SeriesKey, list[Bucket]]:
     """Return the series of consecutive steps in buckets of a size."""
-    found: dict[SeriesKey, list[list[float]]] = {}
+    found: dict[SeriesKey, list[tuple[list[float], list[int]]]] = {}
     for reading in readings:
         for kind, value in reading.numbers.items():
-            columns = found.setdefault((kind, reading.optimizer), [[] for _ in range(TOGETHER)])
-            columns[min((reading.step - first) // size, TOGETHER - 1)].append(value)
-    return {key: list(map(bucket_of, columns)) for key, columns in found.items()}
+            columns = found.setdefault(
+                (kind, reading.optimizer), [([], []) for _ in range(TOGETHER)]
+            )
+            values, steps = columns[min((reading.step - first) // size, TOGETHER - 1)]
+            values.append(value)
+            steps.append(reading.step)
+    return {key: [bucket_of(*column) for column in columns] for key, columns in found.items()}
 
 
 def norms_of_steps(
     writer: RecordingWriter, steps: Iterable[Whole], parameters: Mapping[int, Sequence[int]]
 ) -> dict[NormKind, list[Bucket]]:
     """Return the norms of some steps by parameter, before they are deleted."""
-    found: dict[NormKind, dict[int, list[float]]] = {kind: {} for kind in NORM_KINDS}
+    found: dict[NormKind, dict[int, _Column]] = {kind: {} for kind in NORM_KINDS}
     for one in steps:
         for index, *cells in writer.cells(NORMS, _NORM_COLUMNS, one.rows.get(NORMS, range(0))):
             measured = parameters[index]
@@ -141,12 +154,16 @@ def norms_of_steps(
                 known = found[kind]
                 for parameter, norm in zip(measured, numbers_of(cell, len(measured)), strict=True):
                     if not norm < 0:
-                        known.setdefault(parameter, []).append(norm)
+                        column = known.get(parameter)
+                        if column is None:
+                            column = known[parameter] = ([], [])
+                        column[0].append(norm)
+                        column[1].append(one.step)
     return {kind: _by_parameter(known) for kind, known in found.items() if known}
 
 
-def _by_parameter(known: Mapping[int, Sequence[float]]) -> list[Bucket]:
-    return [bucket_of(known.get(index, ())) for index in range(max(known) + 1)]
+def _by_parameter(known: Mapping[int, _Column]) -> list[Bucket]:
+    return [bucket_of(*known.get(index, ([], []))) for index in range(max(known) + 1)]
 
 
 def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
@@ -157,7 +174,7 @@ def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
         first=chunks[0].first,
         count=sum(chunk.count for chunk in chunks),
         bucket=chunks[0].bucket * TOGETHER,
-        block=chunks[0].block,
+        block=chunks[len(chunks) // 2].block,
         series={key: [joined(chunk.series.get(key, ())) for chunk in chunks] for key in keys},
         whole={step: one for chunk in chunks for step, one in chunk.whole.items()},
     )
@@ -173,7 +190,7 @@ def _joined_norms(writer: RecordingWriter, chunks: Sequence[Chunk]) -> dict[Norm
     found: dict[NormKind, list[list[Bucket]]] = {}
     for chunk in chunks:
         for kind, *columns in writer.cells(
-            table, ("kind", *COLUMNS), chunk.rows.get(table, range(0))
+            table, ("kind", *NORM_COLUMNS), chunk.rows.get(table, range(0))
         ):
             found.setdefault(kind, []).append(unpacked(columns))
     return {

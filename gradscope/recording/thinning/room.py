@@ -34,7 +34,7 @@ class Room:
 
     def smaller(self) -> Self | None:
         """Return the next smaller room; None if this is the smallest."""
-        for name, least in (("chunks", 20), ("around", 300), ("captured", 8), ("recent", 200)):
+        for name, least in (("chunks", 10), ("around", 300), ("captured", 8), ("recent", 100)):
             value = getattr(self, name)
             if value > least:
                 return replace(self, **{name: max(value // 2, least)})

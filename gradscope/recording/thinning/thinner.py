@@ -28,7 +28,7 @@ _BEFORE, _AFTER = 128, 10
 _CHECKED = 16
 """Number of steps between two looks at the size of the file."""
 
-_FULL, _EASED = 0.9, 0.8
+_FULL, _EASED = 0.85, 0.75
 """Shares of the limit: from the first on less is kept, until the second is reached."""
 
 
@@ -114,7 +114,7 @@ class Thinner:
         around: set[int] = set()
         ranked = sorted(self._important.items(), key=lambda item: -item[1])
         for count, (step, _) in enumerate(ranked):
-            more = range(step - _BEFORE, step + _AFTER + 1)
+            more = range(max(step - _BEFORE, FOLDED), step + _AFTER + 1)
             if len(around.union(more)) > self._room.around:
                 dropped = [step for step, _ in ranked[count:]]
                 for one in dropped:
@@ -153,11 +153,11 @@ class Thinner:
             first=first,
             count=size,
             bucket=size // TOGETHER,
-            block=self._room.block,
+            block=_middle(first, size, self._room.block),
             series=series_of(readings, first, size // TOGETHER),
             whole={},
         )
-        kept = self._around | set(range(first, first + chunk.block)) | self._in_use()
+        kept = self._around | set(chunk.block) | self._in_use()
         steps = [one for one in own if isinstance(one, Whole)]
         norms = norms_of_steps(self._writer, steps, self._writer.norm_sets.parameters)
         self._pin([one for one in passed if isinstance(one, Whole)])
@@ -227,6 +227,12 @@ class Thinner:
             self._captures.thin(self._room.captured, self._around)
             while self._next - self._first - FOLDED >= self._room.recent:
                 self._fold_next()
+
+
+def _middle(first: int, size: int, block: int) -> range:
+    """Return the steps in the middle of some that stand for them."""
+    start = first + (size - block) // 2
+    return range(start, start + block)
 
 
 def _start(one: "Whole | _Repeated") -> int:
