@@ -79,7 +79,8 @@ def test_cell_that_holds_all_is_narrow_and_leaves_are_labelled(show, stack):
     expect(cells.first).to_be_visible()
     found = cells.evaluate_all(
         """cells => cells.map((cell) => {
-          const [{ left, right }, text] = [cell.firstChild.getBoundingClientRect(), cell.querySelector('text')];
+          const { left, right } = cell.firstChild.getBoundingClientRect();
+          const text = cell.querySelector('text');
           return [text.textContent, left, right, getComputedStyle(text).visibility];
         })"""
     )
