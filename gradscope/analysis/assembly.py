@@ -113,7 +113,7 @@ def tensor_rows(view: StepView) -> tuple[TensorRow, ...]:
         for stat in view.tensor_stats.values()
         if nodes[stat.node].kind != "parameter" and nodes[stat.node].same_as is None
     ]
-    # A leaf has no creation number: the farthest from the loss is where the forward began.
+    # A leaf has no sequence number: the forward began at the farthest one from the loss.
     rows.sort(key=lambda row: (created(nodes[row.node]), -row.depth, row.node, row.slot))
     return tuple(rows)
 
@@ -189,7 +189,7 @@ def summarise(
     tensors: tuple[TensorRow, ...],
     graph: GraphSummary,
 ) -> Summary:
-    """Count what the rows hold."""
+    """Count the rows by their states."""
     reach = Counter(row.reach for row in parameters)
     trainable = [row for row in parameters if row.requires_grad]
     return Summary(

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from gradscope.analysis.training_run import RunStep, TrainingRun
 
 Cells = tuple[float | None, ...]
-"""A number a column; None where nothing was measured."""
+"""One number per column; None if not measured."""
 
 
 class Columns:
@@ -23,7 +23,7 @@ class Columns:
 
     @classmethod
     def over(cls, run: TrainingRun, width: int) -> Self:
-        """Return at most so many columns for the steps of a run.
+        """Return at most this many columns for the steps of a run.
 
         Where optimizers take turns, each column has room for a step of every one.
         """
@@ -38,7 +38,7 @@ class Columns:
 
     @property
     def widest(self) -> int:
-        """The most steps that a column stands for."""
+        """Largest number of steps per column."""
         return math.ceil(len(self.steps) / self.count) if self.count else 0
 
     def position(self, step: int) -> int | None:
@@ -46,7 +46,7 @@ class Columns:
         return self._positions.get(step)
 
     def largest(self, measured: Iterable[tuple[int, float | None]]) -> Cells:
-        """Return the largest number of each column; NaN where one is.
+        """Return the largest number of each column; NaN if one is.
 
         Args:
             measured: Steps, and what was measured there; None where there was nothing to measure.
@@ -65,7 +65,7 @@ class Columns:
         return held(cells, seen)
 
     def mean(self, measured: Iterable[tuple[int, float]]) -> Cells:
-        """Return the mean of each column's numbers; NaN or infinite where one is."""
+        """Return the mean of each column's numbers; NaN or infinite if one is."""
         values: list[list[float]] = [[] for _ in range(self.count)]
         for step, value in measured:
             position = self._positions.get(step)
@@ -81,7 +81,7 @@ def _mean(values: list[float]) -> float:
 
 
 def held(cells: Sequence[float | None], seen: Collection[int]) -> Cells:
-    """Return the cells, those between two that were seen as the one before them.
+    """Return the cells; a gap between two measured cells repeats the earlier one.
 
     Not every step is measured; after the last measured one nothing is known.
     """
@@ -106,14 +106,14 @@ class Course:
 
     cells: Cells
     ends: tuple[float, ...]
-    """The first and the last; one number alone."""
+    """First and last number; a single number appears once."""
     lowest: Extreme | None
-    """Lowest finite value; the first of several."""
+    """Lowest finite value; the first one of several equal ones."""
     highest: Extreme | None
     nonfinite: int
-    """Steps in which it was NaN or infinite."""
+    """Number of steps in which it was NaN or infinite."""
     first_nonfinite: int | None
-    """The first such step."""
+    """First such step."""
 
 
 def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
@@ -133,10 +133,10 @@ def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
 
 
 CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
-"""`raw` is the norm before clips, `norm` that which the optimizer found."""
+"""`raw` is the norm before clips, `norm` the one that the optimizer used."""
 
 _WHOLE = 0.999
-"""Share of a norm from which it counts as unclipped, apart from rounding."""
+"""Share of a norm above which it counts as unclipped, to allow for rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +145,12 @@ class Curve:
 
     kind: CurveKind
     optimizer: int
-    """Place among the run's optimizers."""
+    """Index among the run's optimizers."""
     course: Course
 
 
 def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, ...]:
-    """Return the curves of the first so many optimizers; none that was never measured."""
+    """Return the curves of the first optimizers, without those that were never measured."""
     by_optimizer: dict[int, list[RunStep]] = {}
     for step in run.steps:
         by_optimizer.setdefault(step.optimizer, []).append(step)
@@ -162,7 +162,7 @@ def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, 
 
 
 def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int, float]]]:
-    """Return what was measured in the steps of one optimizer, each number with its step."""
+    """Return the measurements in the steps of one optimizer, each number with its step."""
     is_cut = any(map(_is_cut, steps))
     measured: dict[CurveKind, list[tuple[int, float | None]]] = {
         "loss": [(step.step, step.loss) for step in steps],
@@ -175,7 +175,7 @@ def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int,
         kind: [(step, value) for step, value in values if value is not None]
         for kind, values in measured.items()
     }
-    # A learning rate that stays as it is stands in the optimizer's name.
+    # The optimizer's title has a constant learning rate.
     return {
         kind: values
         for kind, values in known.items()

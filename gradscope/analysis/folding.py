@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from gradscope.analysis.rows import ModuleCallRow, ModuleRow
 
 LONGEST_PATTERN = 4
-"""Siblings repeat in patterns of up to so many, as Linear and ReLU in turn are one of two."""
+"""Maximum length of a repeated pattern of siblings: Linear and ReLU in turn are a pattern of two.
+"""
 
 NOTABLE_GAIN = 10.0
-"""Backward through a module without parameters is worth a row when it changes the norm so much."""
+"""Minimum change of the norm by a module without parameters that gets a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +19,9 @@ class Span:
     """The range of some numbers."""
 
     low: float
-    """NaN where all of them are."""
+    """Lowest value; NaN if all are."""
     high: float
-    """NaN where one of them is."""
+    """Highest value; NaN if one is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class FoldedModule:
     copies: int
     """Number of siblings that the module represents; its parent may represent several too."""
     rows: tuple[ModuleRow, ...]
-    """All the modules it stands for, in order."""
+    """All modules that it represents, in order."""
     children: tuple["FoldedModule", ...]
 
     @property
@@ -55,12 +56,12 @@ class FoldedModule:
         return (call for row in self.rows for call in row.calls)
 
     def size(self) -> int:
-        """Return how many rows it takes with everything below it."""
+        """Return the number of rows with everything below."""
         return 1 + sum(child.size() for child in self.children)
 
 
 def span(values: Iterable[float | None]) -> Span | None:
-    """Return the range of the numbers; None where there is none."""
+    """Return the range of the numbers; None without any."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -129,7 +130,7 @@ class _Folder:
             position += length * repeats
 
     def _pattern(self, columns: list[tuple[ModuleRow, ...]], position: int) -> tuple[int, int]:
-        """Return length and repeats of the pattern that covers most siblings from here on."""
+        """Return length and repetitions of the pattern that covers most siblings from here on."""
         best = (1, 1)
         for length in range(1, LONGEST_PATTERN + 1):
             repeats = self._repeats(columns, position, length)
@@ -209,7 +210,7 @@ def cut_below(tree: FoldedModule, depth: int) -> FoldedModule:
 
 
 def fitting_depth(trees: Sequence[FoldedModule], rows: int) -> int:
-    """Return the greatest depth at which the trees take no more than so many rows."""
+    """Return the greatest depth at which the trees have at most this many rows."""
     depth = min((tree.rows[0].depth for tree in trees), default=0)
     deepest = max((_deepest(tree) for tree in trees), default=depth)
     while depth < deepest and _size_at(trees, depth + 1) <= rows:

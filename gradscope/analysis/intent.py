@@ -1,4 +1,4 @@
-"""What the user meant: the evidence that parameters were to learn, or to stay as they are."""
+"""The user's intent: evidence that parameters should learn, or should stay fixed."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ _FIXED = re.compile(
     r"|momentum|shadow|averag|perceptual|lpips|vgg|pretrained|guide|oracle|detach|stop_?grad",
     re.IGNORECASE,
 )
-"""Names by which authors say that something is not to learn by gradients."""
+"""Names that authors give to parameters which gradients should not train."""
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 
@@ -29,10 +29,11 @@ class Holding:
     number: int
     """Index of the group in its optimizer."""
     is_own: bool
-    """Whether the group, or the whole optimizer, holds nothing else of the model: somebody gave
-    just these parameters a learning rate."""
+    """Whether the group, or the whole optimizer, holds no other parameter of the model: the author
+    then chose a learning rate for just these parameters.
+    """
 
-    def words(self, parameters: int, *, several: bool) -> str:
+    def text(self, parameters: int, *, several: bool) -> str:
         """Return the evidence for a message.
 
         Args:
@@ -136,7 +137,7 @@ class Intent:
         return None if largest is None else self.indexed.recording.modules[largest]
 
     def stays(self, parameters: Iterable[int]) -> bool:
-        """Return whether several steps leave parameters as they are: no forward moves them."""
+        """Return whether parameters stay unchanged over several steps, so no forward moves them."""
         wanted = frozenset(parameters)
         norms: dict[int, set[float | None]] = {}
         for stat in self.indexed.recording.parameter_stats:
@@ -147,7 +148,7 @@ class Intent:
         return len(steps) > 1 and bool(norms) and known
 
     def is_loaded(self, module: int) -> bool:
-        """Return whether a module, or one that it is in, got its weights from elsewhere."""
+        """Return whether a module, or one around it, loaded its weights."""
         position: int | None = module
         while position is not None:
             if position in self._loaded:

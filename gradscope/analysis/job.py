@@ -22,7 +22,7 @@ from gradscope.recording.records import EventRecord, Recording, Site
 from gradscope.recording.run_ending import RunEnding
 
 _FIRST_PASSES = 24
-"""Number of backward passes whose rows and tokens are compared."""
+"""Number of first backward passes whose rows and tokens are compared."""
 
 
 def identity_of(recording: Recording) -> RankIdentity | None:
@@ -32,13 +32,13 @@ def identity_of(recording: Recording) -> RankIdentity | None:
 
 @dataclass(frozen=True)
 class Rank:
-    """A rank of a job, and what it recorded."""
+    """A rank of a job, and its recording."""
 
     recording: Recording
 
     @cached_property
     def identity(self) -> RankIdentity | None:
-        """Its place in the job."""
+        """Identity of the rank in its job."""
         return identity_of(self.recording)
 
     @cached_property
@@ -63,12 +63,12 @@ class Rank:
 
     @cached_property
     def wrapped(self) -> tuple[WrappedModel, ...]:
-        """The models that it wrapped."""
+        """Models that the rank wrapped."""
         return self.recording.evidence_of(WrappedModel)
 
     @cached_property
     def events(self) -> Mapping[str, tuple[RankEvent, ...]]:
-        """What it did, by kind."""
+        """Events of the rank, by kind."""
         found: dict[str, list[RankEvent]] = {}
         for event in self.recording.evidence_of(RankEvent):
             found.setdefault(event.kind, []).append(event)
@@ -118,7 +118,7 @@ class Rank:
         return {parameter.name: value for parameter, value in pairs if value is not None}
 
     def scaling(self, step: int, names: Collection[str] | None = None) -> float | None:
-        """Return by what it scaled its gradients between backward and step; None if unknown.
+        """Return the factor on its gradients between backward and step; None if unknown.
 
         Args:
             step: The step.
@@ -206,7 +206,7 @@ class Job:
 
     @cached_property
     def averages_weights(self) -> bool:
-        """Whether the script averages weights in place of gradients."""
+        """Whether the script averages weights instead of gradients."""
         is_local = any("localSGD" in event.subject for _, event in self.events("hook"))
         return is_local or any(rank.events.get("weight-reduced") for rank in self.ranks)
 
@@ -248,8 +248,9 @@ def _is_tensor_parallel(rank: Rank, placement: ParameterPlacement) -> bool:
 
 
 RankState = Literal["finished", "failed", "consequence", "lost"]
-"""`failed`: by an exception of its own. `consequence`: because another rank was gone or did not
-answer. `lost`: without an ending, killed or still waiting."""
+"""`failed`: raised an exception of its own. `consequence`: ended because another rank had failed or
+did not answer. `lost`: has no ending, was killed or still waits.
+"""
 
 _COMMUNICATION = re.compile(
     r"connection (closed|reset|refused)|broken pipe|gloo/|\bnccl|tcpstore|recvvalue"
@@ -269,11 +270,11 @@ class RankEnding:
     rank: int
     state: RankState
     what: str
-    """What happened, in words."""
+    """Description of what happened."""
     site: Site | None
-    """Line of the exception, or of its last event."""
+    """Line of the exception, or of the last event."""
     seconds: float | None
-    """Wall clock of its last event, in seconds since 1970."""
+    """Wall clock of the last event, in seconds since 1970."""
 
 
 def is_communication(exception: str, message: str) -> bool:
@@ -305,11 +306,11 @@ def _ending(rank: Rank) -> RankEnding:
     if ending is None or ending.kind == "lost":
         is_complete = rank.recording.finished
         state: RankState = "finished" if is_complete else "lost"
-        words = "finished" if is_complete else "no ending: it was killed or is still running"
+        text = "finished" if is_complete else "no ending: it was killed or is still running"
         if state == "lost" and last is not None:
-            words = f"{words}; last event: {last}"
+            text = f"{text}; last event: {last}"
         return RankEnding(
-            rank=rank.number, state=state, what=words, site=_last_site(rank), seconds=seconds
+            rank=rank.number, state=state, what=text, site=_last_site(rank), seconds=seconds
         )
     if ending.kind == "raised":
         is_other = is_communication(ending.exception, ending.message)
@@ -322,8 +323,8 @@ def _ending(rank: Rank) -> RankEnding:
             seconds=seconds,
         )
     if ending.kind == "exited" and ending.code:
-        words = f"sys.exit({ending.code})"
-        return RankEnding(rank=rank.number, state="failed", what=words, site=None, seconds=seconds)
+        text = f"sys.exit({ending.code})"
+        return RankEnding(rank=rank.number, state="failed", what=text, site=None, seconds=seconds)
     return RankEnding(
         rank=rank.number, state="finished", what="finished", site=None, seconds=seconds
     )

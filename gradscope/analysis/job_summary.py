@@ -1,4 +1,4 @@
-"""What reports tell of a job and its ranks."""
+"""Facts on a job and its ranks for reports."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.norms import GlobalNorm, global_norms
-from gradscope.analysis.ranks.joined import joinable_names
+from gradscope.analysis.ranks.joined import is_joinable
 from gradscope.recording.records import Recording, Site
 
 
@@ -19,9 +19,9 @@ class RankRow:
     host: str
     state: RankState
     what: str
-    """How it ended, in words."""
+    """Description of how it ended."""
     site: Site | None
-    """Line of its exception, or of its last event where it was lost."""
+    """Line of its exception, or of its last event if the rank was lost."""
     steps: int
     """Number of optimizer steps."""
     passes: int
@@ -38,23 +38,23 @@ class JobSummary:
     backend: str
     job: str
     strategy: str
-    """How the model is spread, as `DDP` or `FSDP2 over 4`; empty if nothing is known."""
+    """How the model is distributed, as `DDP` or `FSDP2 over 4`; empty if unknown."""
     is_joinable: bool
-    """Whether norms of sharded parameters are joined from all ranks."""
+    """Whether norms of parameters are joined from all ranks: of parts, or of pipeline stages."""
     rows: tuple[RankRow, ...]
-    """The recorded ranks, by number."""
+    """Recorded ranks, by number."""
     missing: tuple[int, ...]
     """Ranks without a recording."""
     norms: tuple[GlobalNorm, ...]
     """Global gradient norms that the steps used, joined from all ranks."""
     sharded: int
-    """Number of parameters of which a rank holds only a part."""
+    """Number of parameters of which each rank holds only a part."""
     failure: RankEnding | None
     """The rank that failed first; None if none did."""
     versions: tuple[str, ...]
     """Versions of gradscope that recorded the ranks."""
     outlines: int
-    """Number of ranks that only the rules about ranks judge, because others are alike."""
+    """Number of ranks that only the rules about ranks judge, because other ranks are alike."""
 
     @property
     def is_joined(self) -> bool:
@@ -63,7 +63,7 @@ class JobSummary:
 
     @property
     def title(self) -> str:
-        """What is reported, as `rank 1 of 2 · DDP` or `2 ranks · DDP`."""
+        """Title of the job, as `rank 1 of 2 · DDP` or `2 ranks · DDP`."""
         if not self.is_joined and self.world_size > 1:
             count = f"rank {self.rows[0].rank} of {self.world_size}"
         elif self.missing:
@@ -84,7 +84,7 @@ def job_summary(recordings: Sequence[Recording]) -> JobSummary | None:
         backend=identity.backend,
         job=identity.job,
         strategy=strategy_text(job),
-        is_joinable=bool(joinable_names(job)),
+        is_joinable=is_joinable(job),
         rows=tuple(
             _row(rank, ending) for rank, ending in zip(job.ranks, endings(job), strict=True)
         ),

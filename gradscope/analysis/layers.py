@@ -27,7 +27,7 @@ from gradscope.recording.records import Recording
 
 
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
-    """Return the largest norm of each parameter by column; NaN where one is."""
+    """Return the largest norm of each parameter by column; NaN if one is."""
     return {
         parameter: held([cells.get(position) for position in range(columns.count)], cells)
         for parameter, cells in column_peaks(norms, columns).items()
@@ -35,7 +35,7 @@ def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
 
 
 def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, float | None]]:
-    """Return the same of those columns alone in which a parameter was measured.
+    """Return the same for only those columns in which a parameter was measured.
 
     None is no gradient in any of a column's steps.
     """
@@ -51,7 +51,7 @@ def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, floa
 def _alike(
     norms: NormTable, columns: Columns
 ) -> dict[tuple[int, tuple[int, ...]], list[Sequence[float]]]:
-    """Return the norms of steps, those of one column and the same parameters together."""
+    """Return the norms of steps, grouped by column and equal parameters."""
     found: dict[tuple[int, tuple[int, ...]], list[Sequence[float]]] = {}
     for step in columns.steps:
         position, rows = columns.position(step), norms.rows_of(step)
@@ -71,7 +71,7 @@ def _peak(measured: Sequence[float]) -> float | None:
 
 
 def larger(one: float | None, other: float | None) -> float | None:
-    """Return the larger number; NaN where one is, None where neither is a number."""
+    """Return the larger number; NaN if one is, None if both are missing."""
     if one is None or other is None:
         return other if one is None else one
     return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
@@ -79,23 +79,23 @@ def larger(one: float | None, other: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCourse:
-    """What was measured of a parameter, from the first step to the last."""
+    """Measurements of a parameter, from the first step to the last."""
 
     last: float | None
-    """The norm that was measured last; None where it had no gradient then."""
+    """Last measured norm; None if there was no gradient at that time."""
     middle: float | None
     """Median of the finite norms."""
     largest: float | None
     """Largest finite norm."""
     largest_step: int | None
     first_nonfinite: int | None
-    """The first step with a NaN or an infinity in the gradient."""
+    """First step with a NaN or infinite gradient."""
     without: int
-    """Steps without a gradient."""
+    """Number of steps without a gradient."""
     zero: int
-    """Steps with a gradient that was exactly zero throughout."""
+    """Number of steps with a gradient of only zeros."""
     update: float | None
-    """Median of the norm of a step's change over that of the weights."""
+    """Median of a step's update norm over the weight norm."""
 
 
 def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
@@ -141,9 +141,9 @@ def optimizer_names(recording: Recording) -> dict[int, str]:
 
 
 _NUMBER = re.compile(r"#\d+(?=\.|$)")
-"""What tells a model from an earlier one of the same name, as in `model#2.head`."""
+"""Suffix that distinguishes a model from an earlier one of the same name, as in `model#2.head`."""
 ROWS = 20
-"""Number of rows that the tree is cut to, unless the reader sets a depth."""
+"""Number of rows to which the tree is cut, unless the reader sets a depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +154,9 @@ class Layer:
     level: int
     """Depth in the displayed tree."""
     cells: Cells
-    """The root of the sum of squares over a module's parameters, each with its largest norm of the
-    column; of several modules, that of the largest."""
+    """Root of the sum of squares over a module's parameters, each with its largest norm of the
+    column. For several modules, the largest such value.
+    """
 
 
 def layers(report: Report, view: ViewOptions, columns: Columns, rows: int = ROWS) -> list[Layer]:
@@ -173,7 +174,7 @@ def outline(
     most: int,
     depth: int | None = None,
 ) -> list[tuple[FoldedModule, int]]:
-    """Return the modules with parameters, and how deep each lies in the tree that is shown.
+    """Return the modules with parameters, and their depth in the displayed tree.
 
     Args:
         rows: Modules.
@@ -181,7 +182,7 @@ def outline(
         most: The tree is cut to so many rows, unless the next is given.
         depth: How deep below the first module it goes.
     """
-    # Modules that repeat each other are told apart where there is room.
+    # Repeated modules are shown separately if there is space.
     trees = _trees(rows, lambda row: row.index)
     if sum(merge_containers(tree).size() for tree in trees) > most:
         trees = _trees(rows, mark)
@@ -282,6 +283,6 @@ class _Norms:
 
 
 def largest(values: Iterable[float | None]) -> float | None:
-    """Return the largest number; NaN where one is, None where there is none."""
+    """Return the largest number; NaN if one is, None without any."""
     known = [value for value in values if value is not None]
     return math.nan if any(map(math.isnan, known)) else max(known, default=None)

@@ -36,10 +36,10 @@ from gradscope.recording.records import (
 )
 
 _MOST = 256
-"""Buckets: a series that is longer has neighbours in one."""
+"""Maximum number of buckets: a longer series puts neighbours into one."""
 
 _Bucket = tuple[float, int]
-"""What stands for some neighbouring numbers, and how many they are."""
+"""A representative of neighbouring numbers, and their count."""
 
 
 class Series:
@@ -63,7 +63,7 @@ class Series:
 
     @property
     def last(self) -> float | None:
-        """The latest number; None where there is none."""
+        """Latest number; None without any."""
         return self._ends[-1] if self._ends else None
 
     def add(self, step: int, value: float | None) -> None:
@@ -93,7 +93,7 @@ class Series:
             self._highest = Extreme(step=step, value=value)
 
     def course(self, width: int) -> Course:
-        """Return how it went, in no more than so many columns."""
+        """Return the series in at most this many columns."""
         return Course(
             cells=self._cells(width),
             ends=self._ends,
@@ -134,7 +134,7 @@ class Track:
 
     def __init__(self) -> None:
         self.name = self.title = ""
-        """The variable that holds it, and what it is: `AdamW(lr=0.001)`."""
+        """Variable that holds it, and its call: `AdamW(lr=0.001)`."""
         self.steps = 0
         self.curves: dict[CurveKind, Series] = {
             "loss": Series("mean"),
@@ -142,22 +142,22 @@ class Track:
             "rate": Series("largest"),
         }
         self.before_clip = Series("largest")
-        """The norms that clipping found."""
+        """Norms that clipping measured."""
         self.clips = 0
-        """The steps whose gradients went through a clip."""
+        """Steps whose gradients were clipped."""
         self.clipped = 0
         """Number of clips whose norm was above the limit."""
         self.limit: float | None = None
         """Limit of the last clip: largest norm, or largest element."""
         self.is_by_value = False
-        """Whether that clip was of elements."""
+        """Whether that clip limited elements."""
         self.scale: float | None = None
-        """By which a gradient scaler multiplies the loss."""
+        """Factor by which a gradient scaler multiplies the loss."""
         self.skipped = 0
-        """The steps that a gradient scaler skipped."""
+        """Steps that a gradient scaler skipped."""
 
     def add(self, step: StepRecord, events: Iterable[Event]) -> None:
-        """Take a step with what led to it."""
+        """Add a step with the events before it."""
         self.steps += 1
         self.title = step.optimizer or self.title
         self.curves["loss"].add(step.index, step.loss)
@@ -186,19 +186,19 @@ class Track:
 
 
 def _excess(clip: ClipEvent) -> float:
-    """Return how many times the limit a clipped norm is; 0 if unknown, and for single elements."""
+    """Return the ratio of a clipped norm to the limit; 0 if unknown, and for single elements."""
     if not isinstance(clip, ClipNormEvent) or clip.norm is None or not clip.max_norm:
         return 0.0
     return clip.norm / clip.max_norm
 
 
 _KEPT = 128
-"""Looks: no display is wider."""
+"""Maximum number of steps with norms: no display is wider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLayer:
-    """A module, or several that repeat each other, and their gradient norms by look."""
+    """A module, or several that repeat each other, and their gradient norms by step."""
 
     module: FoldedModule
     level: int
@@ -207,7 +207,7 @@ class LiveLayer:
 
 
 class LayerNorms:
-    """Looks at the last gradient of every parameter, now and then."""
+    """Reads the last gradient norm of every parameter at intervals."""
 
     def __init__(self) -> None:
         self._modules: list[ModuleRecord] = []
@@ -217,17 +217,17 @@ class LayerNorms:
         self._rows: tuple[ModuleRow, ...] = ()
         self._held: list[list[int]] = []
         self._outlines: dict[int, list[tuple[FoldedModule, int]]] = {}
-        """Outlines by the number of rows that there may be."""
+        """Outlines by the maximum number of rows."""
         self._cells: deque[dict[int, float | None]] = deque(maxlen=_KEPT)
-        """By look: norms by module."""
+        """By measured step: norms by module."""
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """At which steps it was looked."""
+        """Steps at which norms were read."""
         return tuple(step for step, _ in self._looks)
 
     def add(self, step: int, growth: Growth) -> None:
-        """Take a look, after a step."""
+        """Add the norms after a step."""
         if growth.modules or growth.parameters:
             self._modules += growth.modules
             self._parameters += growth.parameters
@@ -237,7 +237,7 @@ class LayerNorms:
             self._cells.append(self._of_modules(growth.norms))
 
     def rows(self, most: int, width: int) -> list[LiveLayer]:
-        """Return a row for each module with parameters, as deep as fits, and its last looks."""
+        """Return a row for each module with parameters, as deep as fits, with its last norms."""
         shown = list(self._cells)[-width:]
         found = self._outline(most + 1)
         if len(found) > most:
@@ -304,11 +304,11 @@ def _structure_alone(
 
 
 _RECENT = 5.0
-"""Seconds over which the speed is told."""
+"""Seconds over which the speed is computed."""
 
 
 class LiveRun:
-    """Takes in what a recording grows by.
+    """State of a run, updated by the growth of its recording.
 
     Args:
         name: Of what is run.
@@ -322,23 +322,23 @@ class LiveRun:
         self.seconds = 0.0
         """Seconds from the start of the recording to the last step."""
         self.is_over = False
-        """Whether nothing more is recorded."""
+        """Whether recording has ended."""
         self.tracks: dict[int | None, Track] = {}
-        """By optimizer, those that made steps first."""
+        """By optimizer, in the order of their first steps."""
         self.layers = LayerNorms()
         self._passed: deque[tuple[float, int]] = deque()
         """Pairs of a time in seconds and the number of steps made by then."""
 
     @property
     def speed(self) -> float | None:
-        """Steps a second in the last seconds; None where that tells nothing."""
+        """Steps per second in the last seconds; None if unknown."""
         if not self._passed:
             return None
         (start, before), (end, now) = self._passed[0], self._passed[-1]
         return (now - before) / (end - start) if end > start else None
 
     def add(self, growth: Growth) -> None:
-        """Take in what is new."""
+        """Add the new records."""
         self.root = growth.header.target.root
         self.is_over = growth.header.finished
         events = defaultdict[int, list[Event]](list)

@@ -130,7 +130,7 @@ def _call_row(view: StepView, call: ModuleCallRecord) -> ModuleCallRow:
 
 
 def _input_grad_norm(view: StepView, call: ModuleCallRecord) -> float | None:
-    """Return the total norm of what came back through the call."""
+    """Return the total norm of the gradients that came back through the call."""
     parts = {
         ref: view.input_norms[call.index, position]
         for position, ref in enumerate(call.inputs)

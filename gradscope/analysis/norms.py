@@ -9,7 +9,7 @@ from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 
 
 def total_norm(norms: Iterable[float]) -> float | None:
-    """Return the root of the sum of squares; None where there is nothing to sum.
+    """Return the root of the sum of squares; None without any.
 
     NaN when one of them is, as torch's own total norm; squares do not overflow.
     """
@@ -31,7 +31,7 @@ def norm_of_norms(norms: Iterable[float], norm_type: float = 2.0) -> float:
         return math.hypot(*sizes)
     if math.isinf(norm_type) or math.isinf(largest) or not largest:
         return largest
-    # In shares of the largest, so that no power overflows.
+    # Dividing by the largest keeps powers from overflowing.
     powers = math.fsum((size / largest) ** norm_type for size in sizes)
     return float(largest * powers ** (1 / norm_type))
 
@@ -48,7 +48,7 @@ class GlobalNorm:
     step: int
     norm: float
     partial: tuple[str, ...] = ()
-    """Parameters left out: ranks hold terms of their sum, whose norm is unknown."""
+    """Omitted parameters: ranks hold terms of their sum, whose norm is unknown."""
 
 
 def agree(values: Sequence[float], tolerance: float = AGREEMENT) -> bool:
@@ -104,7 +104,7 @@ def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:
     values = [value for _, value in held]
     first = held[0][0].placements[name]
     if first.kind == "sharded":
-        return math.fsum(values) / max(first.copies, 1) / _repetitions(values, first)
+        return whole_square(values, first)
     # A parameter that nothing places is a replica where ranks agree; else each has its own. More
     # ranks than replicas are stages of a pipeline with equal names.
     is_whole = first.kind == "replicated" and len(values) <= first.copies
@@ -113,8 +113,13 @@ def _whole(name: str, held: Sequence[tuple[Rank, float]]) -> float:
     return math.fsum(values) / max(first.copies, 1)
 
 
+def whole_square(values: Sequence[float], placement: ParameterPlacement) -> float:
+    """Return the sum of squares of a sharded parameter from those of the parts that ranks hold."""
+    return math.fsum(values) / max(placement.copies, 1) / _repetitions(values, placement)
+
+
 def _repetitions(values: Sequence[float], placement: ParameterPlacement) -> int:
-    """Return how often each part occurs on ranks outside of the mesh that a parameter is spread on.
+    """Return how often each part occurs on ranks outside the mesh of a parameter.
 
     Tensor parallelism repeats the layers that it does not split. Stages of a pipeline may have
     equal names, and parts of their own.

@@ -1,4 +1,4 @@
-"""What a training on one batch shows: learned, still falling, stuck or diverged."""
+"""The result of training on one batch: learned, still falling, stuck or diverged."""
 
 import math
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ Outcome = Literal["learned", "still falling", "stuck", "diverged"]
 _RISEN = 2.0
 """Multiple of the first loss above which the training diverged."""
 _PROGRESS = 0.01
-"""A loss that falls by less than this share of what it was in half of all steps is stuck."""
+"""A loss is stuck if it falls by less than this share over half of all steps."""
 _STILL = 1e-6
-"""Parameters that moved by less than this share of their norm did not move."""
+"""Parameters that moved by less than this share of their norm count as unmoved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

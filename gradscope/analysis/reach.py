@@ -16,7 +16,7 @@ from gradscope.recording.records import (
 )
 
 MOST_NAMED = 3
-"""So many names stand in a message."""
+"""Maximum number of names in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,12 @@ class Part:
     """A module all of whose trainable parameters are in a set, or one parameter by itself."""
 
     name: str
-    """Empty for the whole model."""
+    """Path of the module; empty for the whole model."""
     module: int | None
-    """None for a parameter whose module is not wholly in the set."""
+    """Index of the module; None for a parameter whose module is only partly in the set."""
     parameters: frozenset[int]
     site: int | None
-    """The line that made it."""
+    """Line that made it."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Subtrees:
         return {module: frozenset(parameters) for module, parameters in found.items()}
 
     def lineage(self, module: int) -> Iterator[int]:
-        """Yield a module and those that it is in, innermost first."""
+        """Yield a module and the modules around it, innermost first."""
         position: int | None = module
         while position is not None:
             yield position
             position = self.recording.modules[position].parent
 
     def parts(self, parameters: Iterable[int]) -> tuple[Part, ...]:
-        """Return the largest modules whose parameters are all among these, and what is left."""
+        """Return the largest modules whose parameters are all among these, and the rest."""
         wanted = frozenset(parameters)
         found: dict[tuple[int | None, int], Part] = {}
         for index in sorted(wanted):
@@ -112,7 +112,8 @@ def counted(number: int, noun: str) -> str:
 
 
 HEAD_SHARE = 0.1
-"""What learns is only a head if it holds less than this share of the trainable elements."""
+"""Learning parameters count as a head if they hold less than this share of the trainable elements.
+"""
 
 _SAMPLING = frozenset(
     {
@@ -128,7 +129,7 @@ _SAMPLING = frozenset(
 
 _COPIES = frozenset({"Parameter", "new_tensor", "tensor"})
 _COMBINATIONS = frozenset({"AddBackward0", "CatBackward0", "StackBackward0"})
-"""Operations into which a prediction goes rather than a target."""
+"""Operations that combine predictions, rather than compare one with a target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +137,15 @@ class Stop:
     """A line at which the gradient of parameters ends that nothing else explains."""
 
     cut: CutRecord
-    """The first call of the line."""
+    """First call of the line."""
     cuts: tuple[CutRecord, ...]
-    """All those behind which the parameters lie, on this line and on others."""
+    """All cuts before the parameters, on this line and on others."""
     parameters: tuple[int, ...]
     parts: tuple[Part, ...]
 
     @property
     def joins(self) -> frozenset[int]:
-        """The nodes into which something came from behind the cuts."""
+        """Nodes with an input from behind the cuts."""
         return frozenset(node for cut in self.cuts for node in cut.joins)
 
     @property
@@ -154,7 +155,7 @@ class Stop:
 
     @property
     def runs_without_grad(self) -> bool:
-        """Whether the parameters were used under no_grad, and not only what was made of them."""
+        """Whether the parameters themselves were used under no_grad, not only their results."""
         without_grad = self.cut.kind == "no-grad" and not self.is_checkpoint
         return without_grad and (self.cut.whole_call or self.cut.last is None)
 
@@ -176,13 +177,13 @@ class Stop:
 
 @dataclass(frozen=True)
 class Reach:
-    """To which parameters gradients come."""
+    """Which parameters gradients reach."""
 
     indexed: RecordingIndex
 
     @property
     def recording(self) -> Recording:
-        """What is judged."""
+        """Judged recording."""
         return self.indexed.recording
 
     @cached_property
@@ -237,7 +238,7 @@ class Reach:
         return tuple(self._without_parts_of_one(stops))
 
     def _likeliness(self, cut: CutRecord) -> tuple[bool, ...]:
-        """Return how likely a cut is the one that keeps a gradient, of several in front of it.
+        """Return how likely one of several cuts is the one that stops a gradient.
 
         What copies a parameter itself outside of any module, as `copy.deepcopy` does, cuts no path.
         A draw of an action comes before its log-probability, by which policies learn.
@@ -281,14 +282,14 @@ class Reach:
 
     @cached_property
     def _influence(self) -> dict[int, bool]:
-        """By parameter: whether the loss changed with it, where that was tried."""
+        """By parameter: whether the loss changed with it, if that was tested."""
         records = self.recording.evidence_of(InfluenceRecord)
         return {
             position: record.changes_loss for record in records for position in record.parameters
         }
 
     def _leading(self, parameter: int) -> list[CutRecord]:
-        """Return the cuts behind which a parameter lies and that lead to the loss."""
+        """Return the cuts behind which a parameter is and whose result reaches the loss."""
         behind = [cut for cut in self.recording.cuts if parameter in cut.parameters]
         return [cut for cut in behind if cut.joins] or [
             cut for cut in behind if self._may_lead(cut, self._influence.get(parameter))
@@ -302,7 +303,7 @@ class Reach:
         return influence
 
     def is_certain(self, stop: Stop) -> bool:
-        """Return whether what was cut off is known to come to the loss."""
+        """Return whether the detached value certainly reaches the loss."""
         changes = (self._influence.get(parameter) for parameter in stop.parameters)
         return bool(stop.joins) or any(changes)
 
@@ -313,7 +314,7 @@ class Reach:
         return self.recording.modules[self.recording.calls[call].module].in_model
 
     def is_target(self, stop: Stop) -> bool:
-        """Return whether what was cut off is only used by the loss, as a target or a weight."""
+        """Return whether only the loss uses the detached value, as a target or a weight."""
         joins = [self.recording.nodes[node] for node in stop.joins - stop.bypassed]
         return bool(stop.joins) and all(
             self.is_behind_parameters(node)
@@ -323,12 +324,12 @@ class Reach:
         )
 
     def is_used_late(self, stop: Stop) -> bool:
-        """Return whether no layer that learns makes use of what was cut off."""
+        """Return whether no layer that learns uses the detached value."""
         nodes = self.recording.nodes
         return all(self.is_behind_parameters(nodes[node]) for node in stop.joins)
 
     def is_behind_parameters(self, node: NodeRecord) -> bool:
-        """Return whether no operation from this one on to the loss takes a parameter."""
+        """Return whether no operation from this one on to the loss uses a parameter."""
         return not any(
             self.is_parameter(ref.node)
             for user in self._towards_loss(node)
@@ -336,7 +337,7 @@ class Reach:
         )
 
     def _towards_loss(self, node: NodeRecord) -> Iterator[NodeRecord]:
-        """Yield a node and all those that make use of what it made."""
+        """Yield a node and all nodes that use its result."""
         waiting, seen = [node.index], {node.index}
         while waiting:
             position = waiting.pop()
@@ -353,7 +354,7 @@ class Reach:
         return node.kind == "parameter"
 
     def _is_summed_up(self, node: NodeRecord) -> bool:
-        """Return whether the model makes a number, a loss of its own, of what an operation made."""
+        """Return whether the model reduces an operation's result to a number, a loss of its own."""
         return any(
             user.outputs[0] is not None
             and not user.outputs[0].dims
@@ -365,7 +366,10 @@ class Reach:
         """Return whether all that learns is one layer, or a small part, after the cut."""
         if self.is_used_late(stop):
             return False
-        owners = {self.recording.parameters[index].module for index in self.learning}
+        learns = [self.recording.parameters[index] for index in self.learning]
+        if self.is_held(stop.parameters) and not any(one.shape.dims for one in learns):
+            return False  # numbers such as a temperature are no layer
+        owners = {one.module for one in learns}
         learning, lost = self._elements(self.learning), self._elements(self.lost)
         return len(owners) == 1 or learning < HEAD_SHARE * (learning + lost)
 
@@ -382,13 +386,13 @@ class Reach:
         return any(group is not None for group in groups)
 
     def is_in_eval_mode(self, stop: Stop) -> bool:
-        """Return whether what was cut off is in eval mode while the model trains."""
+        """Return whether the detached part is in eval mode while the model trains."""
         owners = {self.recording.parameters[index].module for index in stop.parameters}
         modes = [self.recording.modules[owner].training for owner in owners]
         return self.recording.target.mode == "train" and not any(modes)
 
     def has_ceased(self, stop: Stop) -> bool:
-        """Return whether what was cut off learned earlier in the run."""
+        """Return whether the detached part learned earlier in the run."""
         run = self.indexed.run
         return run is not None and not run.ceased.isdisjoint(stop.parameters)
 
@@ -398,7 +402,7 @@ class Reach:
         return any(is_sampling(cut, self.indexed.site(cut.site)) for cut in here)
 
     def is_twin(self, stop: Stop) -> bool:
-        """Return whether modules built alike learn in its place."""
+        """Return whether equal modules learn instead of it."""
         return all(self.subtrees.has_twin(part, self.learning) for part in stop.parts)
 
 

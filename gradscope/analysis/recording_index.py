@@ -29,11 +29,12 @@ class StepView:
     recording: Recording
     step: StepRecord | None
     parameter_stats: dict[int, ParameterStat]
-    """By parameter."""
+    """Statistics, by parameter."""
     tensor_stats: dict[TensorRef, TensorStat]
     input_norms: dict[tuple[int, int], float | None]
-    """By module call and place among its inputs, where an input is used elsewhere too; None where
-    the call made no use of it."""
+    """By module call and index of the input, if the input is used elsewhere too; None if the call
+    did not use it.
+    """
     nodes: tuple[NodeRecord, ...]
     """Nodes of the step's graph."""
 
@@ -47,7 +48,7 @@ class StepView:
 
 
 def first_step(recording: Recording) -> StepView:
-    """Return the step that is judged; an empty view where there is none.
+    """Return the judged step; an empty view without one.
 
     It is the first that neither led up to it nor probed on from there.
     """
@@ -55,7 +56,7 @@ def first_step(recording: Recording) -> StepView:
 
 
 def last_run_step(recording: Recording) -> StepView:
-    """Return the last step of a training run, with what was measured last of each parameter.
+    """Return the last step of a training run, with the last measurements of each parameter.
 
     Optimizers take turns, and not every step is measured.
     """
@@ -72,7 +73,7 @@ def last_run_step(recording: Recording) -> StepView:
 
 
 def ended_by(recording: Recording) -> AutogradErrorRecord | None:
-    """Return the exception that ended the judged step, None where it came to its end."""
+    """Return the exception that ended the judged step, None if there was none."""
     judged = first_step(recording).step
     errors = recording.evidence_of(AutogradErrorRecord)
     return next((error for error in errors if judged and error.step == judged.index), None)
@@ -125,14 +126,14 @@ class StepBefore:
     """Step of the run."""
     site: Site | None
     rate: float | None
-    """The learning rate."""
+    """Learning rate of the step."""
     parameters: frozenset[str]
-    """Names of those that it has written to."""
+    """Names of the parameters that it has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the rest of a run tells of one backward; parameters by their places in its look.
+    """Facts on the rest of a run for one backward; parameters are indices in its captured step.
 
     What one backward shows is not what the run does: losses take turns, and so do optimizers.
     """
@@ -149,33 +150,37 @@ class Surroundings:
     moved: frozenset[int]
     """Parameters whose norm changes during the run."""
     followed: frozenset[int] = frozenset()
-    """Parameters that move although they never get a gradient, as a running mean of others does."""
+    """Parameters that move although they never get a gradient, such as a running mean of others."""
     ceased: frozenset[int] = frozenset()
-    """Parameters that had gradients earlier, and have none from here to the end of the run, over
-    several steps."""
+    """Parameters that had gradients earlier, and get none from here to the end of the run, over
+    several steps.
+    """
     unfrozen: frozenset[int] = frozenset()
-    """Parameters that required no grad earlier in the run."""
+    """Parameters that did not require grad earlier in the run."""
     uncleared: int = 0
-    """Number of gradients that every later backward from the same line adds to although no step has
-    used them."""
+    """Number of gradients to which every later backward from the same line adds although no step
+    has used them.
+    """
     losses: tuple[float, ...]
-    """Losses from this backward's line: its own, then those of later steps."""
+    """Losses of the backwards from this line: this one, then those of later steps."""
     highest_rate: float | None
-    """The largest learning rate with which the optimizer of these steps ever steps."""
+    """Largest learning rate of any step of the optimizer of these steps."""
     is_only_loss: bool = True
-    """Whether no other backward of the run adds to what this one leads to."""
+    """Whether no other backward of the run adds to the gradients of this one."""
     is_stepped: bool
-    """Whether an optimizer steps after this backward, and no scaler leaves that out."""
+    """Whether an optimizer steps after this backward, and no scaler skips the step."""
     steps_before: tuple[StepBefore, ...] = ()
     """Last step of each optimizer before this backward."""
     is_scale_sought: bool = False
-    """Whether a gradient scaler leaves its steps out, and may yet find a scale that is not too
-    large."""
+    """Whether a gradient scaler skips the steps, and may still find a scale that is not too large.
+    """
     goes_on: bool
     """Whether optimizers step later, with finite gradients."""
 
     seeks_derivative: bool
-    """Whether nothing is trained, and what is no parameter gets a gradient too, as an input."""
+    """Whether nothing is trained, and a tensor other than a parameter gets a gradient, such as an
+    input.
+    """
 
     @property
     def is_left_out(self) -> bool:
@@ -192,7 +197,7 @@ class RecordingIndex:
 
     recording: Recording
     run: Surroundings | None = None
-    """What the rest of the run tells, where one backward of a training run is judged."""
+    """Facts about the rest of the run, if one backward of a training run is judged."""
     _shared: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
     def shared(self, kind: Callable[[Self], Index]) -> Index:
@@ -208,12 +213,12 @@ class RecordingIndex:
 
     @cached_property
     def first(self) -> StepView:
-        """The step that is judged: neither on the way to it nor a probe."""
+        """The judged step: neither a training step before it nor a probe."""
         return first_step(self.recording)
 
     @property
     def judged(self) -> int:
-        """The index of that step, which is how many optimizer steps were made before it."""
+        """Index of the judged step, which equals the number of optimizer steps before it."""
         return 0 if self.first.step is None else self.first.step.index
 
     @cached_property
@@ -243,12 +248,12 @@ class RecordingIndex:
 
     @cached_property
     def redrawn(self) -> frozenset[int]:
-        """The parameters that other random numbers give the gradient that the first denied them."""
+        """Parameters that get no gradient in the first step, but do with other random numbers."""
         records = self.recording.evidence_of(RedrawRecord)
         return frozenset(parameter for record in records for parameter in record.parameters)
 
     def site(self, index: int | None) -> Site | None:
-        """Return the line at a place in the recording's sites."""
+        """Return the line at an index of the recording's sites."""
         return None if index is None else self.recording.sites[index]
 
     def users_line(self, site: Site) -> Site | None:
@@ -271,7 +276,7 @@ class RecordingIndex:
         return None
 
     def related(self, site: int | Site | None, message: str) -> RelatedLocation | None:
-        """Return a line that takes part in a cause, None where it is not known."""
+        """Return a line that takes part in a cause, None if unknown."""
         position = self.site(site) if isinstance(site, int) else site
         if position is None:
             return None
@@ -290,16 +295,16 @@ class RecordingIndex:
         return self.recording.modules[self.recording.calls[node.module_call].module].path
 
     def parameter_stat(self, parameter: int) -> ParameterStat | None:
-        """Return what the first step left in a parameter."""
+        """Return the state of a parameter after the first step."""
         return self.first.parameter_stats.get(parameter)
 
     def tensor_stat(self, node: int, slot: int) -> TensorStat | None:
-        """Return the first step's gradient with respect to a tensor, of a view that of its base."""
+        """Return the first step's gradient of a tensor; for a view, that of its base."""
         return self.first.tensor_stats.get(self.first.measured(TensorRef(node=node, slot=slot)))
 
     @cached_property
     def successors(self) -> dict[int, tuple[TensorRef, ...]]:
-        """By node: the tensors to which its backward hands gradients, its forward's inputs."""
+        """By node: the tensors that its backward passes gradients to, its forward's inputs."""
         found: dict[int, list[TensorRef]] = {}
         for edge in self.recording.edges:
             found.setdefault(edge.source, []).append(TensorRef(node=edge.target, slot=edge.slot))
@@ -315,13 +320,13 @@ class RecordingIndex:
 
     @cached_property
     def parameter_nodes(self) -> dict[int, int]:
-        """By parameter: its node in the first step's graph, where it has one."""
+        """By parameter: its node in the first step's graph, if it has one."""
         return {
             node.parameter: node.index for node in self.first.nodes if node.parameter is not None
         }
 
     def consumers(self, node: int) -> Iterator[NodeRecord]:
-        """Yield the operations that took a tensor, looking through views of it."""
+        """Yield the operations that used a tensor, ignoring views of it."""
         waiting, seen = list(self.users.get(node, ())), set[int]()
         while waiting:
             user = waiting.pop(0)

@@ -47,27 +47,27 @@ class Report:
     parameters: tuple[ParameterRow, ...]
     modules: tuple[ModuleRow, ...]
     tensors: tuple[TensorRow, ...]
-    """Every distinct tensor between the parameters and the loss, in the order of the forward."""
+    """All distinct tensors between the parameters and the loss, in the order of the forward."""
     graph: GraphSummary
     training: tuple[OtherStep, ...]
-    """The steps on the way to the judged one."""
+    """Training steps before the judged one."""
     probes: tuple[OtherStep, ...]
-    """The steps on from there."""
+    """Probe steps after the judged one."""
     training_run: TrainingRun | None
     """Training run of a script, step by step; None if gradscope made the steps."""
     events: tuple[EventRecord, ...]
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """Findings, the worst first."""
     rules: Verdict
     """Rules that ran, and rules that were skipped."""
     skipped: tuple[Skipped, ...]
-    """What could not be measured, and why."""
+    """Facts that could not be measured, with the reasons."""
     job: JobSummary | None
-    """Distributed job of the recording, with all ranks that were recorded; None outside of one."""
+    """Distributed job of the recording, with all recorded ranks; None outside a job."""
     recording: Recording = field(compare=False)
-    """Recording that the report is derived from; of a job, see `joined_recording`."""
+    """Recording that the report is derived from; for a job, see `joined_recording`."""
     ranks: tuple[Recording, ...] = field(compare=False)
-    """Recordings of all ranks, if a whole job is reported; else empty."""
+    """Recordings of all ranks, if a whole job is reported; otherwise empty."""
 
     @classmethod
     def from_recording(
@@ -76,7 +76,7 @@ class Report:
         verdict: Verdict = UNJUDGED,
         ranks: Sequence[Recording] = (),
     ) -> Self:
-        """Join the judged step's records with what the rules make of the recording.
+        """Join the judged step's records with the verdict of the rules.
 
         Args:
             recording: The recording, of a job that of its first rank.
@@ -112,7 +112,7 @@ class Report:
 
     @classmethod
     def of_job(cls, ranks: Sequence[Recording], verdict: Verdict = UNJUDGED) -> Self:
-        """Join the ranks of a job, by rank, with what the rules make of them."""
+        """Join the ranks of a job, by rank, with the verdict of the rules."""
         return cls.from_recording(joined_recording(ranks), verdict, ranks)
 
     def parameter(self, name: str) -> ParameterRow:

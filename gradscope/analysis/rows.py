@@ -12,30 +12,31 @@ from gradscope.recording.records import GradientStat, NodeKind, Reach, Site
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRow:
-    """A parameter, and what the step left in it."""
+    """A parameter, and its state after the step."""
 
     index: int
     name: str
     aliases: tuple[str, ...]
-    """The other names of the same tensor."""
+    """Other names of the same tensor."""
     module: str
     """Path of the module that owns it under its first name."""
     site: Site | None
-    """The line of the first operation that used it; else of the first call of its module; else the
-    line that defined the module."""
+    """Line of the first operation that used it, otherwise of the first call of its module,
+    otherwise of the module's definition.
+    """
     shape: tuple[int, ...]
     dtype: str
     device: str
     numel: int
     requires_grad: bool
     reach: Reach | Literal["unknown"]
-    """Unknown where no backward was seen to its end."""
+    """State after backward; `unknown` if no complete backward was observed."""
     reason: str | None
-    """Why there is no gradient, where `grad` is None."""
+    """Reason why there is no gradient, if `grad` is None."""
     grad: GradientStat | None
     weight_norm: float | None
     update_norm: float | None
-    """Norm of the change that an optimizer step made."""
+    """Norm of the change by an optimizer step."""
     optimizer_group: int | None
     depth: int | None
     """Number of edges on the longest path from the loss."""
@@ -60,9 +61,9 @@ class ModuleCallRow:
     call: int
     """Number of earlier calls of this module."""
     site: Site | None
-    """The line that made the call."""
+    """Line that made the call."""
     output_grad_norm: float | None
-    """Total norm of the gradients with respect to its outputs."""
+    """Total norm of the gradients with respect to the outputs."""
     input_grad_norm: float | None
     """Gradient norm at the call's inputs, through this call only: gradients from other uses of an
     input, such as a residual branch, are not included."""
@@ -88,21 +89,21 @@ class ModuleRow:
     """Number of enclosing modules."""
     in_model: bool
     site: Site | None
-    """The line that gave it to its parent, where that was watched."""
+    """Line that assigned it to its parent, if that was observed."""
     training: bool
     parameters: int
-    """Parameter tensors in it and below it."""
+    """Number of parameter tensors in the module and below it."""
     trainable_parameters: int
     """Number of parameters that require grad."""
     own_parameters: int
-    """Parameter tensors that are its own attributes."""
+    """Number of parameter tensors that are its own attributes."""
     numel: int
-    """Elements in `parameters`."""
+    """Number of elements of all its parameters."""
     own_numel: int
     grad_norm: float | None
-    """Total norm of the parameters' gradients; None where no parameter has one."""
+    """Total norm of the parameters' gradients; None if no parameter has one."""
     weight_norm: float | None
-    """Total norm of the parameters; None where there is none."""
+    """Total norm of the parameters; None if there are none."""
     calls: tuple[ModuleCallRow, ...]
 
 
@@ -111,25 +112,26 @@ class TensorRow:
     """A tensor of the forward, and the gradient with respect to it."""
 
     node: int
-    """The graph's node whose output it is, and which output."""
+    """Node of the graph whose output it is."""
     slot: int
     operation: str
-    """Operation as autograd names it: `AddmmBackward0`."""
+    """Operation by autograd's name: `AddmmBackward0`."""
     kind: NodeKind
     module: str | None
-    """Path of the innermost module whose call made it; None outside of every module."""
+    """Path of the innermost module whose call made it; None outside all modules."""
     call: int | None
     """Index of the module's call, from 0."""
     site: Site | None
-    """The line that made it; where that lies in torch, as in an `nn.Sequential`, the line that
-    defined the module."""
+    """Line that made it. If that is in torch, as for an `nn.Sequential`, the line that defined the
+    module.
+    """
     shape: tuple[int, ...] | None
     dtype: str | None
     grad: GradientStat | None
     order: int | None
-    """Place in the order in which backward delivered the gradients."""
+    """Index in the order in which backward delivered the gradients."""
     reason: str | None
-    """Why there is no gradient, where `grad` is None."""
+    """Reason why there is no gradient, if `grad` is None."""
     depth: int
     """Number of edges on the longest path from the loss."""
     is_parameter_view: bool
@@ -138,7 +140,7 @@ class TensorRow:
 
     @property
     def is_telling(self) -> bool:
-        """Whether the size of its gradient says something that no other row says."""
+        """Whether the size of its gradient adds information to the other rows."""
         is_scalar = self.shape is not None and math.prod(self.shape) == 1
         return bool(self.depth) and not is_scalar and not self.is_parameter_view
 
@@ -160,15 +162,19 @@ class GraphSummary:
     depth: int
     """Number of edges on the longest path from the loss."""
     leaves: int
-    """Tensors that gradients accumulate into, parameters included."""
+    """Number of tensors that gradients accumulate into, parameters included."""
     views: int
-    """Nodes whose gradient is that of another tensor under another shape; measured there."""
+    """Number of nodes that have the gradient of another tensor in another shape; it is measured
+    there.
+    """
     operations: tuple[tuple[str, int], ...]
-    """Nodes by operation, most frequent first."""
+    """Number of nodes by operation, most frequent first."""
     widest: WidestPoint | None
     """None for an empty graph."""
     parameters_by_depth: tuple[tuple[int, int], ...]
-    """(depth, parameters that backward leads to at that depth), nearest to the loss first."""
+    """Pairs of a depth and the number of parameters that backward reaches at that depth, nearest to
+    the loss first.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,30 +182,30 @@ class Summary:
     """The report in numbers."""
 
     step: int | None
-    """The judged one, by the optimizer steps that were made before it; None where there is none."""
+    """Judged step, as the number of optimizer steps before it; None if there is none."""
     loss: float | None
     grad_norm: float | None
-    """Global norm over all parameters, each once; None where none has a gradient."""
+    """Global norm over all parameters, each once; None if none has a gradient."""
     parameters: int
     requires_grad: int
     reached: int
-    """Parameters with a gradient that is not zero throughout."""
+    """Number of parameters with a gradient that is not all zero."""
     zero: int
-    """Parameters whose gradient is exactly zero throughout."""
+    """Number of parameters whose gradient is all zero."""
     none: int
-    """Parameters that require grad and got none."""
+    """Number of parameters that require grad and got none."""
     frozen: int
     unknown: int
-    """Parameters that require grad, of a step without a measured backward."""
+    """Number of parameters that require grad, in a step without a measured backward."""
     numel: int
-    """Elements of all parameters."""
+    """Number of elements of all parameters."""
     trainable_numel: int
-    """Elements of those that require grad."""
+    """Number of elements of the parameters that require grad."""
     nonfinite_parameters: int
-    """Parameters with a NaN or an infinity in the gradient."""
+    """Number of parameters with a NaN or an infinity in the gradient."""
     nonfinite_tensors: int
     tensors: int
-    """Distinct tensors of the forward with a measured gradient."""
+    """Number of distinct tensors of the forward with a measured gradient."""
     unmeasured_tensors: int
     views: int
     skipped: int
@@ -207,7 +213,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherStep:
-    """A step on the way to the judged one or on from there, made on a snapshot and undone."""
+    """A training step before the judged one, or a probe after it, on a snapshot."""
 
     step: int
     loss: float | None

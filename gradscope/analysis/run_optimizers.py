@@ -14,23 +14,24 @@ from gradscope.recording.records import Recording, Site
 
 _Key = int | str
 _SEVERAL = 4
-"""A line that makes more optimizers than so makes one for each part or turn, and not a few of
-different use."""
+"""A line that makes more optimizers than this makes one per part or turn, not a few for different
+uses.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerRow:
-    """An optimizer of a run, or several that one line made, and how often they made a step."""
+    """An optimizer of a run, or several that one line made, and their number of steps."""
 
     name: str
-    """The variable that holds it; empty where none was found."""
+    """Variable that holds it; empty if none was found."""
     title: str
-    """Title such as `AdamW(lr=0.001)`; only the class if it made no step, or with different rates.
+    """Title such as `AdamW(lr=0.001)`; only the class if it made no step, or used different rates.
     """
     site: Site | None
-    """The line that made it; of steps without an optimizer, that of the first."""
+    """Line that made it. For steps without an optimizer, the line of the first step."""
     parameters: int | None
-    """Number of parameters, of all copies together; None if unknown."""
+    """Number of parameters of all copies together; None if unknown."""
     steps: int
     made: int
     """Number of optimizers that the row represents."""
@@ -64,15 +65,15 @@ class Optimizers:
         )
 
     def position(self, window: LoopWindow) -> int | None:
-        """Return the place of the optimizer of a window's step; None where it led to none."""
+        """Return the index of the optimizer of a window's step; None without a step."""
         return self._positions.get(self._key(window)) if window.is_finished else None
 
     def name(self, record: int) -> str:
-        """Return what an optimizer of the recording is called; empty where that is not known."""
+        """Return the name of an optimizer of the recording; empty if unknown."""
         return _name(self._records[record]) if record < len(self._records) else ""
 
     def _key(self, window: LoopWindow) -> _Key:
-        """Return what tells the optimizer of a step from others: its class at least."""
+        """Return the key that identifies the optimizer of a step: at least its class."""
         position = window.optimizer
         if position is None or position >= len(self._records):
             return (window.step.optimizer or "").partition("(")[0]

@@ -1,4 +1,4 @@
-"""What of a report is worth looking at: broken, missing and zero gradients, and the extremes."""
+"""Notable parts of a report: broken, missing and zero gradients, and the extremes."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,32 +14,32 @@ from gradscope.phrasing import printable
 
 Row = TypeVar("Row", ParameterRow, TensorRow)
 GroupKind = Literal["non-finite", "none", "unmeasured", "zero", "largest", "smallest"]
-"""`unmeasured`: backward delivered a gradient of which there are no numbers, or was not seen."""
+"""`unmeasured`: backward delivered a gradient that was not measured, or was not observed."""
 _Key = Callable[[Row], tuple[float | str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Generic[Row]):
-    """Rows worth looking at for one reason."""
+    """Rows that are notable for one reason."""
 
     kind: GroupKind
     rows: tuple[Row, ...]
     total: int
-    """Number of matching rows; `rows` holds the first of them."""
+    """Number of matching rows; `rows` contains the first of them."""
 
     @property
     def title(self) -> str:
-        """What the rows have in common, in words."""
+        """Common property of the rows, as text."""
         return "no gradient" if self.kind == "none" else f"{self.kind} gradient"
 
     @property
     def note(self) -> str | None:
-        """How the rows are sorted, where the view does not say it."""
+        """Order of the rows, if the view does not state it."""
         return "first to last in backward" if self.kind == "non-finite" else None
 
     @property
     def folded(self) -> int:
-        """Number of rows left out of `rows`."""
+        """Number of rows omitted from `rows`."""
         return self.total - len(self.rows)
 
 
@@ -128,7 +128,7 @@ def _lies_in(path: str, module: str) -> bool:
 
 
 def parameter_key(sort: SortKey) -> _Key[ParameterRow]:
-    """Return the sort key of parameters; `order` is that of registration.
+    """Return the sort key of parameters; `order` is the order of registration.
 
     Numbers descend, NaN before all and None after all.
     """
@@ -187,7 +187,7 @@ def _groups(
         (row for row in kinds.pop(None, []) if rank(row) is not None),
         key=lambda row: _descending(rank(row)),
     )
-    # Where there are few, none is both among the largest and among the smallest.
+    # With few rows, none is listed among both the largest and the smallest.
     half = min(view.top, (len(ranked) + 1) // 2)
     kinds.get("non-finite", []).sort(key=_delivery)
     groups = [_group(kind, kinds.get(kind, []), view.top) for kind in _TROUBLES]
@@ -204,7 +204,7 @@ def _groups(
 
 
 def _delivery(row: ParameterRow | TensorRow) -> float:
-    """Return a row's place in backward: the first non-finite gradient is where it began."""
+    """Return a row's index in backward: the first non-finite gradient is the origin."""
     position = row.order if isinstance(row, TensorRow) else row.depth
     return math.inf if position is None else position
 

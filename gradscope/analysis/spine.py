@@ -14,10 +14,10 @@ from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import NodeRecord, TensorRef
 
 MATCHED = 3
-"""Operations of one type that make a trend."""
+"""Minimum number of operations of one type in a trend."""
 
 _AS_HIGH = 0.9
-"""A split that divides the levels as well as the best one does."""
+"""A split that separates the levels by at least this share of the best split is as good."""
 
 _MOVING = (
     "AsStrided Cat Chunk Clone Copy Diagonal Expand Flip Gather Index IndexSelect Narrow Pad "
@@ -34,7 +34,7 @@ class Point:
 
     node: NodeRecord
     level: float
-    """log10 of its norm."""
+    """log10 of the norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Trend:
     matched: tuple[Point, ...]
     """Operations of one type, in the order of backward."""
     between: tuple[Point, ...]
-    """Every operation of the spine from the first of them to the last."""
+    """All operations of the spine from the first of them to the last."""
 
     @property
     def decades(self) -> float:
@@ -53,7 +53,7 @@ class Trend:
 
     @property
     def steady(self) -> float:
-        """The same, where no operation counts for more than the one that does second most.
+        """The same without the largest share of a single operation.
 
         What one operation does alone, as the attention of a decoder to an encoder, is no trend.
         """
@@ -64,7 +64,7 @@ class Trend:
 
     @property
     def typical(self) -> float:
-        """The same, where every operation does as much as the one in the middle does.
+        """The same if every operation did as much as the median one.
 
         A few operations in an unusual state, as normalisations of zeros, do not change it.
         """
@@ -78,7 +78,7 @@ class Trend:
 
     @property
     def straightness(self) -> float:
-        """R2 of a line through the levels: 1 where each operation does as much as the others."""
+        """R2 of a line through the levels: 1 if all operations do equally much."""
         levels = [point.level for point in self.matched]
         count, mean = len(levels), sum(levels) / len(levels)
         middle = (count - 1) / 2
@@ -89,7 +89,7 @@ class Trend:
         return shared**2 / (spread * sum((position - middle) ** 2 for position in range(count)))
 
     def changes(self) -> Iterator[tuple[NodeRecord, float]]:
-        """Yield by how many decades the backward of each operation changes the gradient."""
+        """Yield the change of the gradient by the backward of each operation, in decades."""
         for before, after in pairwise(self.between):
             yield before.node, after.level - before.level
 
@@ -160,7 +160,7 @@ def running_medians(values: Sequence[float]) -> list[float]:
 
 
 def mildest(trends: Sequence[Trend | None]) -> Trend | None:
-    """Return the trend that changes least; None where there is none."""
+    """Return the trend that changes least; None without any."""
     found = [trend for trend in trends if trend is not None]
     if not found:
         return None
@@ -174,7 +174,7 @@ class ForwardLevels:
         self._stats = {stat.tensor: stat for stat in indexed.recording.evidence_of(ForwardStat)}
 
     def level(self, node: NodeRecord) -> float | None:
-        """Return a node's level; None where it was not measured, is zero or not finite."""
+        """Return a node's level; None if it was not measured, is zero or not finite."""
         stat = self._stats.get(TensorRef(node=node.index, slot=0))
         if stat is None or not 0 < stat.rms < math.inf:
             return None
@@ -186,7 +186,7 @@ class Dominators:
     """The dominator tree of a backward graph, rooted at the loss."""
 
     _parents: dict[int, int] = field(default_factory=dict)
-    """By node: its immediate dominator; the loss is its own."""
+    """By node: its immediate dominator; the loss has itself."""
     _levels: dict[int, int] = field(default_factory=dict)
     _jumps: dict[int, int] = field(default_factory=dict)
     """By node: a dominator further up, so that two nodes meet in logarithmic time."""
@@ -243,23 +243,24 @@ class Dominators:
 
 
 LATER = 3
-"""Number of the user's own steps that show what lasts, if there are no probes."""
+"""Number of the user's own steps that show whether a state lasts, if there are no probes."""
 
 _RESHAPED_WEIGHTS = frozenset({"ToCopyBackward0", "CloneBackward0", "WeightNormInterfaceBackward0"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the spine of one step tells."""
+    """Facts that the spine of one step shows."""
 
     growth: Trend | None
-    """Strongest growth of the gradient during backward; None without a chain of like operations."""
+    """Strongest growth of the gradient during backward; None without a chain of similar operations.
+    """
     loss: Trend | None
     """Strongest decrease of the gradient."""
     jump: Trend | None
     """The single operation around which the gradient's typical size differs most."""
     length: int
-    """Operations on the spine."""
+    """Number of operations on the spine."""
 
 
 class Spines:
@@ -271,11 +272,11 @@ class Spines:
 
     @cached_property
     def first(self) -> Reading:
-        """What the first step tells."""
+        """Reading of the first step."""
         return self.read(self._case.first)
 
     def read(self, view: StepView) -> Reading:
-        """Return what one step tells."""
+        """Return the reading of one step."""
         spines = [self._points(view, chain) for chain in self.chains(view)]
         growths = [strongest(points, 1) for points in spines]
         losses = [strongest(points, -1) for points in spines]
@@ -288,7 +289,7 @@ class Spines:
 
     @cached_property
     def later(self) -> Reading | None:
-        """What the last of the next few steps tells, which were probes or the user's own.
+        """Reading of the last of the next few steps, which were probes or the user's own.
 
         None where there was none, or none with a finite gradient.
         """
@@ -314,7 +315,7 @@ class Spines:
         return tuple(step_view(recording, step) for step in steps if step.index in measured)
 
     def forward_growth(self) -> Trend | None:
-        """Return where the first forward's values grow most; the levels are those of values."""
+        """Return the largest growth of the first forward's values, with their levels."""
         levels = ForwardLevels(self._case)
         spines = []
         for chain in self.chains(self._case.first):
@@ -359,7 +360,7 @@ class Spines:
         return any(kinds) and not all(kinds)
 
     def _is_weight(self, node: int) -> bool:
-        """Return whether a node is a parameter, as it is or under another shape or type."""
+        """Return whether a node is a parameter, or one in another shape or type."""
         record = self._case.recording.nodes[node]
         while record.kind == "view" or record.operation in _RESHAPED_WEIGHTS:
             following = self._case.successors.get(record.index)

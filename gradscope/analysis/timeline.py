@@ -22,26 +22,26 @@ from gradscope.recording.events import (
 from gradscope.recording.records import Site
 
 _LONGEST = 8
-"""Words in the longest group that is looked for."""
+"""Maximum number of entries in a repeated group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """A word or a group of them, and how many times it comes in a row."""
+    """A name or a group of them, and its number of consecutive repetitions."""
 
     word: str
-    """Empty of a group."""
+    """Name of the event; empty for a group."""
     group: tuple["Fold", ...]
     least: int
     most: int
-    """More than `least` where it stands for several sequences."""
+    """Largest number of repetitions; above `least` if it stands for several sequences."""
 
 
 Folds = tuple[Fold, ...]
 
 
 def folded(words: Sequence[str]) -> Folds:
-    """Return the words with repetitions as one."""
+    """Return the names with repetitions merged."""
     folds: list[Fold] = []
     position = 0
     while position < len(words):
@@ -72,12 +72,12 @@ def _times(words: Sequence[str], position: int, length: int) -> int:
 
 
 def shape_of(folds: Folds) -> object:
-    """Return what sequences have in common that differ in how often something is repeated."""
+    """Return the common form of sequences that differ only in the number of repetitions."""
     return tuple(fold.word or shape_of(fold.group) for fold in folds)
 
 
 def merged(one: Folds, other: Folds) -> Folds:
-    """Return two sequences of one shape as one that says how often at least and at most."""
+    """Return two sequences of one shape as one with minimum and maximum repetitions."""
     return tuple(
         Fold(
             word=left.word,
@@ -93,16 +93,18 @@ _WORDS = {
     "grad": "autograd.grad",
     "scaler-update": "update scale",
 }
-"""What events are called in a pattern, where not by the name of their kind."""
+"""Names of events in a pattern that differ from their kind."""
 _LIMITS_TOLD = 4
-"""Limits that differ more often than so are no part of a pattern: they are computed anew."""
+"""Limits with more different values than this are computed anew in each step, and are no part of a
+pattern.
+"""
 _USUAL = 0.5
 """Share of steps below which patterns that differ only in repetitions are merged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norms:
-    """What a function that clips measured."""
+    """Measurements of a function that clips."""
 
     median: float | None
     """Median of the finite norms; None without any."""
@@ -118,20 +120,20 @@ class Pattern:
     """Windows that are made of the same events."""
 
     optimizer: int | None
-    """Place of the optimizer among the report's; None of windows that led to no step."""
+    """Index of the optimizer in the report; None for windows without a step."""
     folds: Folds
     norms: tuple[tuple[str, Norms], ...]
-    """By the word of the pattern that clips: the norms before."""
+    """By the event that clips: the norms before clipping."""
     count: int
     """Number of windows with this pattern."""
     first: int
-    """The first such step."""
+    """First such step."""
     site: Site | None
-    """The line of that step; of what led to no step, of the last event."""
+    """Line of that step; for windows without a step, the line of the last event."""
     is_typical: bool
-    """Whether most of the optimizer's windows look so."""
+    """Whether most of the optimizer's windows have this pattern."""
     windows: tuple[int, ...]
-    """Their places among the windows of the run."""
+    """Indices among the windows of the run."""
 
 
 def patterns(
@@ -155,15 +157,16 @@ def patterns(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """A window in words."""
+    """A window as a sequence of names."""
 
     position: int
     """Index among the windows of the run."""
     window: LoopWindow
     folds: Folds
     norms: tuple[tuple[str, float, bool], ...]
-    """What functions that clip measured, after the word of each, and whether it was above the
-    limit."""
+    """Per clipping function: its event, the norm it measured, and whether the norm was above the
+    limit.
+    """
 
 
 class Spelling:
@@ -179,25 +182,25 @@ class Spelling:
         self._told = {kind for kind, values in limits.items() if len(values) <= _LIMITS_TOLD}
 
     def drawn(self, position: int, window: LoopWindow) -> _Drawn:
-        """Return the window's events in words, repetitions as one."""
-        words: list[str] = []
+        """Return the window's events as names, with repetitions merged."""
+        parts: list[str] = []
         norms: list[tuple[str, float, bool]] = []
         for event in window.events:
             if isinstance(event, BackwardEvent) and event.has_forward:
-                words.append("forward")
+                parts.append("forward")
             if word := self.word(event, window):
-                words.append(word)
+                parts.append(word)
             if isinstance(event, ClipNormEvent) and event.norm is not None:
                 limit = math.inf if event.max_norm is None else event.max_norm
                 norms.append((word, event.norm, event.norm > limit))
-        key = tuple(words)
+        key = tuple(parts)
         folds = self._folds.get(key)
         if folds is None:
             folds = self._folds[key] = folded(key)
         return _Drawn(position=position, window=window, folds=folds, norms=tuple(norms))
 
     def word(self, event: Event, window: LoopWindow) -> str:
-        """Return an event's word; empty where it says nothing that its neighbours do not say."""
+        """Return an event's name; empty if its neighbours say the same."""
         match event:
             case ClipEvent():
                 return self._clip(event)
@@ -234,14 +237,14 @@ def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) ->
     for drawn in found:
         key = shape_of(drawn.folds) if is_varied else _identity(drawn)
         by_key.setdefault(key, []).append(drawn)
-    # Of equally frequent ones the first comes first: the sort is stable.
+    # The sort is stable: equally frequent ones stay in order.
     groups = sorted(by_key.values(), key=len, reverse=True)
     for rank, alike in enumerate(groups):
         yield _pattern(position, alike, sites, is_typical=rank == 0)
 
 
 def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
-    """Return the windows, the last as the one before it where it only ends sooner.
+    """Return the windows; a last one that only ends sooner becomes like the one before it.
 
     A recording may end right after a step, before what the loop does behind it.
     """
@@ -253,7 +256,7 @@ def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
 
 
 def _identity(drawn: _Drawn) -> int:
-    """Return what windows of the same words share: their folds are one object."""
+    """Return a key for windows with the same names: their folds are one object."""
     return id(drawn.folds)
 
 
@@ -292,6 +295,6 @@ def _summed_up(norms: list[tuple[float, bool]]) -> Norms:
 
 
 def limit_text(limit: float) -> str:
-    """Return a limit as it is written in a script: `1.0`, `0.1`, `inf`."""
+    """Return a limit as written in a script: `1.0`, `0.1`, `inf`."""
     text = f"{limit:.6g}"
     return f"{text}.0" if text.lstrip("-").isdecimal() else text

@@ -1,4 +1,4 @@
-"""A training run step by step, and its captured steps: what a report shows beside findings."""
+"""A training run step by step, and its captured steps, as reports show it besides findings."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -18,18 +18,18 @@ from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.recording.run_ending import RunEnding
 
 _SHOWN = 4
-"""Steps, or steps on end, that are listed."""
+"""Maximum number of steps, or of ranges of steps, that are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedStepRow:
-    """A backward of which every tensor was captured."""
+    """A backward in which every tensor was captured."""
 
     step: int
     site: Site | None
-    """The line that ran it."""
+    """Line that ran it."""
     subject: str
-    """What it started from, as it is written there; empty where that cannot be told."""
+    """Expression that backward started from; empty if unknown."""
     loss: float | None
     nodes: int
     """Number of nodes in the graph."""
@@ -83,16 +83,16 @@ def captured_at(recording: Recording, step: int) -> tuple[CapturedStep, ...]:
 def steps_text(steps: Iterable[int]) -> str:
     """Return `steps 0-3, 100`; of many `steps 0-3, 100, 200 and 12 more to 1,400`."""
     ranges = list(_ranges(sorted(set(steps))))
-    words = [f"{first:,}" if first == last else f"{first:,}-{last:,}" for first, last in ranges]
+    parts = [f"{first:,}" if first == last else f"{first:,}-{last:,}" for first, last in ranges]
     is_one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    if len(words) > _SHOWN:
-        more = len(words) - _SHOWN + 1
-        words = [*words[: _SHOWN - 2], f"{words[_SHOWN - 2]} and {more} more to {words[-1]}"]
-    return f"step{'' if is_one else 's'} {', '.join(words)}"
+    if len(parts) > _SHOWN:
+        more = len(parts) - _SHOWN + 1
+        parts = [*parts[: _SHOWN - 2], f"{parts[_SHOWN - 2]} and {more} more to {parts[-1]}"]
+    return f"step{'' if is_one else 's'} {', '.join(parts)}"
 
 
 def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of steps that follow each other."""
+    """Yield the first and the last of consecutive steps."""
     first = 0
     for position, step in enumerate(steps):
         if position + 1 == len(steps) or steps[position + 1] != step + 1:
@@ -101,7 +101,7 @@ def _ranges(steps: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def verdict_on(captured: CapturedStep, verdict: Verdict) -> Verdict:
-    """Return what the rules make of a run, as far as it is about one look.
+    """Return the verdict of the rules on a run, limited to one captured step.
 
     What they make of the look alone is not asked for: later steps tell whether it holds. Where all
     that they find is about other steps, this one is not called right.
@@ -117,14 +117,14 @@ _INCOMPLETE = "run incomplete"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndingText:
-    """What is said of an end that is not the usual one."""
+    """Text on an unusual ending."""
 
     title: str
     """Title such as `ended by RuntimeError`."""
     details: str
-    """What it said, and where; may be empty."""
+    """Message and location; may be empty."""
     is_trouble: bool
-    """Whether it was not asked for."""
+    """Whether the ending was unintended."""
 
     @property
     def line(self) -> str:
@@ -133,7 +133,7 @@ class EndingText:
 
 
 def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> EndingText | None:
-    """Return what to say of how a run ended; None where it came to its end, or that is not known.
+    """Return the text on how a run ended; None if it ended normally, or if unknown.
 
     Args:
         ending: As it was recorded.
@@ -181,46 +181,51 @@ class RunStep:
     optimizer: int
     """Index among the run's optimizers."""
     seconds: float | None
-    """Since the recording began."""
+    """Seconds since the recording began."""
     loss: float | None
     grad_norm: float | None
-    """Global norm over the parameters of this step, as the optimizer saw their gradients."""
+    """Global norm over the parameters of this step, as the optimizer used their gradients."""
     norm_before_clip: float | None
-    """Largest norm that a clip found before clipping; None without a clip."""
+    """Largest norm that a clip measured; None without a clip."""
     update_ratio: float | None
-    """Norm of the change over norm of the weights, over the parameters of which both were
-    measured."""
+    """Norm of the update over the norm of the weights, over the parameters for which both were
+    measured.
+    """
     learning_rate: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRun:
-    """What was run, and how it went."""
+    """Description of a run, and its course."""
 
     optimizers: tuple[OptimizerRow, ...]
     """Optimizers, in the order of their first step."""
     steps: tuple[RunStep, ...]
     patterns: tuple[Pattern, ...]
-    """What led to the steps: by optimizer, the most frequent first; at the end what led to none."""
+    """Sequences of events before the steps: by optimizer, the most frequent first; sequences
+    without a step come last.
+    """
     seconds: float
     """Seconds until the last event."""
     is_complete: bool
-    """Whether the recording goes on to the end of the run."""
+    """Whether the recording lasts to the end of the run."""
     loss_divided: float | None = None
-    """Number that every loss was divided by before its backward; None if by none, or by several."""
+    """Number by which every loss was divided before its backward; None if there is none, or
+    several.
+    """
     has_cut: bool = False
-    """Whether a clip has made gradients smaller."""
+    """Whether a clip has reduced gradients."""
     ending: EndingText | None = None
     """Ending of the run; None if it ended normally, or if unknown."""
     recorded_ending: RunEnding | None = None
     cost: WatchCost | None = None
     """Cost of recording; None if unknown."""
     captured_steps: tuple[CapturedStepRow, ...] = ()
-    """Backward passes of which every tensor was captured."""
+    """Backward passes in which every tensor was captured."""
 
 
 def training_run(recording: Recording) -> TrainingRun | None:
-    """Return the run of a recording; None where it is of no run."""
+    """Return the run of a recording; None if it is not of a run."""
     found = windows(recording)
     if not any(step.kind == "run" for step in recording.steps):
         return None
@@ -281,7 +286,7 @@ def _steps(
 
 
 def _norm_before_clip(window: LoopWindow) -> float | None:
-    """Return the largest norm that a clip found of gradients that are not scaled any more."""
+    """Return the largest norm that a clip measured on unscaled gradients."""
     clips = only(ClipEvent, window.events)
     norms = [clip.norm for clip in clips if clip.norm is not None and not clip.scaled]
     # NaN is larger than every number here.
@@ -301,7 +306,7 @@ def _grad_norm(norms: NormTable, step: int) -> float | None:
 
 
 def _update_ratio(norms: NormTable, step: int) -> float | None:
-    """Return the norm of all updates over that of these parameters; None where not measured."""
+    """Return the norm of all updates over that of these parameters; None if not measured."""
     rows = norms.rows_of(step)
     if norms.updates[rows.start : rows.stop].count(NOT_MEASURED) == len(rows):
         return None  # as in nine steps of ten

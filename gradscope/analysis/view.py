@@ -1,4 +1,4 @@
-"""What a reader wants to see of a report, and how paths are shown."""
+"""The reader's choice of what to show in a report, and how paths are shown."""
 
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -9,7 +9,7 @@ from gradscope.recording.records import Site
 
 
 def shown_path(file: str, root: str) -> str:
-    """Return a path relative to the root where it lies under it, else as it is."""
+    """Return a path relative to the root if it is below it, otherwise unchanged."""
     path = PurePath(file)
     if not root or not path.is_absolute() or not path.is_relative_to(root):
         return file
@@ -23,7 +23,7 @@ def shown_site(site: Site | None, root: str) -> str:
 
 TensorChoice = Literal["none", "top", "all"]
 SortKey = Literal["order", "name", "norm", "ratio", "depth"]
-"""`order` is that of the forward; `ratio` is gradient norm over weight norm."""
+"""`order` is the order of the forward; `ratio` is gradient norm over weight norm."""
 
 
 _REPORT = "Report"
@@ -46,7 +46,7 @@ DepthOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewOptions:
-    """What a reader wants to see; `json` and `jsonl` hold everything, whatever is asked for."""
+    """What a reader wants to see; `json` and `jsonl` always contain everything."""
 
     tensors: Annotated[TensorChoice, Option(help="Tensors to list.", panel=_REPORT)] = "top"
     sort: Annotated[SortKey, Option(help="Order of the lists.", panel=_REPORT)] = "order"
@@ -61,6 +61,6 @@ class ViewOptions:
     ] = 5
     module: ModuleOption = None
     depth: DepthOption = None
-    """Counted from the model, or from `module`."""
+    """Depth below the model, or below `module`."""
     can_save: bool = False
-    """Whether the command at hand has `--save`."""
+    """Whether the command has `--save`."""

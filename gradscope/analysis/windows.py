@@ -1,4 +1,4 @@
-"""A training run in windows: what led to each step.
+"""A training run in windows: the events before each step.
 
 The events of a run are cut once into segments. A segment ends with a step, with a step that a
 gradient scaler skipped, or where the recording counts events to another step. Two views put the
@@ -33,7 +33,7 @@ from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimi
 from gradscope.recording.records import Recording, StepRecord
 
 _UNSEEN = (CarriedEvent, ModeEvent, EpochEvent, KeptEvent)
-"""Events that are no part of a step of the loop."""
+"""Events outside any step of the loop."""
 
 _BETWEEN = (ZeroEvent, SchedulerEvent, ScalerStepEvent, ScalerUpdateEvent)
 """Events that may belong to the step before or to the one after them."""
@@ -74,13 +74,13 @@ def _is_skipped(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What led to a step of an optimizer; windows of other optimizers may overlap it."""
+    """The events before a step of an optimizer; windows of other optimizers may overlap it."""
 
     step: StepEvent
     events: tuple[Event, ...]
-    """Events since the optimizer's own step before, steps of others included."""
+    """Events since the optimizer's previous step, steps of others included."""
     passes: tuple[BackwardEvent, ...]
-    """The backward passes among them whose gradients feed the step."""
+    """Backward passes among them whose gradients the step uses."""
 
     @property
     def is_empty(self) -> bool:
@@ -111,10 +111,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """All steps of an optimizer, and of those that took its place at the same line."""
+    """All steps of an optimizer, and of those that replaced it at the same line."""
 
     optimizers: tuple[int, ...]
-    """Indices among the optimizers of the run; none where the script itself moves weights."""
+    """Indices among the optimizers of the run; empty if the script itself changes weights."""
     record: TrainedOptimizer | None
     """Record of the first of the optimizers; None without any."""
     windows: tuple[Window, ...]
@@ -192,7 +192,7 @@ class Windows:
 
     @cached_property
     def _lineages(self) -> tuple[int, ...]:
-        """The lineage of each optimizer: the first of those of its line that replaced each other.
+        """Lineage of each optimizer: the first of those that replaced each other at its line.
 
         An optimizer whose steps are part of another's has the lineage of the other.
         """
@@ -267,7 +267,7 @@ def _passes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopWindow:
-    """What led to an optimizer step, that step, and what the loop did behind it.
+    """The events before an optimizer step, the step, and the events of the loop after it.
 
     A step that a gradient scaler skips has a window too, although the optimizer made none. A
     recording counts an event to the step after it. What a loop does behind its step, as a scheduler
@@ -284,12 +284,12 @@ class LoopWindow:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it came to a step of an optimizer, or one that was skipped."""
+        """Whether it ends with a step of an optimizer, made or skipped."""
         return self.is_skipped or self.step.optimizer is not None
 
     @property
     def last(self) -> Event | None:
-        """The event of the step itself; where it came to none, the last one."""
+        """Event of the step; without one, the last event."""
         steps = [
             event for event in self.events if isinstance(event, StepEvent) or _is_skipped(event)
         ]
@@ -302,7 +302,7 @@ def windows(recording: Recording) -> tuple[LoopWindow, ...]:
 
 
 def _loop_windows(step: StepRecord, found: Iterable[Segment]) -> Iterator[LoopWindow]:
-    """Yield what led to a step, after what led to those that were skipped before it."""
+    """Yield the window of a step, after the windows of the skipped steps before it."""
     events: list[Event] = []
     optimizer = None
     for segment in found:
@@ -319,7 +319,7 @@ def _loop_windows(step: StepRecord, found: Iterable[Segment]) -> Iterator[LoopWi
 
 
 def _in_loop_order(found: Iterable[LoopWindow]) -> tuple[LoopWindow, ...]:
-    """Move what the loop does behind a step to that step's window."""
+    """Move the events of the loop after a step to that step's window."""
     ordered: list[LoopWindow] = []
     starts: dict[int | None, set[_Key]] = {}
     for window in found:
@@ -347,7 +347,7 @@ def _in_loop_order(found: Iterable[LoopWindow]) -> tuple[LoopWindow, ...]:
 
 
 def _starts(window: LoopWindow, starts: dict[int | None, set[_Key]]) -> set[_Key]:
-    """Return what windows of this optimizer start with; of every one where it led to no step."""
+    """Return the first events of this optimizer's windows; of all windows without a step."""
     if window.is_finished:
         return starts[window.optimizer]
     return set().union(*starts.values())
@@ -359,7 +359,7 @@ def _lead(window: LoopWindow) -> Iterator[Event]:
 
 
 def _opening(window: LoopWindow) -> Iterator[Event]:
-    """Yield the same, those behind an `autograd.grad` too: not every step need have one."""
+    """Yield the same after an `autograd.grad`: not every step need have one."""
     events = (event for event in window.events if not isinstance(event, GradEvent))
     return takewhile(lambda event: isinstance(event, _BETWEEN), events)
 

@@ -173,6 +173,7 @@ class Measurer:
             self._add_part(key, tensor)
             return
         self._hold(key, tensor, version)
+        # Only the thread of the CPU flushes: autograd runs another thread per device.
         if self._held_elements > FLUSH_ELEMENTS and tensor.is_cpu:
             self.flush()
 
@@ -196,7 +197,9 @@ class Measurer:
         if stored > HELD_ELEMENTS:
             flat = in_memory_order(values)
             numbers = exact(flat) if flat.is_cpu else exact_on_device(flat)
+            # A copy, because a view would keep the whole gradient alive.
             values = flat[:: stored // HELD_ELEMENTS][:HELD_ELEMENTS].clone()
+        # Inference tensors count no versions: a later write would go unnoticed.
         elif values.is_inference():
             values = values.clone()
         self._origins[key] = _Origin(stored, repeats, numel, numbers)
@@ -230,6 +233,7 @@ class Measurer:
         for key, tensor, version in held:
             if tensor._version != version:
                 self.unmeasured[key] = _OVERWRITTEN
+            # FSDP frees the storage of tensors that stay alive.
             elif not is_in_memory(tensor):
                 self.unmeasured[key] = _FREED
             else:
@@ -316,6 +320,7 @@ def _measure_bucket(
     keys: list[Key], values: list[Tensor], origins: list[_Origin | None], *, magnitudes: bool
 ) -> _Bucket:
     matrix = as_matrix(values)
+    # amin and amax propagate NaN, and need no copy of the matrix as abs() would.
     maxima: list[float] = torch.maximum(matrix.amin(dim=1).abs_(), matrix.amax(dim=1)).tolist()
     broken = [row for row, maximum in enumerate(maxima) if not math.isfinite(maximum)]
     return _Bucket(

@@ -90,7 +90,7 @@ def applied(
         configured: Names of all configured targets; None without a configuration.
     """
     compared = _Comparison(result, baseline, configured)
-    stale = tuple(_words(entry, similar(entry, compared.new)) for entry in compared.stale)
+    stale = tuple(_entry_text(entry, similar(entry, compared.new)) for entry in compared.stale)
     return replace(
         result,
         targets=tuple(
@@ -236,7 +236,7 @@ def _would_show(target: TargetResult, entry: Entry) -> bool:
     return entry.rule not in explained and (not entry.seeds or not seeds.isdisjoint(entry.seeds))
 
 
-def _words(entry: Entry, likely: Entry | None) -> str:
+def _entry_text(entry: Entry, likely: Entry | None) -> str:
     """Return a line on an entry: `GS201 gradient-cut in model.py, Net.forward (target small)`.
 
     Args:

@@ -40,7 +40,7 @@ class Entry:
     """Name of the rule."""
     fingerprint: str
     subjects: tuple[str, ...] = ()
-    """Subjects of the finding, which tell findings with the same fingerprint apart."""
+    """Subjects of the finding, which distinguish findings with the same fingerprint."""
     level: Severity
     count: int
     """Number of affected items."""
@@ -49,7 +49,7 @@ class Entry:
     seeds: tuple[int, ...] = ()
     """Seeds that showed the finding; empty if all runs did."""
     file: str = ""
-    """Path that is equal on every machine; empty, as are the next two, without a known line."""
+    """Path that is equal on every machine; empty without a known line, as are the next two."""
     function: str = ""
     code: str = ""
 
@@ -142,7 +142,7 @@ def worsening(finding: Finding, known: Entry, tolerance: float) -> str | None:
 
 
 SCHEMA_VERSION = 1
-"""Grows when an older gradscope could no longer read the file."""
+"""Version of the file format. It is incremented when an older gradscope cannot read the file."""
 
 _APPLICATION = "gradscope baseline"
 

@@ -16,9 +16,10 @@ from gradscope.recording.finding import Finding
 from gradscope.rules.fingerprint import portable_path, subjects_of
 
 _TOLD_BY_PARAMETERS = ("GS105", "GS106", "GS2")
-"""Beginnings of codes. Another head that is not used is another mistake, though on the same line of
-the loss, and another layer of dead units, though its line reads the same. Of other rules the
-parameters are what the mistake has reached, which differs from run to run."""
+"""Prefixes of codes of rules whose parameters identify a mistake. Another unused head is another
+mistake, even on the same line of the loss; so is another layer of dead units whose line has the
+same text. For other rules, the affected parameters differ from run to run.
+"""
 
 
 def paired(findings: Sequence[Finding], entries: Sequence[Entry]) -> Iterator[tuple[int, int]]:
@@ -64,7 +65,7 @@ def _may_be_one(finding: Finding, entry: Entry) -> bool:
 
 
 _ALIKE = 0.6
-"""Share of two lines that must be equal for one to be the other's successor."""
+"""Share of equal text from which a line counts as the successor of another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,12 +44,12 @@ def _typed(command: Callable[..., None]) -> Callable[..., None]:
     parameters = inspection.signature(command).parameters.values()
     return with_parameters(
         run,
-        tuple(one.replace(annotation=_in_typers_words(one.annotation)) for one in parameters),
+        tuple(one.replace(annotation=_with_typer_options(one.annotation)) for one in parameters),
         command,
     )
 
 
-def _in_typers_words(annotation: object) -> object:
+def _with_typer_options(annotation: object) -> object:
     kind, *told = typing.get_args(annotation) or (annotation,)
     if not (told and isinstance(told[0], Parameter)):
         return annotation

@@ -127,7 +127,7 @@ def check(
     # Limits for another target match nothing in this one.
     is_whole = not named or {*configuration.targets} <= {*named}
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
-    subjects = _kept(found, trial, is_saved=output.save is not None)
+    subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
@@ -175,11 +175,12 @@ def _write(
 ) -> None:
     """Write a report on a check to a file, or to stdout."""
     from gradscope.report.check.phrasing import closing_text
-    from gradscope.report.render import render_check
+    from gradscope.report.render import Manner, finding_lines, render_check
 
     console = make_console(sys.stdout if destination is None else io.StringIO(), color)
-    text = render_check(result, form, console, is_brief=is_brief)
-    write_text(text, destination, sys.stdout, outcome=closing_text(result))
+    text = render_check(result, form, console, Manner(is_brief=is_brief))
+    findings = finding_lines(result) if destination is not None else ()
+    write_text(text, destination, sys.stdout, outcome=closing_text(result), findings=findings)
 
 
 def _unfolded(given: Iterable[str]) -> Iterator[str]:
@@ -211,7 +212,7 @@ def _subjects(
     return [planned[name] if name in planned else Path(name) for name in names]
 
 
-def _kept(
+def _saved(
     subjects: "Iterable[PlannedTarget | Path]", trial: Overrides, *, is_saved: bool
 ) -> "list[PlannedTarget | Path]":
     """Return the subjects; targets store gradients only if their recordings are saved."""

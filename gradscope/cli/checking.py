@@ -87,7 +87,7 @@ def _checked_recordings(paths: Sequence[Path], settings: Settings) -> dict[Path,
         tell_missing(outlined)
         job = read_in_full(outlined)
         run = _judged_job(job.recordings, settings)
-        results[job.paths[0]] = _told(target_result(job.name, [run]))
+        results[job.paths[0]] = _printed(target_result(job.name, [run]))
     return results
 
 
@@ -119,14 +119,14 @@ def _checked(
             runs.append(_judged(seen, settings))
         else:
             failures.append(seen)
-    return _told(target_result(target.name, runs, failures), known=len(failures))
+    return _printed(target_result(target.name, runs, failures), known=len(failures))
 
 
 def _judged(recording: Recording, settings: Settings) -> Run:
     return Run(recording=recording, verdict=judge(recording, settings))
 
 
-def _told(result: TargetResult, *, known: int = 0) -> TargetResult:
+def _printed(result: TargetResult, *, known: int = 0) -> TargetResult:
     """Return a result after printing its failures.
 
     Args:

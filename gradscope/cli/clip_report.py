@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
-from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
@@ -196,7 +196,7 @@ def clip_report(
         # If autograd ended the first step, the error on stderr is the whole report.
         shown = [one for one in reports if not is_ended_at_once(one)]
         if shown:
-            _write(shown, wanted.form, view, destinations.report, stdout, output.color)
+            _write(shown, wanted.form, view, destinations.report, stdout, output)
             wanted.open(destinations.report)
     for report in reports:
         exit_if_broken(report)
@@ -243,22 +243,32 @@ def _write(
     view: ViewOptions,
     destination: Destination | None,
     stdout: TextIO,
-    color: ColorChoice,
+    output: options.TargetOutput,
 ) -> None:
-    from gradscope.report.render import render_ci, render_clip_report, together
+    from gradscope.report.render import (
+        Manner,
+        finding_lines,
+        render_ci,
+        render_clip_report,
+        together,
+    )
 
+    findings = finding_lines(together(reports)) if destination is not None else ()
     if is_of_ci(output_format):
-        write_text(render_ci(together(reports), output_format), destination, stdout)
+        text = render_ci(together(reports), output_format)
+        write_text(text, destination, stdout, findings=findings)
         return
     if output_format == "html":
         from gradscope.report.html.clip_tab import render_clip_html
 
-        write_text(render_clip_html(reports), destination, stdout)
+        write_text(render_clip_html(reports), destination, stdout, findings=findings)
         return
-    console = make_console(stdout if destination is None else io.StringIO(), color)
+    console = make_console(stdout if destination is None else io.StringIO(), output.color)
+    shown = replace(view, can_save=True)
+    manner = Manner(is_brief=output.quiet)
     for report in reports:
-        text = render_clip_report(report, output_format, replace(view, can_save=True), console)
-        write_text(text, destination, stdout)
+        text = render_clip_report(report, output_format, shown, console, manner)
+        write_text(text, destination, stdout, findings=findings)
 
 
 def nearest(configuration: "Configuration") -> str:

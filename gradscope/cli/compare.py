@@ -295,7 +295,7 @@ def compare(
     from gradscope.comparison.comparison import compare as compared
     from gradscope.config import read_configuration
     from gradscope.report.comparison.phrasing import verdict_text
-    from gradscope.report.render import render_comparison
+    from gradscope.report.render import Manner, comparison_findings, render_comparison
 
     given, args = split_arguments(sides or [], sys.argv)
     configuration = read_configuration(options.ConfigurationFile.of(rules))
@@ -318,8 +318,10 @@ def compare(
         is_check=regressions.fail_on_regression,
     )
     console = make_console(sys.stdout if destination is None else io.StringIO(), output.color)
-    text = render_comparison(comparison, wanted.form, console, top=scope.top, is_brief=output.quiet)
-    write_text(text, destination, sys.stdout, outcome=verdict_text(comparison))
+    manner = Manner(is_brief=output.quiet)
+    text = render_comparison(comparison, wanted.form, console, top=scope.top, manner=manner)
+    findings = comparison_findings(comparison) if destination is not None else ()
+    write_text(text, destination, sys.stdout, outcome=verdict_text(comparison), findings=findings)
     if destination is not None:
         _tell_regressions(comparison)
     wanted.open(destination)

@@ -63,6 +63,7 @@ def inspect(
             destination=destinations.report,
             stdout=stdout,
             color=output.color,
+            is_brief=output.quiet,
         )
     wanted.open(destinations.report)
     exit_if_broken(report)

@@ -96,7 +96,7 @@ _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>
 _ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-"""Signals by which a user, a CI system or a closed terminal ends a command."""
+"""Signals with which a user, a CI system or a closed terminal ends a command."""
 
 _GRACE = 1.0
 """Seconds that a process has to report its current line before it is ended."""
@@ -121,12 +121,12 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
             except subprocess.TimeoutExpired:
                 # A process that does not end may have written its recording before.
                 if not recording_in(position).exists():
-                    return _told(_too_slow(job, position, child, timeout or 0.0))
+                    return _printed(_too_slow(job, position, child, timeout or 0.0))
                 code = None
-        return _seen(job, position, code)
+        return _outcome(job, position, code)
 
 
-def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
+def _outcome(job: Job, shared: Path, code: int | None) -> Recording | Failure:
     """Return the recording of a child, or its failure; `code` is None if it had to be ended."""
     recording = recording_in(shared)
     if recording.exists():
@@ -137,8 +137,8 @@ def _seen(job: Job, shared: Path, code: int | None) -> Recording | Failure:
             seen = load_recording(recording)
             return replace(seen, stored_gradients=in_memory(seen.stored_gradients))
         except GradscopeError as error:
-            return _told(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
-    return read_failure(shared, job.options.seed) or _told(_crash(job, shared, code or 0))
+            return _printed(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
+    return read_failure(shared, job.options.seed) or _printed(_crash(job, shared, code or 0))
 
 
 @contextmanager
@@ -204,7 +204,7 @@ def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
     child.wait()
 
 
-def _told(failure: Failure) -> Failure:
+def _printed(failure: Failure) -> Failure:
     """Print a failure that the child could not print itself, and return it."""
     show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return failure

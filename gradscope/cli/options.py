@@ -225,7 +225,7 @@ ForceOption = Annotated[
 ]
 
 QuietOption = Annotated[
-    bool, Option("-q", "--quiet", help="Show only warnings and errors.", panel=_OUTPUT)
+    bool, Option("-q", "--quiet", help="Show only the findings and the last line.", panel=_OUTPUT)
 ]
 
 VerboseOption = Annotated[

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note
+from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note, write_line
 from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
 
@@ -199,13 +199,15 @@ def write_report(
     destination: Destination | None,
     stdout: TextIO,
     color: ColorChoice,
+    is_brief: bool = False,
 ) -> None:
     """Render a report and write it to the file, or to stdout without one."""
-    from gradscope.report.render import render
+    from gradscope.report.render import Manner, finding_lines, render, together
 
     console = make_console(stdout if destination is None else io.StringIO(), color)
-    text = render(report, output_format, view, console)
-    write_text(text, destination, stdout, outcome=outcome_of(report))
+    text = render(report, output_format, view, console, Manner(is_brief=is_brief))
+    findings = finding_lines(together([report])) if destination is not None else ()
+    write_text(text, destination, stdout, outcome=outcome_of(report), findings=findings)
 
 
 def outcome_of(report: "Report") -> str:
@@ -216,7 +218,11 @@ def outcome_of(report: "Report") -> str:
 
 
 def write_text(
-    text: str, destination: Destination | None, stdout: TextIO, outcome: str = ""
+    text: str,
+    destination: Destination | None,
+    stdout: TextIO,
+    outcome: str = "",
+    findings: Iterable[str] = (),
 ) -> None:
     """Write a text and a line break to the file, or to stdout without one.
 
@@ -225,6 +231,7 @@ def write_text(
         destination: The file; None for stdout.
         stdout: The stream that stands for stdout.
         outcome: Outcome to report on stderr if the text goes to a file.
+        findings: Lines to print there before.
 
     Raises:
         GradscopeError: The file cannot be written.
@@ -239,6 +246,8 @@ def write_text(
             raise GradscopeError(
                 f"cannot write {destination.text!r}", cause=error.strerror
             ) from None
+        for line in findings:
+            write_line(line)
         show_note(f"wrote {destination.text}" + (f": {outcome}" if outcome else ""))
         return
     encoding = getattr(stdout, "encoding", None) or "utf-8"

@@ -89,7 +89,7 @@ def report(
         write_text(text, destination, sys.stdout)
         return
     # Deferred: they import sqlite3, which --help does not need.
-    from gradscope.report.render import render_ci, together
+    from gradscope.report.render import finding_lines, render_ci, together
 
     settings = settings_of(rules)
     jobs = loaded_jobs(recordings)
@@ -106,14 +106,17 @@ def report(
             for one in step_reports(run, step, settings)
         ]
         check_count(len(reports), "backward passes", wanted)
+    findings = finding_lines(together(reports)) if destination is not None else ()
     if is_of_ci(wanted.form):
-        write_text(render_ci(together(reports), wanted.form), destination, sys.stdout)
+        text = render_ci(together(reports), wanted.form)
+        write_text(text, destination, sys.stdout, findings=findings)
         return
     if wanted.form == "html":
         from gradscope.report.html.report_page import render_html
 
         outcome = outcome_of(reports[0]) if len(reports) == 1 else ""
-        write_text(render_html(reports), destination, sys.stdout, outcome=outcome)
+        page = render_html(reports)
+        write_text(page, destination, sys.stdout, outcome=outcome, findings=findings)
         wanted.open(destination)
         return
     for one in reports:
@@ -124,6 +127,7 @@ def report(
             destination=destination,
             stdout=sys.stdout,
             color=output.color,
+            is_brief=output.quiet,
         )
 
 

@@ -33,7 +33,7 @@ def record_target(
     from gradscope.target.discovery.source_check import check_source
     from gradscope.target.notation import parse_target
 
-    check_source(parse_target(spec))  # a wrong name is told before torch is imported
+    check_source(parse_target(spec))  # reports a wrong name before torch is imported
     _import_torch()
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record

@@ -51,8 +51,8 @@ def main(folder: str) -> None:
         except BaseException as error:
             is_bug = isinstance(error, Exception)
             what = "this is a bug in gradscope" if is_bug else "the run was left"
-            told = f"{type(error).__name__}: {error}"
-            write_failure(shared, GradscopeError(what, cause=told))
+            text = f"{type(error).__name__}: {error}"
+            write_failure(shared, GradscopeError(what, cause=text))
             raise
 
 

@@ -1,1 +1,1 @@
-"""What is different between recordings: numbers in, a `Comparison` out; torch-free."""
+"""Compares recordings: numbers in, a `Comparison` out; torch-free."""

@@ -23,27 +23,27 @@ from gradscope.comparison.tolerance import Tolerance
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
-    """Recordings beside each other."""
+    """Compared recordings."""
 
     version: str
     """Version of gradscope."""
     command: str
     """Command line as typed."""
     sides: tuple[Side, ...]
-    """The base first."""
+    """Compared sides, the base first."""
     of_ranks: bool
-    """Whether they are the ranks of one distributed training."""
+    """Whether the sides are the ranks of one distributed training."""
     differences: tuple[Difference, ...]
     """Differences in how the sides were made."""
     renamings: tuple[tuple[Renaming, ...], ...]
     """Renamings of each side, which map its parameter names to those of the base."""
     steps: int
-    """Number of steps compared; 0 if a single judged step is."""
+    """Number of compared steps; 0 if a single judged step is compared."""
     directions: tuple[Directions | None, ...]
     """Agreement of each side's stored gradients with the base's; None for the base."""
     parameters: tuple[ComparedParameter, ...]
     findings: tuple[ComparedFinding, ...]
-    """The worst first."""
+    """Findings, the worst first."""
     curves: tuple[ComparedCurve, ...]
     tolerance: Tolerance
     verdict: ComparisonVerdict
@@ -117,5 +117,5 @@ def _are_ranks(names: Sequence[str]) -> bool:
 
 
 def _names(base: Side, side: Side, matching: Matching) -> dict[str, str]:
-    """Return what a side's parameters are called in the base."""
+    """Return the names of a side's parameters in the base."""
     return {side.parameters[other].name: base.parameters[own].name for own, other in matching.pairs}

@@ -13,14 +13,14 @@ CurveKind = Literal["loss", "norm"]
 KINDS: tuple[CurveKind, ...] = get_args(CurveKind)
 
 _LAST_SHARE, _LAST_MOST = 10, 100
-"""A run's end is the mean over the last tenth of its steps, and over no more than so many."""
+"""A run's end is the mean over the last tenth of its steps, up to a maximum number."""
 _LEAST_LOSS = 0.01
 """Share of a run's first loss below which a loss counts as zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideCurve:
-    """A number over the steps of one side; steps in which it was not measured are left out."""
+    """A number over the steps of one side; steps without a measurement are omitted."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
@@ -28,25 +28,26 @@ class SideCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where a side leaves the base, over the steps that both have measured."""
+    """Where a side departs from the base, over the steps that both have measured."""
 
     common: int
     """Number of common steps."""
     first_different: int | None
-    """The first step in which the numbers are not the same."""
+    """First step in which the numbers differ."""
     first_beyond: int | None
-    """The first in which they differ by more than the tolerance."""
+    """First step in which they differ by more than the tolerance."""
     base_end: float
-    """Mean of the base over the last of these steps, a tenth of them and no more than 100."""
+    """Mean of the base over the last tenth of these steps, at most 100."""
     end: float
-    """Last value of the side."""
+    """The same mean of the side."""
     scale: float
-    """What the difference of both ends is measured by: the base's end, no less than a hundredth of
-    the first loss."""
+    """Unit of the difference between both ends: the base's end, at least a hundredth of the first
+    loss.
+    """
 
     @property
     def increase(self) -> float:
-        """How much higher the side ends, as a share; NaN where it cannot be told."""
+        """Relative increase of the side's end; NaN if unknown."""
         if self.end == self.base_end:
             return 0.0
         return (self.end - self.base_end) / self.scale if self.scale else math.inf
@@ -60,9 +61,9 @@ class ComparedCurve:
     optimizer: str
     """Name of the optimizer in the base; empty if the base has only one."""
     sides: tuple[SideCurve | None, ...]
-    """None where a side has no such optimizer, or has not measured the number."""
+    """Curve of each side; None if the side has no such optimizer, or did not measure the number."""
     partings: tuple[Parting | None, ...]
-    """None of the base, and of what has no step in common with it."""
+    """Where each curve departs from the base's; None for the base, and without common steps."""
 
 
 def compared_curves(
@@ -100,7 +101,7 @@ def compared_curves(
 
 
 def _name(run: TrainingRun | None, position: int) -> str:
-    """Return what an optimizer is called, by a number where others are called so too."""
+    """Return the name of an optimizer, with a number if others have the same name."""
     if run is None or len(run.optimizers) < 2 or position >= len(run.optimizers):
         return ""
     names = [row.name or row.title for row in run.optimizers]

@@ -1,4 +1,4 @@
-"""What is known to differ in how recordings were made: seed, type, torch, batch, optimizer …."""
+"""Known differences of how recordings were made: seed, type, torch, batch, optimizer …."""
 
 import shlex
 from collections import Counter
@@ -52,7 +52,7 @@ def _circumstances(side: Side) -> Iterator[tuple[str, str]]:
 
 
 def _arguments(recording: Recording) -> str:
-    """Return what a script was given, as it was typed."""
+    """Return the arguments of a script as typed."""
     words = shlex.split(recording.command)
     name = recording.target.name
     positions = [position for position, word in enumerate(words) if word == name]
@@ -60,7 +60,7 @@ def _arguments(recording: Recording) -> str:
 
 
 def _types(recording: Recording) -> str:
-    """Return `float32`, and `float32 with bfloat16` where that is computed in as well."""
+    """Return `float32`, or `float32 with bfloat16` if computations use that too."""
     own = sorted({record.shape.dtype for record in recording.parameters})
     beside = [dtype for dtype in computed_in(recording) if dtype not in own]
     if not own:
@@ -76,7 +76,7 @@ def _optimizers(side: Side) -> str:
 
 
 def _backwards(recording: Recording) -> str:
-    """Return how many backward passes lead to most steps of a run; empty of what is none."""
+    """Return the number of backward passes before most steps of a run; empty without a run."""
     counts = Counter(event.step for event in recording.events if event.kind == "backward")
     usual = Counter(counts.values()).most_common(1)
     return str(usual[0][0]) if usual and any(s.kind == "run" for s in recording.steps) else ""

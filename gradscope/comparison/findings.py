@@ -1,4 +1,4 @@
-"""Findings of all sides: which came, which went, which stayed."""
+"""Findings of all sides: new, gone, and common ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from gradscope.rules.engine import rank_of
 from gradscope.rules.fingerprint import subjects, unique_fingerprints
 
 Standing = Literal["came", "worse", "went", "milder", "stayed"]
-"""`worse` and `milder`: it is there in both, at another level."""
+"""`worse` and `milder`: both have the finding, at different levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class ComparedFinding:
     """The finding in each side; None where it is absent."""
 
     def standing(self, position: int) -> Standing | None:
-        """Return what became of it in a side; None where neither that nor the base has it."""
+        """Return the change of a finding in a side; None if neither that nor the base has it."""
         base, other = self.findings[0], self.findings[position]
         if base is None or other is None:
             return None if base is other else "came" if base is None else "went"
@@ -37,7 +37,7 @@ class ComparedFinding:
 
 
 Names = Mapping[str, str]
-"""What a parameter of a side is called in the base."""
+"""Maps the name of a side's parameter to its name in the base."""
 
 
 def compared_findings(sides: Sequence[Side], names: Sequence[Names]) -> tuple[ComparedFinding, ...]:
@@ -67,12 +67,12 @@ def compared_findings(sides: Sequence[Side], names: Sequence[Names]) -> tuple[Co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A finding, and by what it is known again."""
+    """A finding, and the keys by which it is recognized."""
 
     finding: Finding
     fingerprint: str
     parameters: frozenset[str]
-    """By the base's names."""
+    """Parameters, by their names in the base."""
     subjects: tuple[str, ...]
 
     @classmethod
@@ -92,7 +92,7 @@ def _without_found(
     position: int,
     is_same: Callable[[_Known, _Known], bool],
 ) -> Iterable[_Known]:
-    """Put findings of a side to the causes that they are of, and yield the others."""
+    """Add findings of a side to their causes, and yield the others."""
     for known in waiting:
         group = next(
             (

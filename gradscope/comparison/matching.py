@@ -11,7 +11,7 @@ WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoin
 """Parts of names that torch.compile, data parallelism, FSDP and checkpointing add."""
 
 _Key = tuple[str, tuple[int, ...]]
-"""A name, and the shape that goes with it."""
+"""Name and shape of a parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,9 @@ class Renaming:
     """Parameters that have the same names but for their beginning, or for wrappers in them."""
 
     before: str
-    """What the names of the base have there, with its dot; may be empty."""
+    """Part of the base's names that differs, with its dot; may be empty."""
     after: str
-    """Name in the other model."""
+    """Corresponding part in the other model."""
     parameters: int
 
 
@@ -30,7 +30,7 @@ class Matching:
     """Which parameters of two models are the same."""
 
     pairs: tuple[tuple[int, int], ...]
-    """Places in the base and in the other model, in the base's order."""
+    """Indices in the base and in the other model, in the base's order."""
     renamings: tuple[Renaming, ...]
 
 
@@ -53,7 +53,7 @@ def match_parameters(base: Sequence[ParameterRecord], other: Sequence[ParameterR
 
 
 class _Search:
-    """One search; each way of matching looks at what the ways before it have left."""
+    """One search; each way of matching considers the names that the earlier ways have left."""
 
     def __init__(self, base: Sequence[ParameterRecord], other: Sequence[ParameterRecord]) -> None:
         self._base, self._other = base, other
@@ -87,7 +87,7 @@ class _Search:
                 self._take(position, found)
 
     def match_unwrapped(self) -> None:
-        """Match names that differ in wrappers alone, and that no other name is like without."""
+        """Match names that differ only in wrappers, and are unique without them."""
         base = _unique(
             {position: unwrapped(self._base[position].name) for position in self._base_left}
         )
@@ -122,7 +122,7 @@ class _Search:
         for before in _prefixes([key[0] for key in base.values()]):
             for after in _prefixes([key[0] for key in other.values()]):
                 found = self._equal_below(base, other, before, after)
-                # As many as can be, by beginnings as short as can be.
+                # Prefer many matches, then short prefixes.
                 rank = (len(found), -len(before) - len(after))
                 if found and (best is None or rank > best[:2]):
                     best = (*rank, before, after, found)
@@ -132,7 +132,7 @@ class _Search:
     def _equal_below(
         self, base: dict[int, _Key], other: dict[int, _Key], before: str, after: str
     ) -> dict[int, int]:
-        """Return what is equal below two modules; nothing where too much is not."""
+        """Return the equal names below two modules; nothing if too many differ."""
         ours, theirs = _below(base, before), _below(other, after)
         found = {position: theirs[key] for key, position in ours.items() if key in theirs}
         is_whole = len(found) == len(ours) == len(theirs)
@@ -140,7 +140,7 @@ class _Search:
         return found if is_whole or is_most else {}
 
     def match_roots(self) -> None:
-        """Match what is below the first part of names, where one alone of the other side fits."""
+        """Match names below their first part, if only one of the other side fits."""
         base, other = _by_root(self._left_base()), _by_root(self._left_other())
         fits = [
             (before, after)
@@ -187,7 +187,7 @@ class _Search:
         return self._base[base].shape.dims == self._other[other].shape.dims
 
     def _is_telling(self, found: dict[int, int]) -> bool:
-        """Return whether so much is equal that it is no chance: more than a lone parameter."""
+        """Return whether enough is equal to exclude chance: more than a lone parameter."""
         return len(found) > 1 or not self.pairs
 
     def _take_renamed(self, before: str, after: str, found: dict[int, int]) -> None:
@@ -237,7 +237,7 @@ def _prefixes(names: Sequence[str]) -> Iterator[str]:
 
 
 _Module = tuple[str, tuple[_Key, ...]]
-"""The path of a module, and its own parameters."""
+"""Path of a module and its own parameters."""
 
 
 def _modules(records: Sequence[ParameterRecord], left: Iterable[int]) -> dict[_Module, list[int]]:
@@ -269,7 +269,7 @@ def _below(keys: dict[int, _Key], prefix: str) -> dict[_Key, int]:
 
 
 def _by_root(keys: dict[int, _Key]) -> dict[str, dict[_Key, int]]:
-    """Return what is below the first part of each name that has more than one."""
+    """Return the names below the first part of each name that has several parts."""
     roots: dict[str, dict[_Key, int]] = {}
     for position, (name, shape) in keys.items():
         root, dot, rest = name.partition(".")

@@ -18,17 +18,17 @@ class Directions:
     """The agreement of a side's gradients with the base's."""
 
     by_parameter: Mapping[int, Agreement]
-    """By place in the base."""
+    """Agreement by index of the parameter in the base."""
     total: Agreement | None
-    """Agreement of all parameters together; None without stored gradients in both."""
+    """Agreement of all parameters together; None unless both sides stored gradients."""
     steps: tuple[int, ...]
-    """Steps of runs that the gradients belong to."""
+    """Steps of the runs that the gradients belong to."""
 
 
 def directions_of(
     base: Side, other: Side, matching: Matching, steps: Collection[int]
 ) -> Directions:
-    """Return how far kept gradients agree.
+    """Return the agreement of stored gradients.
 
     Of runs, a parameter's gradients are compared in the first step in which both were kept: from
     there on the weights are others, and with them the gradients.
@@ -57,7 +57,7 @@ def directions_of(
 
 
 def _by_step(side: Side, steps: Collection[int]) -> dict[int, dict[int, StoredGradient]]:
-    """Return the kept gradients by step and parameter; a single one goes by 0."""
+    """Return the stored gradients by step and parameter; a single step has the key 0."""
     found: dict[int, dict[int, StoredGradient]] = {}
     for one in side.report.recording.stored_gradients:
         is_wanted = one.step in steps if side.is_run else one.step == side.step
@@ -85,14 +85,13 @@ Change = Literal[
     "equal",
     "none",
 ]
-"""How a parameter of a side differs from the base's, the worst first.
-
-`non-finite`, `lost`, `zero`, `frozen`: what became of a gradient that the base has; `finite` and
-`gained` are the way back. `norm`: the norm is outside of the tolerance. `turned`: it is not, and
-the cosine of both gradients is below its limit; `within`: neither, and they are not equal.
-`rounding`: on both sides the gradient is what rounding leaves of a zero, as of a bias before a
-normalisation. `shard`: each rank holds a part of its own, and the norms are of those. `none`:
-neither side has a gradient."""
+"""Difference of a side's parameter from the base's, the worst first. `non-finite`, `lost`, `zero`,
+`frozen`: state of a gradient that the base has; `finite` and `gained` are the reverse. `norm`: the
+norm is outside the tolerance. `turned`: the norm is within it, and the cosine of both gradients is
+below its limit; `within`: both are within, and not equal. `rounding`: on both sides the gradient is
+the rounding error of a zero, such as that of a bias before a normalisation. `shard`: each rank
+holds a part of its own, and the norms are those of the parts. `none`: neither side has a gradient.
+"""
 
 CHANGES: tuple[Change, ...] = get_args(Change)
 
@@ -106,24 +105,24 @@ class ParameterPair:
 
     change: Change
     ratio: float | None
-    """Gradient norm over that of the base; None without one of them, or where the base's is 0."""
+    """Gradient norm over that of the base; None without one of them, or if the base's is 0."""
     weight_ratio: float | None
     """Ratio of the weight norms to the base's."""
     cosine: float | None
-    """Between both gradients, where they were kept."""
+    """Cosine between both gradients, if they were stored."""
     relative_difference: float | None
-    """Norm of their difference over the norm of the larger, where they were kept."""
+    """Norm of their difference over the norm of the larger one, if they were stored."""
     first_difference: int | None
     """First common step of runs in which gradient or weight norms differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedParameter:
-    """A parameter, by the name that it has in the first side that has it."""
+    """A parameter, by the name in the first side that has it."""
 
     name: str
     sides: tuple[SideParameter | None, ...]
-    """None where a side has no such parameter."""
+    """Parameter of each side; None if the side has no such parameter."""
     pairs: tuple[ParameterPair | None, ...]
     """Comparison of each side with the base; None for the base itself."""
 
@@ -134,26 +133,26 @@ class ComparedParameter:
 
     @property
     def worst(self) -> tuple[int, float]:
-        """What parameters are sorted by: the worst change, then how far the norm is off."""
+        """Sort key of parameters: the worst change, then the difference of the norm."""
         pairs = [pair for pair in self.pairs if pair is not None]
         return min(map(rank_of, pairs), default=(len(CHANGES), 0.0))
 
 
 def rank_of(pair: ParameterPair) -> tuple[int, float]:
-    """Return what pairs are sorted by: the worst change, then how far the norm is off."""
+    """Return the sort key of pairs: the worst change, then the difference of the norm."""
     if pair.change == "turned":
         return CHANGES.index(pair.change), pair.cosine if pair.cosine is not None else 0.0
     return CHANGES.index(pair.change), -distance(pair.ratio)
 
 
 def share_off(ratio: float) -> float:
-    """Return by how much more than once a ratio is off from 1, the same for x and 1 / x."""
+    """Return the relative deviation of a ratio from 1, the same for x and 1 / x."""
     larger = math.inf if ratio == 0 else ratio if ratio >= 1 else 1 / ratio
     return larger - 1
 
 
 def distance(ratio: float | None) -> float:
-    """Return how far a ratio is from 1, the same for x and 1 / x."""
+    """Return the distance of a ratio from 1, the same for x and 1 / x."""
     if ratio is None or math.isnan(ratio):
         return 0.0
     return math.inf if ratio in (0.0, math.inf) else abs(math.log(ratio))
@@ -167,7 +166,7 @@ class Limits:
     """Allowed relative change of a norm."""
     cosine: float
     of_ranks: bool
-    """Whether parts of a parameter are parts of the same one."""
+    """Whether the parts of a sharded parameter belong to one parameter."""
 
 
 def compared_parameters(
@@ -209,7 +208,7 @@ def compared_parameters(
 
 
 def _new(sides: Sequence[Side], matchings: Sequence[Matching]) -> Iterator[ComparedParameter]:
-    """Yield the parameters that the base has not, those of one name together."""
+    """Yield the parameters that the base lacks, those of one name together."""
     found: dict[str, dict[int, SideParameter]] = {}
     for turn, (side, matching) in enumerate(zip(sides[1:], matchings, strict=True), 1):
         matched = {other for _, other in matching.pairs}
@@ -269,7 +268,7 @@ def _pair(
 
 
 def _reach_change(base: SideParameter, other: SideParameter) -> Change | None:
-    """Return what tells more than numbers; None where both sides have a finite gradient."""
+    """Return a change of reach; None if both sides have a finite gradient."""
     if base.shape.dims != other.shape.dims:
         return "reshaped"
     if base.reach == "gradient" != other.reach:
@@ -314,7 +313,7 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _first_difference(base: Series | None, other: Series | None) -> int | None:
-    """Return the first step in which two runs differ; None where in none, or not both are runs."""
+    """Return the first step in which two runs differ; None if none does, or not both are runs."""
     if base is None or other is None or base == other:
         return None
     ours = zip(base.norms, base.weights, strict=True)

@@ -37,31 +37,33 @@ _OF_PARAMETERS: tuple[tuple[RegressionKind, Change], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """In what a side is worse than the base."""
+    """A respect in which a side is worse than the base."""
 
     kind: RegressionKind
     side: int
     """Index of the side."""
     subjects: tuple[str, ...]
-    """Names of parameters, the worst first; the rule of a finding; the optimizer of a loss."""
+    """Names of parameters, the worst first; otherwise the rule of a finding, or the optimizer of a
+    loss.
+    """
     message: str
-    """What a finding or an ending says; empty of others."""
+    """Message of a finding or an ending; otherwise empty."""
     before: float | None
-    """Value in the base; for several parameters that of the worst."""
+    """Value in the base; for several parameters, that of the worst."""
     after: float | None
     limit: float | None
-    """What would have passed: as the option gives it; None where nothing would."""
+    """Limit that would have passed, as the option gives it; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonVerdict:
-    """What a gate makes of a comparison."""
+    """The result of a comparison as a check."""
 
     outcome: Outcome
     regressions: tuple[Regression, ...]
-    """By side; there may be some where not all could be judged."""
+    """Regressions by side; a side that could only partly be judged may also have some."""
     skip_reasons: tuple[str, ...]
-    """Why it cannot be judged; empty where it can."""
+    """Reasons why the side cannot be judged; empty if it can."""
 
 
 def judged(
@@ -193,10 +195,10 @@ def _of_loss(
     ]
     base, other = sides[0], sides[position]
     if not (base.is_run and other.is_run) or base.step is not None:
-        # Of steps that were made before the judged one, the judged one is the last.
+        # The judged step comes after the training steps.
         ends = [("", base.loss, other.loss, _increase(base.loss, other.loss))]
     for optimizer, before, after, increase in ends:
-        # NaN is no increase: it is worse where the base was finite.
+        # NaN does not compare as an increase: it is worse if the base was finite.
         is_broken = math.isfinite(before or 0.0) and not math.isfinite(after or 0.0)
         if increase > tolerance.loss or is_broken:
             yield Regression(
@@ -211,7 +213,7 @@ def _of_loss(
 
 
 def _increase(before: float | None, after: float | None) -> float:
-    """Return by which share of itself a loss is higher; 0 where one is not known."""
+    """Return the relative increase of a loss; 0 if one is unknown."""
     if before is None or after is None or before == after:
         return 0.0
     return (after - before) / abs(before) if before else math.copysign(math.inf, after)
@@ -232,7 +234,7 @@ def _of_ending(position: int, sides: Sequence[Side]) -> Iterator[Regression]:
 
 
 def _trouble(side: Side) -> str:
-    """Return how a run ended that nobody asked to end so; empty of others."""
+    """Return how a run ended unintentionally; otherwise empty."""
     run = side.report.training_run
     ending = None if run is None else run.ending
     return ending.line if ending is not None and ending.is_trouble else ""

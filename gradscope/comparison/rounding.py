@@ -13,25 +13,25 @@ from gradscope.comparison.side import Side, SideParameter
 from gradscope.recording.records import NodeRecord, Recording
 
 _LIMITS = {"float16": 7e-3, "bfloat16": 5e-2}
-"""Largest ratio of such a gradient to those around it, by root mean square."""
+"""Largest ratio of such a gradient to the gradients around it, by root mean square."""
 _LIMIT = 3e-5
 _SLACK, _LARGEST_SHARE = 10.0, 0.05
-"""Where the one is rounding, the other may be so many times its limit, up to this share."""
+"""If one gradient is rounding, the other may exceed its limit by this factor, up to this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundingLimits:
-    """Below what a gradient is rounding, by the largest one among its module's own parameters.
+    """Limits below which a gradient is rounding, by the largest one of its module's parameters.
 
     A module with one parameter tells nothing: a gradient that has vanished is no rounding.
     """
 
     largest: Mapping[str, float]
-    """Root mean square, by module."""
+    """Largest root mean square, by module."""
     share: float
 
     def holds(self, one: SideParameter, slack: float = 1.0) -> bool:
-        """Return whether a gradient is below its limit, or so many times that."""
+        """Return whether a gradient is below its limit, or below this multiple of it."""
         share = max(min(self.share * slack, _LARGEST_SHARE), self.share)
         return one.rms is not None and one.rms <= share * self.largest.get(one.module, -1.0)
 
@@ -57,7 +57,7 @@ def are_rounding(*pair: tuple[SideParameter, RoundingLimits]) -> bool:
 
 
 def computed_in(recording: Recording) -> tuple[str, ...]:
-    """Return the floating types of a model's parameters and of what it computes with them."""
+    """Return the floating types of a model's parameters and computations."""
     nodes: list[NodeRecord] = list(recording.nodes)
     for captured in recording.captured_steps[:1]:
         nodes += captured.recording.nodes

@@ -1,4 +1,4 @@
-"""One of the recordings that are compared, and what was measured of its parameters."""
+"""One of the compared recordings, and the measurements of its parameters."""
 
 import math
 import re
@@ -41,7 +41,7 @@ _RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What the steps of a run left in one parameter; not measured is `NOT_MEASURED`."""
+    """Norms of one parameter in the steps of a run; missing ones are `NOT_MEASURED`."""
 
     steps: "array[int]" = field(default_factory=lambda: array("q"))
     norms: "array[float]" = field(default_factory=lambda: array("d"))
@@ -54,24 +54,27 @@ class SideParameter:
 
     name: str
     module: str
-    """The path of the module that owns it."""
+    """Path of the module that owns it."""
     shape: Shape
     numel: int
     reach: Reach | Literal["unknown"]
-    """`unknown` where no backward was seen to its end. Of a run, the best that a step left."""
+    """State after backward; `unknown` if no complete backward was observed. For a run, the best
+    state of any step.
+    """
     reason: str | None
-    """Why there is no gradient."""
+    """Reason why there is no gradient."""
     norm: float | None
     """Gradient norm; for a run the median over the common steps, non-finite if most are."""
     weight_norm: float | None
-    """Weight norm; for a run that of the last common step."""
+    """Weight norm; for a run, that of the last common step."""
     nonfinite: int | None
-    """Elements of the gradient that are NaN or infinite, None where not counted; of a run, such
-    steps."""
+    """Number of NaN or infinite elements of the gradient, None if not counted; for a run, number of
+    such steps.
+    """
     absolute_maximum: float | None
-    """Largest magnitude of an element, of a single step."""
+    """Largest magnitude of an element of a single step's gradient."""
     is_shard: bool
-    """Whether its numbers are of a part of it, as a rank holds."""
+    """Whether the numbers describe only the part that a rank holds."""
     series: Series | None
     """Norms of a run by step."""
 
@@ -83,10 +86,10 @@ class SideParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Side:
-    """A recording, under the letter that it goes by."""
+    """A recording, with its letter in the comparison."""
 
     letter: str
-    """`A` is the base."""
+    """Letter of the side; `A` is the base."""
     name: str
     """Name as given by the user."""
     rank: int | None
@@ -94,11 +97,11 @@ class Side:
     steps: int
     """Number of steps of a run; 0 for a single step."""
     step: int | None
-    """The one that is compared; None where all steps of a run are."""
+    """Compared step; None if all steps of a run are compared."""
     loss: float | None
-    """Loss of the step; for a run that of the last common step."""
+    """Loss of the step; for a run, that of the last common step."""
     grad_norm: float | None
-    """Over all parameters; of a run, the median of its steps."""
+    """Global gradient norm; for a run, the median of its steps."""
     parameters: tuple[SideParameter, ...]
     report: Report = field(compare=False)
 
@@ -114,7 +117,7 @@ class Side:
 
 
 def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
-    """Return the steps that runs are compared in; none where nothing is a run.
+    """Return the steps in which runs are compared; none if nothing is a run.
 
     Args:
         reports: Of what is compared.
@@ -130,7 +133,7 @@ def common_steps(reports: Sequence[Report], step: int | None) -> frozenset[int]:
         return frozenset()
     single = [report.summary.step for report in reports if report.training_run is None]
     if step is None and single:
-        # What is compared with a single step is the step of that number.
+        # A single step is compared with the step of the same index.
         step = single[0] or 0
     common = set.intersection(*(_measured_steps(report.recording) for report in runs))
     if step is not None:
@@ -155,7 +158,7 @@ def letter_of(position: int) -> str:
 
 
 def rank_of_file(name: str) -> tuple[str, int] | None:
-    """Return the name that the recordings of a job share, and the rank; None of other files."""
+    """Return the common name of a job's recordings, and the rank; None for other files."""
     match = _RANK.fullmatch(name)
     return None if match is None else (match["stem"], int(match["rank"]))
 
@@ -223,7 +226,7 @@ def _of_run(report: Report, steps: Collection[int]) -> tuple[SideParameter, ...]
 def _series(
     recording: Recording, steps: Collection[int]
 ) -> tuple[Mapping[int, Series], Mapping[int, Reach]]:
-    """Return what the steps left in each parameter, and the best that it came to."""
+    """Return the states of each parameter in the steps, and its best one."""
     table = norms_of(recording)
     found: dict[int, Series] = {}
     codes: dict[int, int] = {}
@@ -239,7 +242,7 @@ def _series(
         series.steps.append(step)
         series.norms.append(norm)
         series.weights.append(weight)
-        # They are in this order: the best first.
+        # The order is: the best first.
         codes[parameter] = min(code, codes.get(parameter, code))
     return found, {parameter: REACHES[code] for parameter, code in codes.items()}
 
@@ -265,7 +268,7 @@ def _of_series(
 
 
 def _median(values: Iterable[float]) -> float | None:
-    """Return the number in the middle; NaN where most are not finite, None where there is none."""
+    """Return the median; NaN if most are not finite, None without any."""
     known = list(values)
     if not known:
         return None

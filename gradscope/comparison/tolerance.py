@@ -1,4 +1,4 @@
-"""How far a recording may be from another before that is a regression."""
+"""Limits of the difference between recordings above which it is a regression."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,12 +7,13 @@ from gradscope.options.declaration import Option
 from gradscope.recording.finding import Severity
 
 DEFAULT_NORM = 0.1
-"""bfloat16 moves the norms of a model's gradients by up to 7 %, other threads or another order of a
-sum by 1e-5; a term that is missing or counted twice moves them by more."""
+"""bfloat16 changes the norms of a model's gradients by up to 7 %; other threads or another order of
+a sum by 1e-5. A term that is missing or counted twice changes them by more.
+"""
 DEFAULT_LOSS = 0.1
 DEFAULT_COSINE = 0.9
 RANK_NORM = 1e-5
-"""Allowed relative change of a norm between ranks, where reduced gradients differ only by rounding.
+"""Allowed relative change of a norm between ranks, whose reduced gradients differ only by rounding.
 """
 
 
@@ -66,5 +67,5 @@ class Tolerance:
     ] = "error"
 
     def norm_limit(self, *, of_ranks: bool) -> float:
-        """Return how many times a norm may grow or shrink, less one."""
+        """Return the allowed factor of a norm's growth or decrease, less one."""
         return self.norm if self.norm is not None else RANK_NORM if of_ranks else DEFAULT_NORM

@@ -167,12 +167,12 @@ def _column(values: tuple[Cell, ...], kind: Kind) -> tuple[Cell, ...]:
 
 
 EVENTS_FILE = "events.out.tfevents.gradscope"
-"""TensorBoard knows its files by the part in the middle."""
+"""File name of events: TensorBoard recognizes the part in the middle."""
 
 _VALUES = 128
 """Largest number of values per event; longer events take longer to summarise."""
 _EVENTS = 1_024
-"""That are summed up, and written, together."""
+"""Number of events that are summarised, and written, together."""
 
 
 def check_tensorboard() -> None:

@@ -34,7 +34,7 @@ class ExportPlan:
 
     form: ExportForm
     tables: tuple[tuple[ExportTable, Path | None], ...]
-    """Each with its file, None for stdout; TensorBoard has no tables."""
+    """Tables with their files, None for stdout; empty for TensorBoard."""
     folder: Path | None
     """Folder of several files; None for one file."""
 

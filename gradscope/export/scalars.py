@@ -20,15 +20,16 @@ class StepNumbers:
     step: int
     kind: StepKind
     optimizer: str | None
-    """What the script calls it, else its class; of a step of gradscope's own as torch shows it."""
+    """Name of the optimizer in the script, otherwise its class; for a step by gradscope, its call.
+    """
     loss: float | None
     grad_norm: float | None
-    """Over all parameters, as the optimizer saw their gradients."""
+    """Global gradient norm, as the optimizer used the gradients."""
     grad_norm_before_clip: float | None
     learning_rate: float | None
     update_ratio: float | None
     seconds: float | None
-    """Since the recording began."""
+    """Seconds since the recording began."""
 
 
 def step_numbers(report: Report) -> Iterator[StepNumbers]:
@@ -113,9 +114,9 @@ class Scalars:
 
     step: int
     seconds: float
-    """Since the recording began; 0 where that is not known."""
+    """Seconds since the recording began; 0 if unknown."""
     values: tuple[tuple[str, float], ...]
-    """By tag. What was not measured is left out."""
+    """Values by tag. Values that were not measured are omitted."""
 
 
 def scalars(report: Report) -> Iterator[Scalars]:

@@ -23,7 +23,7 @@ class ExportTable:
     name: str
     columns: tuple[tuple[str, Kind], ...]
     rows: Callable[[Report], Iterator[Row]]
-    """Ordered as they were recorded."""
+    """Returns the rows in the order in which they were recorded."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ class ExportTable:
         return tuple(name for name, _ in self.columns)
 
 
-PLACE_COLUMNS: tuple[tuple[str, Kind], ...] = (
+LOCATION_COLUMNS: tuple[tuple[str, Kind], ...] = (
     ("file", "text"),
     ("line", "integer"),
     ("function", "text"),
@@ -39,8 +39,8 @@ PLACE_COLUMNS: tuple[tuple[str, Kind], ...] = (
 )
 
 
-def place_cells(site: Site | None, root: str) -> Row:
-    """Return the cells of `PLACE_COLUMNS`; all None without a line."""
+def location_cells(site: Site | None, root: str) -> Row:
+    """Return the cells of `LOCATION_COLUMNS`; all None without a line."""
     if site is None:
         return (None, None, None, None)
     return (shown_path(site.file, root), site.line, site.function, site.source)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.analysis.report import Report
 from gradscope.export.ranks import RANKS
 from gradscope.export.scalars import STEPS
-from gradscope.export.table import PLACE_COLUMNS, ExportTable, Kind, Row, place_cells
+from gradscope.export.table import LOCATION_COLUMNS, ExportTable, Kind, Row, location_cells
 from gradscope.recording.norm_table import REACHES, NormTable
 from gradscope.recording.records import GradientStat, ModuleCallRecord, ModuleRecord, Recording
 
@@ -117,7 +117,7 @@ def _tensors_of(recording: Recording) -> Iterator[Row]:
             None if shape is None else shape.dtype,
             *_gradient_cells(stat.gradient),
             stat.reason,
-            *place_cells(site, root),
+            *location_cells(site, root),
         )
 
 
@@ -142,7 +142,7 @@ TENSORS = ExportTable(
         ("dtype", "text"),
         *_GRADIENT_COLUMNS,
         ("reason", "text"),
-        *PLACE_COLUMNS,
+        *LOCATION_COLUMNS,
     ),
     rows=_tensor_rows,
 )
@@ -161,7 +161,7 @@ def _module_rows(report: Report) -> Iterator[Row]:
             row.numel,
             row.grad_norm,
             row.weight_norm,
-            *place_cells(row.site, report.target.root),
+            *location_cells(row.site, report.target.root),
         )
 
 
@@ -178,7 +178,7 @@ MODULES = ExportTable(
         ("numel", "integer"),
         ("grad_norm", "number"),
         ("weight_norm", "number"),
-        *PLACE_COLUMNS,
+        *LOCATION_COLUMNS,
     ),
     rows=_module_rows,
 )
@@ -195,7 +195,7 @@ def _event_rows(report: Report) -> Iterator[Row]:
             event.optimizer,
             event.subject or None,
             dict(event.numbers),
-            *place_cells(None if event.site is None else sites[event.site], report.target.root),
+            *location_cells(None if event.site is None else sites[event.site], report.target.root),
         )
 
 
@@ -209,7 +209,7 @@ EVENTS = ExportTable(
         ("optimizer", "integer"),
         ("subject", "text"),
         ("numbers", "json"),
-        *PLACE_COLUMNS,
+        *LOCATION_COLUMNS,
     ),
     rows=_event_rows,
 )
@@ -230,7 +230,7 @@ def _finding_rows(report: Report) -> Iterator[Row]:
             finding.remedy,
             finding.fingerprint,
             list(finding.ranks),
-            *place_cells(finding.location, report.target.root),
+            *location_cells(finding.location, report.target.root),
         )
 
 
@@ -249,7 +249,7 @@ FINDINGS = ExportTable(
         ("remedy", "text"),
         ("fingerprint", "text"),
         ("ranks", "json"),
-        *PLACE_COLUMNS,
+        *LOCATION_COLUMNS,
     ),
     rows=_finding_rows,
 )
@@ -257,4 +257,4 @@ FINDINGS = ExportTable(
 TABLES = {
     table.name: table for table in (STEPS, PARAMETERS, TENSORS, MODULES, EVENTS, RANKS, FINDINGS)
 }
-"""By name."""
+"""Tables, by name."""

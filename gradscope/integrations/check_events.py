@@ -22,7 +22,9 @@ class Check:
     warnings: int
     notes: int
     worst: str
-    """The first finding, as `GS201 gradient-cut`, or why nothing could be judged; else empty."""
+    """First finding, as `GS201 gradient-cut`, or the reason why nothing could be judged; otherwise
+    empty.
+    """
     location: str
     """Location of the first finding, as `model.py:23`; empty if no line is known."""
 

@@ -55,7 +55,8 @@ class GradscopeCallback(Callback):
     ) -> None:
         """Log the metrics, as often as the trainer logs."""
         step = trainer.global_step
-        is_due = trainer.log_every_n_steps and step % trainer.log_every_n_steps == 0
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined] # set by a connector
+        is_due = every and step % every == 0
         if is_due and step != self._logged and trainer.is_global_zero:
             self._logged = step
             _log(trainer, self._watch.metrics())

@@ -17,7 +17,7 @@ class Summary:
     ATTRIBUTE = "gradscope_checks"
     """Attribute of a report: its checks as dictionaries."""
     BLINDNESS = "gradscope_blindness"
-    """Attribute of a report: why the test failed although its body passed."""
+    """Attribute of a report: the reason why the test failed although its body passed."""
 
     def __init__(self) -> None:
         self._checks: list[tuple[str, Check]] = []

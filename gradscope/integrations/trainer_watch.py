@@ -20,8 +20,8 @@ from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
 from gradscope.export.live.metrics import FINDINGS, LiveMetrics
 from gradscope.export.live.pace import Pace
-from gradscope.integrations.assertions import UnhealthyGradientsError
-from gradscope.recording.finding import Finding, Severity, at_least
+from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
+from gradscope.recording.finding import Severity, at_least
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
@@ -207,18 +207,13 @@ class TrainerWatch:
             return
         failing = tuple(one for one in report.findings if one.severity in at_least(level))
         if failing:
-            raise UnhealthyGradientsError(_failure(failing, report), report, failing)
+            text = failure_message(report, failing, None)
+            raise UnhealthyGradientsError(text, report, failing)
 
     def _show(self, report: Report) -> None:
         print(repr(report), file=sys.stderr)  # noqa: T201 - the report of the training
         if self._options.save is not None and self._watch is not None:
             _tell(f"wrote {self._watch.path}")
-
-
-def _failure(findings: tuple[Finding, ...], report: Report) -> str:
-    from gradscope.report.concise import finding_line
-
-    return "\n".join(finding_line(one, report) for one in findings)
 
 
 def _free(file: Path | None, rank: int | None) -> Path | None:

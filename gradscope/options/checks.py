@@ -18,7 +18,7 @@ class WrongValue(Exception):  # noqa: N818 - the caller adds the name of the val
     """An invalid value; the words follow its name in a message.
 
     Args:
-        wrong: Words such as `has to be a number`.
+        wrong: PageTexts such as `has to be a number`.
         help: Hint at a valid value.
     """
 

@@ -25,7 +25,7 @@ from gradscope.options.checks import Check, Value
 Setting = str | int | float | bool | None
 
 Overrides = Mapping[str, Value]
-"""The options that were given on the command line, by their configuration keys."""
+"""Options given on the command line, by their configuration keys."""
 
 
 class Parameter:

@@ -53,6 +53,7 @@ def power_norm(gradient: Tensor, norm_type: float) -> float:
     if math.isinf(norm_type):
         return float(values.abs().max())
     found = [float(torch.linalg.vector_norm(block, norm_type)) for block in _blocks(values)]
+    # The norm of the blocks' norms equals the norm of all elements.
     total = float(torch.linalg.vector_norm(torch.tensor(found, dtype=torch.float64), norm_type))
     return float(total * repeats ** (1 / norm_type))
 
@@ -259,6 +260,7 @@ class ClipProbe:
 
 def coefficient(limit: float, norm: float) -> float:
     """Return torch's clip coefficient for gradients of a norm."""
+    # torch adds the same constant. min() would hide NaN, with which torch makes all gradients NaN.
     factor = limit / (norm + 1e-6)
     return factor if math.isnan(factor) else min(factor, 1.0)
 
@@ -298,6 +300,7 @@ def _typical_largest(gradients: list[Tensor]) -> float:
             values = elements(gradient).values.reshape(-1)
         except NotReadable:
             continue
+        # A strided sample, because quantiles need a sort.
         samples.append(values[:: max(values.numel() // BLOCK, 1)].to("cpu", torch.float64).abs())
     sizes = torch.cat(samples) if samples else torch.zeros(1, dtype=torch.float64)
     finite = sizes[sizes.isfinite()].sort().values
@@ -308,6 +311,7 @@ def _typical_largest(gradients: list[Tensor]) -> float:
 
 
 def _clamp(gradient: Tensor, value: float) -> None:
+    # torch has no clamp_ for sparse tensors; uncoalesced ones have elements in parts.
     if gradient.layout is torch.sparse_coo:
         gradient.copy_(_coalesced_clamp(gradient, value))
     else:

@@ -104,7 +104,7 @@ def _record(
         warnings.simplefilter("ignore")
         # Without the layer's hooks, which are not meant for this run.
         last = layer.forward(inputs, state)[0].select(time, -1)
-        # At that point, the backward half of a bidirectional layer has seen one step only.
+        # At that point, the backward half of a bidirectional layer has processed only one step.
         last = last[..., : layer.proj_size or layer.hidden_size]
         weights = torch.randn(last.shape, generator=generator).to(last)
         (gradient,) = torch.autograd.grad((last * weights).sum(), inputs)

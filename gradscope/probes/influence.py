@@ -75,6 +75,7 @@ def probe_influence(context: ProbeContext) -> str | None:
         return f"{len(groups)} groups of parameters are too many to test"
     try:
         before = _loss(context)
+        # Without a repeatable loss, no bitwise comparison shows an influence.
         if not torch.equal(before, _loss(context)):
             return "the loss differs from run to run"
         for group in groups:
@@ -113,6 +114,7 @@ def _other_values(parameters: Iterable[Tensor]) -> Iterator[None]:
     generator = torch.Generator().manual_seed(0)
     try:
         for parameter, values in kept:
+            # Noise from a generator of its own leaves the random numbers of the forward unchanged.
             noise = torch.randn(values.shape, generator=generator)
             parameter.data.copy_(noise)
         yield
@@ -157,7 +159,7 @@ def _without_effect(context: ProbeContext) -> list[str]:
         and _is_ignored_by_other_numbers(context, one, other)
     ]
     dropped = " ".join(context.target.notes)
-    # A loss that nothing changes, as one that is satisfied, tells nothing.
+    # A loss that nothing changes, such as a satisfied margin, shows no influence.
     return [name for name in found if _key(name) not in dropped] * (len(found) < len(changed))
 
 
@@ -195,6 +197,7 @@ def _is_ignored_by_other_numbers(context: ProbeContext, tensor: Tensor, other: T
 
 def _other(tensor: Tensor) -> Tensor | None:
     """Return a tensor with the same numbers elsewhere, None if that changes nothing."""
+    # Moved values keep the distribution: other values could break lookups, such as token ids.
     for dimension in range(tensor.ndim):
         other = tensor.detach().roll(1, dimension)
         if not torch.equal(other, tensor):
@@ -319,6 +322,7 @@ def _reached(context: ProbeContext, seed: int, missing: list[int]) -> set[int] |
         outcome = forward()
         if not _has_drawn(seed):
             return None
+        # Unlike backward, `autograd.grad` leaves `.grad` unchanged.
         gradients = torch.autograd.grad(
             outcome.loss, parameters, outcome.grad_output, allow_unused=True
         )

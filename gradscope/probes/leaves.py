@@ -57,6 +57,7 @@ def unread_inputs(leaves: Iterable[Tensor]) -> Iterator[tuple[Tensor, ScriptInpu
 @functools.lru_cache(maxsize=64)
 def _reads_gradients(file: str) -> bool:
     """Return whether code in a file may read the gradient of an input."""
+    # Without its source, code may read anything: report nothing rather than a false alarm.
     if not linecache.getlines(file):
         return True
     for node in ast.walk(tree_of(file)):
@@ -242,7 +243,7 @@ def _positions(context: ProbeContext, leaves: Mapping[int, Tensor]) -> dict[int,
             kind = type(context.target.batch).__name__
             found.setdefault(id(tensor), _Place(name, None, "", kind, False, "input"))
     computed: dict[int, _Place] = {}
-    for tensor, position in _kept(context):
+    for tensor, position in _stored_tensors(context):
         if id(tensor) in wanted:
             found.setdefault(id(tensor), position)
         for leaf in _computed_from(context, tensor, wanted):
@@ -265,7 +266,7 @@ def _computed_from(context: ProbeContext, kept: Tensor, wanted: set[int]) -> lis
     return list(behind) if behind <= wanted else []
 
 
-def _kept(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
+def _stored_tensors(context: ProbeContext) -> Iterator[tuple[Tensor, _Place]]:
     """Yield the tensors that the model's modules store besides their parameters."""
     yield from _late_parameters(context)
     seen = {id(module) for module in context.named.modules}

@@ -80,6 +80,7 @@ def _run(context: ProbeContext, batch: object, watch: "_Results") -> None:
         watchable(),
     ):
         for module in target.model.modules():
+            # In eval mode these use running statistics, which do not mix examples.
             if isinstance(module, _BatchNorm | nn.InstanceNorm1d):
                 module.eval()
         watch.begin(target.model)
@@ -207,12 +208,15 @@ class _Results(TorchFunctionMode):
             self.found_in_model = self._is_in_model
 
     def _swaps(self, given: object, result: object) -> bool:
-        """Return whether the first two dimensions change places, and the numbers do not."""
+        """Return whether the first two dimensions change places, and the numbers do not.
+
+        A dimension of size 1 may change places: the numbers keep their order.
+        """
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.ndim < 3:
             return False
         first, second, *rest = given.shape
         is_swapped = tuple(result.shape) == (second, first, *rest) and first != second
-        return is_swapped and self._rows in (first, second)
+        return is_swapped and min(first, second) > 1 and self._rows in (first, second)
 
     def _keep(self, name: str, tensor: Tensor | None) -> None:
         self._elements += 0 if tensor is None else tensor.numel()
@@ -225,6 +229,7 @@ class _Results(TorchFunctionMode):
     def _is_confined(self, before: Tensor, now: Tensor) -> bool:
         """Return whether only the changed example's part of a tensor has changed."""
         if before.is_floating_point():
+            # Kernels may sum rows in another order when one row differs, so rounding is tolerated.
             scale = before.abs().nan_to_num(0, 0, 0).max() if before.numel() else 0.0
             changed = (before - now).abs() > _TOLERANCE * scale
         else:

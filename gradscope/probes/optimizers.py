@@ -147,6 +147,7 @@ class _OptimizerReading:
         held = [tensor for group in optimizer.param_groups for tensor in _listed(group)]
         successors = self._successors(held) if is_given else {}
         for position, tensor in enumerate(held):
+            # By identity, because a replaced parameter may have equal values.
             if id(tensor) in self._positions or id(tensor) in self._used:
                 continue
             name, line = self._former_name(tensor)

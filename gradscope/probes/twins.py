@@ -1,5 +1,6 @@
 """Finds parameters that should be one and are two, and units that are equal."""
 
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Literal
 
@@ -12,7 +13,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.parameters import SymmetryRecord, TwinRecord
 
-Alike = Literal["storage", "values", "target"]
+Alike = Literal["storage", "values", "target", "modules"]
 
 
 def probe_twins(context: ProbeContext) -> str | None:
@@ -21,43 +22,81 @@ def probe_twins(context: ProbeContext) -> str | None:
     known = {pair[:2] for pair in found}
     found += [(*pair, "values") for pair in _copied(context) if pair not in known]
     found += [(*pair, "target") for pair in _followed_in_memory(context)]
-    if not found:
+    copies = list(_copied_modules(context))
+    if not found and not copies:
         return None
     search = UserCodeSearch(context)
     for first, second, alike in found:
         names = [context.named.parameter_records[position].name for position in (first, second)]
+        site = search.line_that_copies(names, shares=alike != "values")
+        context.assembler.note(TwinRecord(first=first, second=second, alike=alike, site=site))
+    for first, second, attribute in copies:
+        lines = search.assignments(attribute)
         context.assembler.note(
             TwinRecord(
                 first=first,
                 second=second,
-                alike=alike,
-                site=search.line_that_copies(names, shares=alike != "values"),
+                alike="modules",
+                site=lines[0] if len(lines) == 1 else None,
             )
         )
     return None
 
 
+def _copied_modules(context: ProbeContext) -> Iterator[tuple[int, int, str]]:
+    """Yield the first parameters of modules beside each other that are equal in every parameter.
+
+    With each pair comes the attribute that holds the second module. Layers in a list or sequence
+    are left out: stacks often begin as copies of one layer.
+    """
+    trained = {id(parameter): position for position, parameter in _trained(context)}
+    for parent in context.named.modules:
+        if isinstance(parent, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+            continue
+        for (_, one), (name, other) in combinations(parent.named_children(), 2):
+            pairs = _parameter_pairs(one, other)
+            if not any(p.dim() > 1 for p, _ in pairs):
+                continue
+            positions = [(trained.get(id(p)), trained.get(id(q))) for p, q in pairs]
+            first, second = positions[0]
+            if first is None or second is None or any(None in both for both in positions):
+                continue
+            if all(_equal(p, q) for p, q in pairs if p.dim() > 1):
+                yield first, second, name
+
+
+def _parameter_pairs(one: nn.Module, other: nn.Module) -> list[tuple[nn.Parameter, nn.Parameter]]:
+    """Return the parameters of two modules that are built alike; none where they are not."""
+    if type(one) is not type(other):
+        return []
+    mine, theirs = dict(one.named_parameters()), dict(other.named_parameters())
+    if mine.keys() != theirs.keys() or any(mine[name] is theirs[name] for name in mine):
+        return []
+    return [(mine[name], theirs[name]) for name in mine]
+
+
 def _sharing(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of parameters that share elements in memory."""
-    by_place: dict[tuple[object, ...], list[int]] = {}
+    by_address: dict[tuple[object, ...], list[int]] = {}
     for position, parameter in _trained(context):
-        by_place.setdefault(_place(parameter), []).append(position)
-    return [pair for positions in by_place.values() for pair in combinations(positions, 2)]
+        by_address.setdefault(_address(parameter), []).append(position)
+    return [pair for positions in by_address.values() for pair in combinations(positions, 2)]
 
 
 def _followed_in_memory(context: ProbeContext) -> list[tuple[int, int]]:
     """Return pairs of a parameter with a gradient and one without that share memory."""
-    trained = {_place(parameter): position for position, parameter in _trained(context)}
+    trained = {_address(parameter): position for position, parameter in _trained(context)}
     return [
-        (trained[place], position)
+        (trained[location], position)
         for position, parameter in enumerate(context.named.parameters)
         if parameter.grad is None
         and is_plain_float(parameter)
-        and (place := _place(parameter)) in trained
+        and (location := _address(parameter)) in trained
     ]
 
 
-def _place(parameter: Tensor) -> tuple[object, ...]:
+def _address(parameter: Tensor) -> tuple[object, ...]:
+    # Parameters tied through `.data` are different objects, and share only their memory.
     return (parameter.device, parameter.data_ptr(), parameter.numel(), parameter.dtype)
 
 
@@ -93,6 +132,7 @@ def _trained(context: ProbeContext) -> list[tuple[int, nn.Parameter]]:
 def _equal(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype or one.device != other.device:
         return False
+    # Most pairs differ in their first rows, and whole embeddings are large.
     few = slice(0, 4)
     if not torch.equal(one[few], other[few]) or not torch.equal(one, other):
         return False
@@ -199,6 +239,7 @@ def _rows(parameter: nn.Parameter, owner: nn.Module) -> tuple[Tensor | None, Ten
         or not is_plain_float(gradient)
     ):
         return None, None
+    # The output channels of a transposed convolution are its second dimension.
     units = 1 if isinstance(owner, _ConvTransposeNd) and owner.groups == 1 else 0
     rows = parameter.shape[units]
     if rows < 2 or parameter.numel() < 2 * rows:

@@ -15,7 +15,7 @@ _UNKNOWN = "?"
 Cell = str | float | None
 
 _remembered = lru_cache(maxsize=4_096)
-"""For cells that often have the same text, as those of captured steps."""
+"""Caches texts that many cells share, such as those of captured steps."""
 
 
 def write_text(text: str) -> str:

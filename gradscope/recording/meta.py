@@ -1,5 +1,6 @@
 """The `meta` table: what was recorded, where, and by which version."""
 
+import json
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +79,7 @@ def write_header(header: Header) -> Texts:
         # As text: a seed may need 64 bits, one more than SQLite's integers have.
         "target.seed": None if target.seed is None else str(target.seed),
         "target.synthetic_loss": "true" if target.synthetic_loss else "false",
-        "target.guessed": " ".join(target.guessed) or None,
+        "target.guessed": json.dumps(target.guessed) if target.guessed else None,
         "target.root": target.root,
         "target.repository": target.repository,
         "finished": "true" if header.finished else "false",
@@ -120,7 +121,7 @@ def read_header(texts: Texts) -> Header:
             mode=text("target.mode"),
             seed=None if seed is None else int(seed),
             synthetic_loss=text("target.synthetic_loss") == "true",
-            guessed=tuple((texts.get("target.guessed") or "").split()),
+            guessed=tuple(json.loads(texts.get("target.guessed") or "[]")),
             root=text("target.root"),
             # Recordings of earlier versions lack it.
             repository=text("target.root") if repository is None else repository,

@@ -100,7 +100,7 @@ class RecordingWriter:
         Raises:
             GradscopeError: The file cannot be written any more, for example on a full disk.
         """
-        places = dict(self._places)
+        locations = dict(self._places)
         self._connection.execute("BEGIN")
         try:
             yield
@@ -110,12 +110,12 @@ class RecordingWriter:
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-                self._places = places
+                self._places = locations
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
         start = self._places.get(table.name, 0)
-        rows = ((place, *table.write(record)) for place, record in enumerate(records, start))
+        rows = ((location, *table.write(record)) for location, record in enumerate(records, start))
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
@@ -124,7 +124,7 @@ class RecordingWriter:
     ) -> None:
         """Add rows that are cells already, with some columns; the others are NULL."""
         start = self._places.get(table.name, 0)
-        numbered = [(place, *cells) for place, cells in enumerate(rows, start)]
+        numbered = [(location, *cells) for location, cells in enumerate(rows, start)]
         self._connection.executemany(table.insertion_of(columns), numbered)
         self._places[table.name] = start + len(rows)
 
@@ -138,7 +138,7 @@ class RecordingWriter:
         if CAPTURED_STEPS.name not in self._places:
             for definition in captured_step_definitions():
                 self._connection.execute(definition)
-        place = self._places.get(CAPTURED_STEPS.name, 0)
+        location = self._places.get(CAPTURED_STEPS.name, 0)
         header = header_of(captured.recording)
         row = CapturedStepRow(
             step=captured.step, order=captured.order, header=header, same_as=captured.same_as
@@ -149,7 +149,7 @@ class RecordingWriter:
             if not records:
                 continue
             twin = tables[table.name]
-            rows = ((place, index, *twin.write(one)) for index, one in enumerate(records))
+            rows = ((location, index, *twin.write(one)) for index, one in enumerate(records))
             self._connection.executemany(twin.insertion, rows)
 
     def add_stored_gradients(self, gradients: Iterable[StoredGradient]) -> None:
@@ -160,7 +160,8 @@ class RecordingWriter:
                 self._connection.execute(PART_DEFINITION)
             start = self._places.get(PARTS, 0)
             rows = (
-                (place, part.values, part.rows) for place, part in enumerate(gradient.parts, start)
+                (location, part.values, part.rows)
+                for location, part in enumerate(gradient.parts, start)
             )
             count = max(self._connection.executemany(PART_INSERTION, rows).rowcount, 0)
             self._places[PARTS] = start + count

@@ -22,10 +22,10 @@ from gradscope.report.page import UNICODE
 TITLE = "Accumulation"
 
 _SHOWN = 8
-"""So many counts, weights or names are spelled out."""
+"""Maximum number of counts, weights or names that are spelled out."""
 
 _OFF = 0.02
-"""Parameters of which a law leaves more than that, over their norm, are told by name."""
+"""Remaining deviation above which a parameter is named, relative to its norm."""
 
 _APART: dict[AccumulationLaw, str] = {
     "equal": "the accumulated gradients equal the full batch's",
@@ -35,7 +35,7 @@ _APART: dict[AccumulationLaw, str] = {
     "fitted": "the loss weights the micro-batches unequally",
     "none": "the accumulated gradients still differ from the full batch's",
 }
-"""What holds with batch normalisation and random numbers switched off."""
+"""Laws with batch normalization and randomness disabled, as phrases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Accumulation:
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:
-        """Return that of a recording, None where none was made."""
+        """Return the accumulation in a recording; None without one."""
         for record in recording.evidence_of(AccumulationRecord):
             return cls(
                 recording=recording,
@@ -61,30 +61,30 @@ class Accumulation:
 
     @property
     def is_sound(self) -> bool:
-        """Whether there are weights by which the gradients add up, of every parameter."""
+        """Return whether weights exist with which the gradients of all parameters add up."""
         return self.record.law != "none" and not self.exceptions
 
     @property
     def worst(self) -> AccumulatedGradient | None:
-        """Return the parameter that is furthest off, None where none is compared."""
+        """Return the parameter with the largest deviation; None if none is compared."""
         known = [one for one in self.parameters if not math.isnan(self.left(one))]
         return max(known, key=self.left, default=None)
 
     def left(self, gradient: AccumulatedGradient) -> float:
-        """Return how far a parameter is off: by the law's weights; without, divided by K."""
+        """Return a parameter's deviation with the law's weights, or divided by K without a law."""
         record = self.record
         if record.law != "none":
             return gradient.remaining
         if record.obstruction == "repeated term":
             return gradient.deviation
-        # The square of |sum / K - whole| over |whole|, from that of |sum - whole|.
+        # (|sum / K - whole| / |whole|)**2, derived from |sum - whole|**2.
         square = gradient.deviation**2 - 1 + 2 * gradient.scale
         share = 1 / record.micro_batches
         return math.sqrt(max(share**2 * square - 2 * share * gradient.scale + 1, 0.0))
 
     @property
     def exceptions(self) -> tuple[AccumulatedGradient, ...]:
-        """Return the parameters for which the law of all others does not hold, the worst first."""
+        """Return the parameters that do not follow the law of all others, the worst first."""
         if self.record.law == "none":
             return ()
         found = [one for one in self.parameters if one.remaining > _OFF]
@@ -218,19 +218,19 @@ def _figures(found: Accumulation) -> Iterator[str]:
     if record.obstruction == "repeated term":
         yield f"unweighted, the accumulated gradients differ by {off(record.deviation)}"
     elif record.law == "none":
-        words = (
+        text = (
             f"divided by {record.micro_batches}, the accumulated gradients differ by "
             f"{off(record.divided)}, cosine {record.cosine:.3f}"
         )
         best = f"; the best weights leave {off(record.remaining)}"
-        yield words + (best if record.remaining > _OFF else "")
+        yield text + (best if record.remaining > _OFF else "")
     if worst is not None and not found.exceptions:
         after = "" if record.law in ("equal", "none") else " after that"
         yield f"worst parameter{after}: `{found.name(worst)}`, differs by {off(found.left(worst))}"
 
 
 def off(share: float) -> str:
-    """Return how far a gradient is off: `42%`, `2e-7 of its norm`, `3.1 times its norm`."""
+    """Return a gradient's deviation as text: `42%`, `2e-7 of its norm`, `3.1 times its norm`."""
     if share >= 2:
         return f"{number(share)} times its norm"
     if share >= 1e-3:

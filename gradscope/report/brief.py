@@ -21,7 +21,7 @@ from gradscope.report.finding_phrasing import (
 from gradscope.report.findings import finding_block
 from gradscope.report.number_format import number
 from gradscope.report.page import UNICODE
-from gradscope.report.run.phrasing import run_words
+from gradscope.report.run.phrasing import run_text
 
 _EXTREMES_SHOWN = 3
 _FINDINGS_SHOWN = 10
@@ -65,8 +65,8 @@ def _headlines(report: Report) -> Iterator[str]:
     if run is None:
         yield f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}"
         yield f"{of_parameters}; {tensor_counts(report)}"
-    else:  # which keeps no tensors
-        yield ", ".join(run_words(run))
+    else:  # a brief report keeps no tensors
+        yield ", ".join(run_text(run))
         yield of_parameters
     if (warning := guess_warning(report.target)) is not None:
         yield f"warning: {warning}"

@@ -1,4 +1,4 @@
-"""Reports of every kind in single lines that begin with `file:line:`, for editors and grep."""
+"""What `concise` tells of each kind of report beside its findings."""
 
 from collections.abc import Iterator
 
@@ -9,21 +9,11 @@ from gradscope.analysis.rows import ParameterRow, TensorRow
 from gradscope.analysis.selection import select_parameters, select_tensors, tensors_below
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
-from gradscope.check.results import CheckedFinding, CheckResult, TargetResult, outcome_of
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change
-from gradscope.phrasing import counted, printable
-from gradscope.recording.finding import Finding
+from gradscope.phrasing import counted
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
-from gradscope.report.check.phrasing import (
-    closing_text,
-    failure_text,
-    remarks,
-    seeds_text,
-    when_text,
-    with_reports,
-)
 from gradscope.report.clipping.phrasing import cut_text
 from gradscope.report.clipping.phrasing import headline as clip_headline
 from gradscope.report.clipping.phrasing import remarks as clip_remarks
@@ -37,53 +27,45 @@ from gradscope.report.comparison.phrasing import (
     parting_text,
     presence_texts,
     ratio_text,
-    regression_text,
     renaming_text,
     side_text,
     spread_text,
-    standing_text,
 )
-from gradscope.report.comparison.phrasing import verdict_text as comparison_verdict
 from gradscope.report.finding_phrasing import (
     guess_warning,
-    parameter_counts,
-    parameter_text,
-    tensor_counts,
-    verdict_text,
 )
 from gradscope.report.number_format import figure, number, percent, shape_text, tensor_text
-from gradscope.report.page import UNICODE, in_ascii
-from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text, run_words
+from gradscope.report.page import UNICODE
+from gradscope.report.run.phrasing import heading, of_each_optimizer, pattern_text
 
 _PATTERNS_SHOWN = 5
 
 
-def render_concise(report: Report, view: ViewOptions) -> str:
-    """Return a line a finding; where no rule ran, a line for each row worth looking at."""
-    lines = [finding_line(finding, report) for finding in report.findings]
+def inspection_lines(report: Report, view: ViewOptions) -> Iterator[str]:
+    """Yield the patterns of a run; of a step, if no rule ran, a line for each notable row."""
     run = report.training_run
     if run is not None:
         if not report.rules.ran:
-            lines += (_line(report, None, f"{one.what}: {one.reason}") for one in report.skipped)
-        lines += (printable(in_ascii(line)) for line in _patterns(run))
-        return "\n".join([*lines, printable(in_ascii(_run_line(report, run)))])
-    if view.tensors == "all":
-        lines += _tensors(report, view)
-    elif not (lines or report.rules.ran):
-        parameters, tensors = _parameters(report, view), _tensors(report, view)
-        # What is non-finite began in a tensor.
-        is_broken = bool(report.summary.nonfinite_tensors)
-        lines = [*tensors, *parameters] if is_broken else [*parameters, *tensors]
+            for one in report.skipped:
+                yield _line(report, None, f"{one.what}: {one.reason}")
+        yield from _patterns(run)
+        return
     if (warning := guess_warning(report.target)) is not None:
-        lines.insert(0, _line(report, None, f"warning: {warning}"))
+        yield _line(report, None, f"warning: {warning}")
+    if view.tensors == "all":
+        yield from _tensors(report, view)
+    elif not (report.findings or report.rules.ran):
+        parameters, tensors = _parameters(report, view), _tensors(report, view)
+        # Non-finite values originate in a tensor.
+        is_broken = bool(report.summary.nonfinite_tensors)
+        yield from (*tensors, *parameters) if is_broken else (*parameters, *tensors)
     accumulation = Accumulation.of(report.recording)
     if accumulation is not None:
-        lines.append(_line(report, None, headline(accumulation, "x")))
-    return "\n".join([*lines, _closing(report)])
+        yield _line(report, None, headline(accumulation, "x"))
 
 
 def _patterns(run: TrainingRun) -> Iterator[str]:
-    """Yield the steps' patterns, a line each, with how many steps look so."""
+    """Yield the steps' patterns, one per line, each with its number of steps."""
     for position, drawn in of_each_optimizer(run):
         of = heading(run, position)
         for pattern in drawn[:_PATTERNS_SHOWN]:
@@ -94,24 +76,8 @@ def _patterns(run: TrainingRun) -> Iterator[str]:
             yield f"{of}: {counted(more, 'more pattern')}"
 
 
-def _run_line(report: Report, run: TrainingRun) -> str:
-    """Return the verdict, and how the run went."""
-    words = [counted(report.summary.parameters, "parameter"), *run_words(run)]
-    verdict = verdict_text(report)
-    return f"{f'{verdict} ' if verdict else ''}{', '.join(words)}."
-
-
 def _line(report: Report, site: Site | None, text: str) -> str:
-    position = shown_site(site, report.target.root) or report.target.name
-    return printable(f"{position}: {text}")
-
-
-def finding_line(finding: Finding, report: Report) -> str:
-    """Return `file:line: code level: message`, with the parameters concerned."""
-    parameters = parameter_text(finding, report, shown=3)
-    concerned = f" [{parameters}]" if parameters else ""
-    text = f"{finding.rule} {finding.severity}: {finding.message}{concerned}"
-    return _line(report, finding.location, text)
+    return f"{shown_site(site, report.target.root) or report.target.name}: {text}"
 
 
 def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
@@ -123,13 +89,13 @@ def _parameters(report: Report, view: ViewOptions) -> Iterator[str]:
 
 
 def _parameter(row: ParameterRow) -> str:
-    words = [f"{shape_text(row)}"]
+    parts = [f"{shape_text(row)}"]
     if row.grad is not None:
-        words.append(f"norm {number(row.grad.norm)}")
-        words.append(f"gradient/weight {number(row.grad_to_weight)}")
+        parts.append(f"norm {number(row.grad.norm)}")
+        parts.append(f"gradient/weight {number(row.grad_to_weight)}")
     if row.reason:
-        words.append(row.reason)
-    return ", ".join(words)
+        parts.append(row.reason)
+    return ", ".join(parts)
 
 
 def _tensors(report: Report, view: ViewOptions) -> Iterator[str]:
@@ -150,51 +116,20 @@ def _tensor(row: TensorRow) -> str:
     return f"{tensor_text(row)} {shape_text(row)}, {norm}"
 
 
-def _closing(report: Report) -> str:
-    summary, verdict = report.summary, verdict_text(report)
-    return (
-        f"{f'{verdict} ' if verdict else ''}{parameter_counts(report)}, {tensor_counts(report)}, "
-        f"loss {number(summary.loss)}, global gradient norm {number(summary.grad_norm)}."
-    )
-
-
-def render_concise_check(result: CheckResult) -> str:
-    """Return a line a finding, a line a target that could not be judged, and the verdict."""
-    lines = [line for target in result.targets for line in _lines(target, result)]
-    return "\n".join(printable(line) for line in (*lines, *remarks(result), closing_text(result)))
-
-
-def _lines(target: TargetResult, result: CheckResult) -> Iterator[str]:
-    for item, report in with_reports(target, target.counted()):
-        yield f"{finding_line(item.finding, report)}{_standing(item, target)}"
-    if outcome_of(target, result) == "unjudged":
-        for failure in target.failures:
-            yield f"{target.name}: error: {failure_text(failure)}"
-
-
-def _standing(item: CheckedFinding, target: TargetResult) -> str:
-    seeds, when = seeds_text(item, target), when_text(item, target)
-    worse = f" (worse than the baseline: {item.worsened})" if item.worsened else ""
-    return f"{f' ({when})' if when else ''}{f' (seeds: {seeds})' if seeds else ''}{worse}"
-
-
-def render_concise_clipping(report: Report, clipping: Clipping) -> str:
-    """Return a line a finding, then some for each line that clips."""
-    lines = [finding_line(finding, report) for finding in report.findings]
+def clipping_lines(report: Report, clipping: Clipping) -> Iterator[str]:
+    """Yield some lines for each line of code that clips."""
     for section in clipping.sections:
-        position = shown_site(section.site, report.target.root) or report.target.name
-        lines += [printable(f"{position}: {in_ascii(text)}") for text in _section(section)]
-    return "\n".join(lines)
+        yield from (_line(report, section.site, text) for text in _section(section))
 
 
 def _section(section: Section) -> Iterator[str]:
     if section.method is None:
-        yield f"nothing clips: {section.words}"
+        yield f"nothing clips: {section.text}"
     else:
         advised = ", recommended," if section.is_advised else ""
-        yield f"{section.words}{advised} clips {cut_text(section)}"
+        yield f"{section.text}{advised} clips {cut_text(section)}"
     for check in section.checks:
-        yield f"{'ok' if check.is_right else 'not right'}: {check.words}"
+        yield f"{'ok' if check.is_right else 'not right'}: {check.text}"
     if section.norms is not None:
         norms = section.norms
         yield (
@@ -211,7 +146,7 @@ def _section(section: Section) -> Iterator[str]:
         yield f"{one.name}: {shares}"
     for row in section.methods:
         yield (
-            f"{row.words}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
+            f"{row.text}: clips {percent(row.share)}, coefficient {number(row.coefficient)}, "
             f"cosine {number(row.cosine)}, min {number(row.worst)}"
         )
     yield from (text for text in (clip_headline(section), *clip_remarks(section)) if text)
@@ -220,29 +155,17 @@ def _section(section: Section) -> Iterator[str]:
 _UNTOLD: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard", "within"})
 
 
-def render_concise_comparison(comparison: Comparison, *, top: int) -> str:
-    """Return a line a side, a difference, a finding, a curve and a parameter, and the verdict."""
-    return "\n".join(printable(line) for line in _comparison_lines(comparison, top=top))
-
-
-def _comparison_lines(comparison: Comparison, *, top: int) -> Iterator[str]:
+def comparison_lines(comparison: Comparison, *, top: int) -> Iterator[str]:
+    """Yield a line a side, a difference, a curve and a parameter."""
     for side in comparison.sides:
         yield f"{side.letter}: {side.name}: {side_text(side)}"
     for one in comparison.differences:
         yield f"differs: {one.what}: {difference_text(one)}"
     for side, renamings in zip(comparison.sides, comparison.renamings, strict=True):
         yield from (f"names: {renaming_text(renaming, side)}" for renaming in renamings)
-    for finding in comparison.findings:
-        position, shown = finding.first
-        report = comparison.sides[position].report
-        yield f"{finding_line(shown, report)} ({standing_text(finding)})"
     yield from _numbers(comparison)
     yield from presence_texts(comparison)
     yield from _compared_parameters(comparison, top=top)
-    for regression in comparison.verdict.regressions:
-        letter = comparison.sides[regression.side].letter
-        yield f"{letter}: {regression_text(regression, comparison)}"
-    yield comparison_verdict(comparison)
 
 
 def _numbers(comparison: Comparison) -> Iterator[str]:

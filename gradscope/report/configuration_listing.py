@@ -24,9 +24,10 @@ ConfigurationFormat = Literal["text", "json"]
 _WIDEST = 100
 _MARGIN, _GAP = 2, 2
 _NARROW = 60
-"""Columns below which file and line are shown below the value."""
+"""Width in columns below which file and line are shown below the value."""
 _NAMES, _PLACES = 24, 24
-"""Characters of a key, and of file and line, before they are folded or shortened."""
+"""Maximum width in characters of a key, and of file and line, before they are folded or shortened.
+"""
 _GROUPS: tuple[tuple[str, Mapping[str, keys.Key]], ...] = (
     ("rules to run", keys.SELECTION),
     ("when a check fails", keys.CHECK),
@@ -118,7 +119,7 @@ def _grid(rows: tuple[Entry, ...], entries: tuple[Entry, ...], page: Page) -> Ta
 
 
 def _heading(entry: Entry) -> tuple[str, str]:
-    """Return the table that a key stands in, and what the key's group is about."""
+    """Return the table that contains a key, and the subject of the key's group."""
     about = [title for title, group in _GROUPS if entry.key in group]
     return dotted((*TABLE, *entry.path[:-1])), about[0] if about else ""
 
@@ -128,7 +129,7 @@ def _name(entry: Entry) -> str:
 
 
 def _position(entry: Entry, page: Page) -> str:
-    """Return file and line: the file without its folder, which stands above them all."""
+    """Return file and line, the file without the folder that is printed above."""
     if entry.source is None:
         return "default"
     position = str(replace(entry.source, file=PurePath(entry.source.file).name))

@@ -1,11 +1,11 @@
-"""What a report says, in blocks that every format writes in its own way.
+"""The content of a report, in blocks that each format renders in its own way.
 
 A builder words the facts of one kind of report once, as a `Document`. A renderer writes the blocks
 of any document in one format. Neither imports torch.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradscope.analysis.columns import Cells
@@ -17,8 +17,9 @@ from gradscope.report.strips import Scale, StripLayout
 Mark = Literal[
     "plain", "strong", "soft", "good", "notable", "bad", "error", "warning", "note", "code", "name"
 ]
-"""How a word stands out. `code` is spelled as it is; so is `name`, a dotted name or a path that a
-narrow page breaks at its dots. `soft` is of less weight, `notable` and `bad` are of more."""
+"""Style of a piece of text. `code` is shown verbatim. So is `name`, a dotted name or a path that a
+narrow page breaks at its dots. `soft` is less prominent; `notable` and `bad` are more prominent.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Word:
 
 
 Line = str | Word | tuple[str | Word, ...]
-"""A sentence or a part of one. In a `str`, what stands between backticks is code."""
+"""A sentence or a part of one. In a `str`, text between backticks is code."""
 
 
 def plain(line: Line) -> str:
@@ -51,12 +52,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of code; a narrow page leaves out some of its folders."""
+    """A line of code; a narrow page omits some of its folders."""
 
     location: str
-    """`file:line`; empty where it is not known."""
+    """`file:line`; empty if unknown."""
     source: str = ""
-    """The code, where it is worth showing."""
+    """Code of the line, if it is worth showing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,23 +65,24 @@ class TreeLabel:
     """The name of a module in a tree."""
 
     level: int
-    """How many modules it lies in, from 0."""
+    """Number of enclosing modules, from 0."""
     name: str
-    """Empty for the model itself."""
+    """Name of the module; empty for the model itself."""
     class_name: str = ""
     copies: int = 1
-    """How many equal modules it stands for."""
+    """Number of equal modules that it represents."""
     calls: int = 1
-    """How often the forward calls it."""
+    """Number of calls in the forward."""
 
 
 Value = Line | float | int | Share | Span | Place | TreeLabel | None
-"""What stands in a cell of a table; None is a number that is not known."""
+"""Value of a table cell; None is an unknown number."""
 
 ColumnKind = Literal["words", "name", "number", "bar", "logarithmic bar", "trend"]
-"""`name` is folded into what room is left. A `bar` draws a number from 0 to 1, a `logarithmic bar`
-a `Span`, on one scale for the column. A `trend` is a line of signs that a renderer leaves as it
-is. Bars draw what another column says in numbers: a format may leave them out."""
+"""`name` is folded to fit. A `bar` draws a number from 0 to 1, a `logarithmic bar` a `Span`, on one
+scale per column. A `trend` is a line of characters that renderers show unchanged. Bars repeat
+another column's numbers: a format may omit them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +92,11 @@ class Column:
     title: str = ""
     kind: ColumnKind = "words"
     rank: int = 0
-    """Where a page is narrow, columns of a higher rank are left out first; those of rank 0 stay."""
+    """Columns of a higher rank are omitted first on a narrow page; those of rank 0 are always
+    shown.
+    """
     is_below: bool = False
-    """Whether it goes below the name where there is no room beside."""
+    """Whether it moves below the name if there is no space beside it."""
 
 
 def _is_empty(value: Value) -> bool:
@@ -101,16 +105,16 @@ def _is_empty(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of cells; a column in which nothing stands is left out."""
+    """Rows of cells; an empty column is omitted."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     is_plain: bool = False
-    """Whether a text page leaves the titles of the columns out."""
+    """Whether a text page omits the titles of the columns."""
 
     @property
     def filled(self) -> list[int]:
-        """The places of the columns in which something stands."""
+        """Indices of the columns that are not empty."""
         return [
             position
             for position in range(len(self.columns))
@@ -120,12 +124,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A line, and what it is about."""
+    """A line of text, and its subject."""
 
     name: str
     line: Line
     mark: Mark = "soft"
-    """That of the name."""
+    """Style of the name."""
 
     @property
     def text(self) -> str:
@@ -146,7 +150,7 @@ class Note:
 
     line: Line
     hint: str = ""
-    """What to do on a command line, which a terminal alone shows."""
+    """Advice for the command line, shown only on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,30 +169,36 @@ class FindingBlock:
     name: str
     message: str
     location: str
-    """`file:line`; empty where no line could be told."""
+    """`file:line`; empty if no line is known."""
+    column: int = 1
+    """Column of the line at which its code begins, counted from 1; 1 if unknown."""
+    target: str = ""
+    """Name of the target, to show if no line is known."""
     source: str = ""
-    """The line of code itself."""
+    """Code of the line."""
     snippets: tuple[Snippet, ...]
-    """Their files are shown as they are: paths relative to the working directory."""
+    """Code excerpts with their messages. File names are shown as they are: relative to the working
+    directory.
+    """
     details: tuple[Fact, ...]
     remedy: str
     standing: str = ""
-    """What a comparison says of it, as `new in B`."""
+    """Result of a comparison, as `new in B`."""
     is_brief: bool = False
-    """Whether a line is enough."""
+    """Whether one line is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Findings, the worst first, and what they amount to."""
+    """Findings, the worst first, and their summary."""
 
     found: tuple[FindingBlock, ...]
     title: str = ""
-    """What a text page writes above them; empty for nothing."""
+    """Title on a text page; empty for none."""
     note: str = ""
     verdict: Line = ""
     more: tuple[Line, ...] = ()
-    """How many are left out."""
+    """Lines that say how many findings are omitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,27 +207,27 @@ class Strip:
 
     label: Line | TreeLabel
     cells: Cells
-    """None draws nothing; the strip is empty where nothing was measured."""
+    """Cells of the strip. None draws nothing; the strip is empty if nothing was measured."""
     scale: Scale
     course: str
-    """The first and the last number."""
+    """First and last number."""
     extreme: str = ""
-    """What a wide page says beside."""
+    """Extreme value that a wide page shows beside the strip."""
     is_other: bool = False
-    """Whether it is drawn in another colour than the rest."""
+    """Whether it is drawn in another colour than the other strips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strips:
-    """Strips below each other over the same steps."""
+    """Strips over the same steps, one below the other."""
 
     strips: tuple[Strip, ...]
     first: int
-    """The step of the first column."""
+    """Step of the first column."""
     last: int
     layout: StripLayout
     has_axis: bool = True
-    """Whether the steps stand below."""
+    """Whether the steps are shown below."""
 
 
 Inner = Facts | Findings | Note | Points | Strips | Table
@@ -228,9 +238,9 @@ class Section:
     """Blocks that belong together, under a title."""
 
     title: str = ""
-    """Empty where they need none."""
+    """Title of the strips; empty if they need none."""
     note: Line = ""
-    """What the title means, or is of."""
+    """Explanation of the title."""
     blocks: tuple[Inner, ...]
 
 
@@ -242,24 +252,57 @@ class Document:
     """A whole report."""
 
     program: str
-    """The command that it is from: `gradscope run`."""
+    """Command that made the document: `gradscope run`."""
     subject: str
-    """What it is about; empty where the blocks say it."""
+    """Subject of the document; empty if the blocks name it."""
     header: tuple[Inner, ...]
     blocks: tuple[Block, ...]
     closing: tuple[Inner, ...]
-    """What it comes to: last on a terminal, first on a page that is read from the top."""
+    """Conclusion: last on a terminal, first on a page that is read from the top."""
+    next_command: str = ""
+    """Command to run next; empty if there is none. Agents and `concise` show it."""
 
 
 Build = Callable[[int], Document]
-"""Returns a document for a page whose lines hold so many characters, as strips are drawn on."""
+"""Returns a document for a page with lines of this many characters, on which strips are drawn."""
+
+
+def findings_in(document: Document) -> list[Findings]:
+    """Return the blocks of findings, those in sections too."""
+    inner = [
+        one
+        for block in document.blocks
+        for one in (block.blocks if isinstance(block, Section) else (block,))
+    ]
+    return [one for one in inner if isinstance(one, Findings)]
+
+
+def brief(document: Document) -> Document:
+    """Return the findings of a document and its conclusion, without a title."""
+    found = [one for one in findings_in(document) if one.found]
+    verdicts = [one.verdict for one in findings_in(document) if one.verdict and not one.found]
+    closing = [Note(one.line) if isinstance(one, Note) else one for one in document.closing]
+    if verdicts and closing and isinstance(last := closing[-1], Note):
+        closing[-1] = Note((*_words(verdicts[0]), " ", *_words(last.line)))
+    return replace(
+        document,
+        program="",
+        subject="",
+        header=(),
+        blocks=tuple(replace(one, title="", note="", verdict="") for one in found),
+        closing=tuple(closing),
+    )
+
+
+def _words(line: Line) -> tuple[str | Word, ...]:
+    return line if isinstance(line, tuple) else (line,)
 
 
 def section(title: str, blocks: Sequence[Inner], *, note: Line = "") -> tuple[Section, ...]:
-    """Return a section; nothing where it would be empty."""
+    """Return a section; nothing if it is empty."""
     return (Section(title=title, note=note, blocks=tuple(blocks)),) if blocks else ()
 
 
 def more(count: int, words: str) -> tuple[Line, ...]:
-    """Return a line on how many are left out; nothing where none is."""
+    """Return a line on the number of omitted items; nothing if there are none."""
     return (Word(f"… {count:,} {words}", "soft"),) if count > 0 else ()

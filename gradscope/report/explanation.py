@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ExplanationFormat = Literal["text", "json", "markdown"]
 
 _MOST = 20
-"""Rows that a table shows; JSON has every measurement."""
+"""Maximum number of rows of a table; JSON has every measurement."""
 
 _COLUMNS = (
     Column(title="number"),
@@ -51,7 +51,7 @@ def render_explanation(
     output_format: ExplanationFormat,
     console: "Console",
 ) -> str:
-    """Return what a rule measured on a recording, without a last line break.
+    """Return the measurements of a rule on a recording, without a last line break.
 
     Args:
         explanation: What the rule measured.
@@ -86,7 +86,7 @@ def _document(explanation: Explanation, recording: str, root: str, _: int) -> Do
 
 
 def _verdict(explanation: Explanation) -> str:
-    """Return what came of it, in a sentence."""
+    """Return the result in one sentence."""
     if explanation.skip_reason is not None:
         return f"Could not judge: {explanation.skip_reason}."
     if not explanation.findings:
@@ -113,7 +113,7 @@ def _blocks(explanation: Explanation, root: str) -> Iterator[Block]:
 
 
 def _facts(explanation: Explanation) -> Iterator[str]:
-    """Yield what it judged and what it could not, a sentence each."""
+    """Yield what the rule judged and what it could not judge, one sentence each."""
     if explanation.judged_steps:
         yield f"Judged {counted(explanation.judged_steps, 'captured step')}."
     if explanation.skip_reason is None:
@@ -163,7 +163,7 @@ class _SkippedSteps(Shape):
 
 
 class _Finding(Shape):
-    """What the rule finds by itself."""
+    """A finding of the rule itself."""
 
     severity: Severity
     message: str
@@ -173,7 +173,7 @@ class _Finding(Shape):
 
 
 class _Candidates(Shape):
-    """Things of one kind that the rule looked at."""
+    """Objects of one kind that the rule searched for."""
 
     what: str
     count: Count
@@ -193,7 +193,7 @@ class _Measurement(Shape):
 
 
 class _Explanation(Shape):
-    """What one rule measured."""
+    """The measurements of one rule."""
 
     rule: Annotated[str, Of("code")]
     name: str

@@ -1,4 +1,4 @@
-"""What a failing test prints: what counts of a report's findings, and the rest in a few words."""
+"""The message of a failing test: the findings that count, and a summary of the rest."""
 
 import io
 import shutil
@@ -11,16 +11,16 @@ from gradscope.analysis.report import Report
 from gradscope.check.results import Failure
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
-from gradscope.report.concise import finding_line
 from gradscope.report.finding_phrasing import level_counts
 from gradscope.report.findings import finding_block
+from gradscope.report.formats.concise import finding_line
 from gradscope.report.formats.text import finding_parts
 from gradscope.report.number_format import figure
-from gradscope.report.page import ASCII, Page, Trimmed
+from gradscope.report.page import ASCII, Page, Trimmed, in_ascii
 
 _NARROWEST, _WIDEST = 60, 92
 _INDENT = 8
-"""Columns by which pytest indents."""
+"""Number of columns by which pytest indents."""
 _IN_FULL = 3
 _IN_A_LINE = 9
 _CODES_IN_HEAD = 3
@@ -32,7 +32,7 @@ def failure_text(
     obstacle: Failure | None,
     columns: int | None = None,
 ) -> str:
-    """Return what is wrong in a line, then the first findings in full and others in a line each.
+    """Return the problem in one line, then the first findings in full and others in a line each.
 
     The signs are ASCII, which every terminal, file and report of CI can hold.
 
@@ -76,16 +76,16 @@ def _width(columns: int | None) -> int:
 
 def _inspected(report: Report, width: int) -> str:
     target, summary = report.target, report.summary
-    words = [f"{target.mode} mode", f"batch {target.batch}"]
+    parts = [f"{target.mode} mode", f"batch {target.batch}"]
     if summary.loss is not None:
-        words.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
+        parts.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
     if summary.grad_norm is not None:
-        words.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
-    return _wrapped(printable(", ".join(words)), width, indent="")
+        parts.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
+    return _wrapped(printable(", ".join(parts)), width, indent="")
 
 
 def _wrapped(text: str, width: int, indent: str = "    ") -> str:
-    """Return text in lines of that width; paths and other long words stay whole."""
+    """Return text in lines of this width; paths and other long words are not broken."""
     lines = wrap(
         text,
         width,
@@ -97,7 +97,7 @@ def _wrapped(text: str, width: int, indent: str = "    ") -> str:
 
 
 def _why(findings: Sequence[Finding], obstacle: Failure | None) -> Iterator[str]:
-    # Findings say it better, with lines.
+    # Findings report the same with lines.
     if obstacle is not None and not findings:
         extra = (("cause", obstacle.cause), ("help", obstacle.help))
         yield from (f"{name}: {printable(' '.join(text.split()))}" for name, text in extra if text)
@@ -118,13 +118,13 @@ def _full(finding: Finding, report: Report, page: Page) -> str:
 
 def _further(findings: Sequence[Finding], report: Report) -> Iterator[str]:
     for finding in findings[:_IN_A_LINE]:
-        yield finding_line(finding, report)
+        yield in_ascii(finding_line(finding_block(finding, report)))
     if len(findings) > _IN_A_LINE:
         yield f"and {len(findings) - _IN_A_LINE:,} more: {_levels(findings[_IN_A_LINE:])}"
 
 
 def _beside(report: Report, shown: Sequence[Finding]) -> Iterator[str]:
-    """Yield how many milder findings do not count."""
+    """Yield the number of milder findings that do not count."""
     milder = report.findings[len(shown) :]
     if milder:
         rules = dict.fromkeys(f"{one.rule} {one.name}" for one in milder)

@@ -23,7 +23,7 @@ _NUMBER = re.compile(
     r"(?:e(?P<power>[+-]?\d+))?(?P<percent> ?%)?"
 )
 _FARTHEST = 0.06
-"""Relative difference above which a number is not taken for a rounded one: 2 is not 1.5."""
+"""Relative difference above which a number is not a rounded form of another: 2 is not 1.5."""
 
 
 def found_text(report: Report) -> str:
@@ -38,7 +38,7 @@ def level_counts(findings: Iterable[Finding]) -> list[str]:
 
 
 def verdict_text(report: Report) -> str:
-    """Return how many findings there are and how many rules judged; empty if none was asked to."""
+    """Return how many findings there are and how many rules judged; empty if none was requested."""
     rules = report.rules
     left_out = sum(item.is_left_out for item in rules.skipped)
     obstructed = len(rules.skipped) - left_out
@@ -62,7 +62,7 @@ def unjudged(skipped: Iterable[SkippedRule]) -> list[tuple[str, str]]:
 
 
 def code_ranges(codes: Iterable[str]) -> str:
-    """Return codes with commas between; three and more that follow each other as a range."""
+    """Return codes separated by commas; three or more consecutive ones as a range."""
     runs: list[list[int]] = []
     for number in sorted(int(code.removeprefix("GS")) for code in codes):
         if runs and runs[-1][-1] == number - 1:
@@ -76,12 +76,12 @@ def code_ranges(codes: Iterable[str]) -> str:
 
 
 def parameter_text(finding: Finding, report: Report, shown: int = 4) -> str:
-    """Return the parameters concerned, of a finding of a report; see `concerned_text`."""
+    """Return the parameters of a finding of a report; see `concerned_text`."""
     return concerned_text(finding, tuple(row.name for row in report.parameters), shown)
 
 
 def concerned_text(finding: Finding, every: Sequence[str], shown: int = 4) -> str:
-    """Return the parameters concerned, folded; empty where the message names them or their modules.
+    """Return the parameters, folded; empty if the message names them or their modules.
 
     Args:
         finding: What was found.
@@ -109,26 +109,26 @@ def is_named(name: str, message: str) -> bool:
 
 def evidence_text(finding: Finding) -> str:
     """Return the first of the measured numbers and limits that the message does not hold."""
-    told = [_Told.of(match) for match in _NUMBER.finditer(finding.message)]
-    words = [
+    reported = [_NumberInText.of(match) for match in _NUMBER.finditer(finding.message)]
+    parts = [
         f"{name.replace('_', ' ')} = {_shown(value)}"
         for name, value in _readable(finding)
-        if value is not None and not _is_told(value, finding.message, told)
+        if value is not None and not _has_figure(value, finding.message, reported)
     ]
-    if len(words) > _EVIDENCE_SHOWN:
-        words[_EVIDENCE_SHOWN:] = [UNICODE.ellipsis]
-    return ", ".join(words)
+    if len(parts) > _EVIDENCE_SHOWN:
+        parts[_EVIDENCE_SHOWN:] = [UNICODE.ellipsis]
+    return ", ".join(parts)
 
 
 def _readable(finding: Finding) -> Iterator[tuple[str, float | str | bool | None]]:
-    """Yield what was measured, operations under the names that users know."""
+    """Yield the measurements, with operations under the names that users know."""
     for name, value in finding.evidence:
         is_operation = name == "operation" and isinstance(value, str)
         yield name, operation_text(str(value)) if is_operation else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _NumberInText:
     """A number in a message."""
 
     value: float
@@ -148,11 +148,11 @@ class _Told:
         return abs(self.value - exact) <= near
 
 
-def _is_told(value: float | str | bool, message: str, told: list[_Told]) -> bool:
+def _has_figure(value: float | str | bool, message: str, told: list[_NumberInText]) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
-        # The text of an exception is told without its class.
+        # The message of an exception is shown without its class.
         return value.partition(": ")[2 if ": " in value else 0].lower() in message.lower()
     if not math.isfinite(value):
         return True  # no rule that measures NaN or infinity is silent about it
@@ -167,13 +167,13 @@ def _shown(value: float | str | bool) -> str:
     if isinstance(value, str):
         return value
     text = figure(value)
-    # A limit of 0.3 is no measurement to three digits.
+    # A limit such as 0.3 has no further digits.
     is_short = "." in text and "e" not in text and float(text) == value
     return text.rstrip("0").rstrip(".") if is_short else text
 
 
 def consequence_text(finding: Finding) -> str:
-    """Return the rules whose findings this one explains, with how many; may be empty."""
+    """Return the rules whose findings this one explains, with their numbers; may be empty."""
     counts = Counter((item.rule, item.name) for item in finding.consequences)
     return ", ".join(
         f"{rule} {name}{f' ({count:,})' if count > 1 else ''}"
@@ -238,7 +238,7 @@ def training_text(report: Report, arrow: str, written: Callable[[float | None], 
 
 
 def _peak(report: Report) -> OtherStep | None:
-    """Return the step with the largest norm, None where that is the first or the judged one."""
+    """Return the step with the largest norm, None if that is the first or the judged one."""
     norms = [-1.0 if step.grad_norm is None else step.grad_norm for step in report.training]
     largest = max(norms)
     last = report.summary.grad_norm
@@ -247,5 +247,5 @@ def _peak(report: Report) -> OtherStep | None:
 
 
 def _in_brackets(troubles: tuple[tuple[int, str], ...]) -> str:
-    words = [f"{count:,} {what}" for count, what in troubles if count]
-    return f" ({', '.join(words)})" if words else ""
+    parts = [f"{count:,} {what}" for count, what in troubles if count]
+    return f" ({', '.join(parts)})" if parts else ""

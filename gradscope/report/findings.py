@@ -1,4 +1,4 @@
-"""Findings as blocks of a document, and what the rules could not judge."""
+"""Findings as blocks of a document, and the facts that rules could not judge."""
 
 from dataclasses import replace
 
@@ -23,13 +23,13 @@ from gradscope.report.finding_phrasing import (
     unjudged,
     verdict_text,
 )
-from gradscope.report.snippets import Snippet, snippets
+from gradscope.report.snippets import Snippet, column_of, snippets
 
 _SKIPPED_SHOWN = 10
 
 
 def findings_of(report: Report) -> tuple[Findings, ...]:
-    """Return the findings of a report and the verdict; nothing where no rule was asked to judge."""
+    """Return the findings of a report and the verdict; nothing if no rule was requested."""
     verdict = verdict_text(report)
     if not verdict:
         return ()
@@ -74,6 +74,8 @@ def finding_block(
         name=finding.name,
         message=finding.message,
         location=shown_site(finding.location, root),
+        column=column_of(finding.location, report.recording),
+        target=report.target.name,
         source="" if finding.location is None else finding.location.source,
         snippets=tuple(_shown(one, root) for one in snippets(finding, report.recording)),
         details=tuple(Fact(name, Word(text)) for name, text in details if text),
@@ -87,8 +89,8 @@ def _shown(snippet: Snippet, root: str) -> Snippet:
     return replace(snippet, file=shown_path(snippet.file, root))
 
 
-def unseen(report: Report) -> tuple[Section, ...]:
-    """Return what was not measured, and which rules could not judge, each with the reason."""
+def missing_parts(report: Report) -> tuple[Section, ...]:
+    """Return what was not measured, and the rules that could not judge, with their reasons."""
     skipped = [(item.what, item.reason) for item in report.skipped]
     return (
         *listing("Not measured", skipped),

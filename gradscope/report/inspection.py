@@ -20,16 +20,23 @@ from gradscope.report.document import (
     Section,
     Word,
 )
-from gradscope.report.finding_phrasing import found_text, guess_warning, training_text
-from gradscope.report.findings import findings_of, unseen
+from gradscope.report.finding_phrasing import (
+    found_text,
+    guess_warning,
+    parameter_counts,
+    tensor_counts,
+    training_text,
+)
+from gradscope.report.findings import findings_of, missing_parts
 from gradscope.report.module_tree import module_sections, parameter_sections, tensor_sections
+from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import rank_sections, run_closing, run_header, run_sections
 
 
 def inspection_document(report: Report, view: ViewOptions, width: int) -> Document:
-    """Return what backward did to the model's parameters and tensors, and what is wrong."""
+    """Return the effect of backward on the model's parameters and tensors, and the findings."""
     run = report.training_run
     return Document(
         program="gradscope" if run is None else "gradscope run",
@@ -43,9 +50,10 @@ def inspection_document(report: Report, view: ViewOptions, width: int) -> Docume
                 if run is None
                 else run_sections(report, run, view, width)
             ),
-            *unseen(report),
+            *missing_parts(report),
         ),
         closing=(_closing(report, view) if run is None else run_closing(report, run, view),),
+        next_command=next_of_report(report),
     )
 
 
@@ -58,7 +66,7 @@ _ADVICE = {
 
 
 def header_of(report: Report, *further: Fact) -> tuple[Inner, ...]:
-    """Return what was run with further facts, and a warning where a part is guessed."""
+    """Return the header with further facts, and a warning if a part is guessed."""
     if report.training_run is not None:
         return tuple(run_header(report, report.training_run, *further))
     facts = Facts((*_target_facts(report), *further))
@@ -94,7 +102,7 @@ def _measured(report: Report, view: ViewOptions, width: int) -> Iterator[Block]:
     yield from module_sections(report, view)
     lists = (parameter_sections(report, view), tensor_sections(report, view))
     yield from attention_sections(report)
-    # What is non-finite began in a tensor.
+    # Non-finite values originate in a tensor.
     for found in reversed(lists) if report.summary.nonfinite_tensors else lists:
         yield from found
     if report.probes:
@@ -120,19 +128,19 @@ def summary_facts(report: Report) -> Iterator[Fact]:
         verb = one if summary.views == 1 else many
         tensors.append(f"{summary.views:,} more {verb} tensor's gradient")
     yield Fact("tensors", ", ".join(tensors))
-    words = [counted(graph.nodes, "node"), counted(graph.edges, "edge"), f"depth {graph.depth:,}"]
+    parts = [counted(graph.nodes, "node"), counted(graph.edges, "edge"), f"depth {graph.depth:,}"]
     if graph.widest is not None:
         side = f"({graph.widest.nodes:,} side by side)"
-        words.append(f"widest at depth {graph.widest.depth:,} {side}")
-    yield Fact("graph", ", ".join(words))
+        parts.append(f"widest at depth {graph.widest.depth:,} {side}")
+    yield Fact("graph", ", ".join(parts))
 
 
 def parameters_line(report: Report) -> Line:
-    """Return how many parameters there are, and what backward left in them."""
+    """Return the number of parameters, and their states after backward."""
     summary = report.summary
     is_whole = summary.reached == summary.parameters and summary.parameters
     reached = f"{'all ' if is_whole else ''}{summary.reached:,} reached"
-    words: list[str | Word] = [
+    parts: list[str | Word] = [
         f"{counted(summary.numel, 'element')} in {counted(summary.parameters, 'tensor')}: {reached}"
     ]
     counts: tuple[tuple[int, str, Mark], ...] = (
@@ -143,8 +151,8 @@ def parameters_line(report: Report) -> Line:
     )
     for count, what, mark in counts:
         if count:
-            words += [", ", Word(f"{count:,} {what}", mark)]
-    return tuple(words)
+            parts += [", ", Word(f"{count:,} {what}", mark)]
+    return tuple(parts)
 
 
 def _gradient(report: Report) -> Line:
@@ -160,7 +168,7 @@ def _gradient(report: Report) -> Line:
 
 
 def _probes(report: Report) -> str:
-    """Return what the probing steps did to loss and norm."""
+    """Return the effect of the probe steps on loss and norm."""
     last = report.probes[-1]
     article = "" if report.target.optimizer else "an assumed "
     optimizer = f" of {article}{last.optimizer}" if last.optimizer else ""
@@ -178,8 +186,8 @@ def _closing(report: Report, view: ViewOptions) -> Note:
     summary, found = report.summary, found_text(report)
     counts = [
         *([found] if found else []),
-        counted(summary.parameters, "parameter"),
-        counted(summary.tensors, "tensor"),
+        parameter_counts(report),
+        tensor_counts(report),
         f"global gradient norm {figure(summary.grad_norm)}",
     ]
     tips = []

@@ -31,7 +31,7 @@ _STYLES = {BROKEN: "bold red", ZERO: "magenta", NOTHING: ""}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineLayout:
-    """The columns of a page; 0 is a column that it has no room for."""
+    """The columns of a page; a column of 0 does not fit."""
 
     label: int
     value: int
@@ -52,7 +52,7 @@ class LineLayout:
         return self.label + _GAP + self.value
 
     def line(self, label: Text, value: str, strip: Text, tail: str) -> Text:
-        """Return a line whose parts stand in the columns."""
+        """Return a line with its parts in the columns."""
         text = label.copy()
         if value:
             text.pad_right(max(self.label + _GAP - label.cell_len, 1))
@@ -119,7 +119,7 @@ def _curve(kind: CurveKind, series: Series, layout: LineLayout, page: Page) -> I
     yield layout.line(
         Text(CURVE_NAMES[kind]),
         figure(series.last),
-        # A learning rate that stays as it is tells no more than its number.
+        # A constant learning rate needs no strip.
         Text()
         if kind == "rate" and is_constant
         else drawn(course.cells, scale_of(curve), page.signs),
@@ -133,7 +133,7 @@ def _from(ends: tuple[float, ...], signs: Signs) -> str:
 
 
 def _clip(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
-    """Yield the norms before clipping and how often they were too large."""
+    """Yield the norms before clipping and how often they exceeded the limit."""
     if not track.clips:
         return
     limit = figure(track.limit)
@@ -147,7 +147,7 @@ def _clip(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     yield layout.line(
         Text("before clip"),
         figure(last),
-        # Where there is room for one of them, the share says more than its history.
+        # If only one of both fits, the share says more than its history.
         norms if layout.tail else Text(share),
         f"{share} to {limit}",
     )
@@ -157,7 +157,7 @@ def _scaler(track: Track, layout: LineLayout, page: Page) -> Iterator[Text]:
     if track.scale is None:
         return
     skipped = f"{counted(track.skipped, 'step')} skipped" if track.skipped else ""
-    # A power of two, and known as that.
+    # Scales are powers of two, and known as such.
     scale = f"{track.scale:,.0f}" if 1 <= track.scale < 1e7 else figure(track.scale)
     yield layout.line(Text("loss scale"), scale, Text(skipped), "")
 
@@ -167,7 +167,7 @@ _HEAT = ("#4a5fb5", "#3f7fc8", "#2f9fc0", "#27a98f", "#4fae5a", "#93ab35", "#c9a
 
 
 def layer_lines(norms: LayerNorms, layout: LineLayout, page: Page, most: int) -> list[Text]:
-    """Return a title and a line for each layer; nothing where no gradient was measured."""
+    """Return a title and a line for each layer; nothing if no gradient was measured."""
     rows = norms.rows(most - 1, layout.strip)
     if not any(cell is not None for row in rows for cell in row.cells):
         return []
@@ -191,9 +191,9 @@ def _title(norms: LayerNorms, scale: Scale, layout: LineLayout, page: Page) -> T
     span = f"step {last}" if first == last else f"steps {first}{signs.ellipsis}{last}"
     ends = f"{signs.levels[0]} {low} to {signs.levels[-1]} {high}"
     title = Text("layers  ", style="bold")
-    words = (f"gradient norms of {span}, {ends}", f"{span}, {ends}", ends)
+    parts = (f"gradient norms of {span}, {ends}", f"{span}, {ends}", ends)
     room = page.width - title.cell_len
-    fitting = next((text for text in words if len(text) <= room), "")
+    fitting = next((text for text in parts if len(text) <= room), "")
     return title.append(fitting, "not bold dim")
 
 
@@ -214,19 +214,19 @@ def _label(row: LiveLayer, width: int, page: Page) -> Text:
 _FINDINGS = 3
 """Number of findings shown before the layers if both do not fit."""
 _LAYERS_LEAST, _LAYERS_MOST = 3, 14
-"""Lines of layers, with their title."""
+"""Minimum and maximum number of lines of layers, with their title."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What the rules make of the steps so far."""
+    """The verdict of the rules on the steps so far."""
 
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """Findings, the worst first."""
     steps: int
-    """Number of steps that were judged."""
+    """Number of judged steps."""
     is_final: bool = False
-    """Whether they judge no more before the end of the run."""
+    """Whether the next judgement is the one at the end of the run."""
 
 
 def frame(
@@ -244,7 +244,7 @@ def frame(
     lines = [_header(run, planned, page)]
     room = height - 1
     found = [] if judged is None else judged.findings
-    # So much is kept for findings that all else leaves out what does not fit.
+    # Findings have priority: the other parts use the remaining lines.
     kept = 0 if judged is None else 1 + min(len(found), _FINDINGS)
     layout = LineLayout.of(page)
     lines += curve_lines(run, layout, page, max(room - kept, 1))
@@ -277,15 +277,15 @@ def _header(run: LiveRun, planned: int | None, page: Page) -> Text:
 def _progress(run: LiveRun, planned: int | None, page: Page) -> list[str]:
     if not run.steps:
         return []
-    words = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
+    parts = [f"{run.steps:,} of {planned:,} steps" if planned else counted(run.steps, "step")]
     if run.is_over:
-        return [*words, "recording has stopped"]
+        return [*parts, "recording has stopped"]
     speed = [] if run.speed is None else [f"{figure(run.speed)} steps/s"]
-    return [*words, *speed, duration(run.seconds)]
+    return [*parts, *speed, duration(run.seconds)]
 
 
 def _findings(judged: Judged, page: Page, room: int) -> list[Text]:
-    """Return how many findings there are, and as many of them as fit, as long as they may be."""
+    """Return the number of findings, and as many of them as fit."""
     after = f"  after {counted(judged.steps, 'step')}"
     if judged.is_final:
         after += "; next at the end, since judging takes long"

@@ -49,10 +49,10 @@ from gradscope.report.page import UNICODE
 from gradscope.report.strips import sparkline
 
 _ROWS = 26
-"""The tree is as deep as fits into so many rows, unless the reader says how deep."""
+"""Number of rows into which the tree must fit, unless the reader sets its depth."""
 
 _TREND = 14
-"""Signs of the norms of repeated modules."""
+"""Number of characters for the norms of repeated modules."""
 
 _NOTE = "gradient norm over a module's parameters, log scale"
 
@@ -60,7 +60,7 @@ _GAIN = "gain: gradient norm at a module's input over that at its output"
 
 
 def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
-    """Yield the tree, and what it leaves out."""
+    """Yield the tree, and the number of omitted modules."""
     rows = modules_below(report, view)
     trees = [tree for root in fold_modules(rows, gradient_state) if (tree := without_plain(root))]
     depth = _depth(rows, trees, view)
@@ -84,8 +84,8 @@ def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
     ]
     whole = sum(merge_containers(tree).size() for tree in trees)
     if hidden := whole - sum(tree.size() for tree in shown):
-        words = f"… {counted(hidden, 'row')} of deeper modules folded: use --depth N to show them"
-        blocks.append(Points((Word(words, "soft"),)))
+        text = f"… {counted(hidden, 'row')} of deeper modules folded: use --depth N to show them"
+        blocks.append(Points((Word(text, "soft"),)))
     yield from section("Modules", blocks, note=_NOTE)
 
 
@@ -145,7 +145,7 @@ def trend(module: FoldedModule) -> str:
 
 
 _LISTED: dict[GroupKind, Mark] = {"none": "notable", "unmeasured": "soft", "zero": "notable"}
-"""Groups without numbers, which are listed by the reason."""
+"""Groups without numbers, which are listed with the reason."""
 
 
 def parameter_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:
@@ -170,8 +170,8 @@ def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
     head = Word(f"{group.title}: {counted(group.total, 'parameter')}", _LISTED[group.kind])
     for turn, (reason, rows) in enumerate(reasons.items()):
         if turn == 0 or reason:
-            told = f"{', ' if turn == 0 else ''}{reason}" if reason else ""
-            yield Note((head, told) if turn == 0 else told)
+            text = f"{', ' if turn == 0 else ''}{reason}" if reason else ""
+            yield Note((head, text) if turn == 0 else text)
         yield Table(
             columns=(
                 Column(title="parameter", kind="name"),
@@ -188,8 +188,8 @@ def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
 
 
 def _rest(group: Group[ParameterRow] | Group[TensorRow]) -> Iterator[Points]:
-    words = f"more with {group.title}: use --top to show more"
-    if lines := more(group.folded, words):
+    text = f"more with {group.title}: use --top to show more"
+    if lines := more(group.folded, text):
         yield Points(lines)
 
 
@@ -221,12 +221,12 @@ def _parameters(groups: Sequence[Group[ParameterRow]], report: Report) -> Table:
 
 
 def _name(row: ParameterRow) -> Line:
-    words: list[str | Word] = [Word(row.name, "name")]
+    parts: list[str | Word] = [Word(row.name, "name")]
     if row.grad is not None and row.grad.is_broken:
-        words.append(Word(f" ({broken_text(row.grad)})", "bad"))
+        parts.append(Word(f" ({broken_text(row.grad)})", "bad"))
     for alias in row.aliases:
-        words += [Word(" = ", "soft"), Word(alias, "name")]
-    return tuple(words)
+        parts += [Word(" = ", "soft"), Word(alias, "name")]
+    return tuple(parts)
 
 
 def _place(row: ParameterRow | TensorRow, report: Report) -> Place:
@@ -234,7 +234,7 @@ def _place(row: ParameterRow | TensorRow, report: Report) -> Place:
 
 
 def tensor_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:
-    """Return the tensors worth looking at, or all of them, and how many were left out."""
+    """Return the notable tensors, or all of them, and the number of omitted ones."""
     if view.tensors == "all":
         rows = [_tensor("", (row,), report) for row in tensors_below(report, view)]
         return section("Tensors", [_tensors(rows)] if rows else [])
@@ -267,7 +267,7 @@ def _alike(group: Group[TensorRow]) -> list[tuple[TensorRow, ...]]:
     times: Counter[Hashable] = Counter()
     for row in group.rows:
         key = (row.operation, row.slot, row.site, row.shape, _kind(row.module), row.reason)
-        # Two tensors of one call are never one row.
+        # Tensors of the same call are never merged into one row.
         turn = times[key, row.module, row.call]
         times[key, row.module, row.call] += 1
         alike.setdefault((key, turn), []).append(row)
@@ -296,24 +296,24 @@ def _tensor(title: str, rows: tuple[TensorRow, ...], report: Report) -> tuple[Va
 
 def _what(rows: tuple[TensorRow, ...]) -> Line:
     row = rows[0]
-    words: list[str | Word] = [Word(made_by(row))]
+    parts: list[str | Word] = [Word(made_by(row))]
     modules = [one.module for one in rows if one.module is not None]
     if modules:
         path = joined_paths(modules)
-        words += [" in ", Word(path, "name") if path else "the model"]
+        parts += [" in ", Word(path, "name") if path else "the model"]
     if calls := _calls(rows):
-        words.append(f" ({calls})")
+        parts.append(f" ({calls})")
     if row.shape is not None:
-        words += [" ", Word(shape_text(row), "code")]
+        parts += [" ", Word(shape_text(row), "code")]
     if row.grad is not None and row.grad.is_broken:
-        words.append(Word(f" {broken_text(row.grad)}", "bad"))
+        parts.append(Word(f" {broken_text(row.grad)}", "bad"))
     if row.grad is None and row.reason:
-        words.append(Word(f" {row.reason}", "notable"))
-    return tuple(words)
+        parts.append(Word(f" {row.reason}", "notable"))
+    return tuple(parts)
 
 
 def _calls(rows: tuple[TensorRow, ...]) -> str:
-    """Return which calls of their module they are of; nothing where it is the first alone."""
+    """Return the calls of their module; nothing if it is only the first."""
     calls = {row.call for row in rows if row.call is not None}
     if len(calls) > 1:
         return f"calls {joined_numbers(calls)}"

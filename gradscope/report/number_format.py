@@ -45,7 +45,7 @@ def broken_text(gradient: GradientStat) -> str:
 
 
 def span_figure(span: Span | None, signs: Signs = UNICODE) -> str:
-    """Return `0.12…3.45`, one number where both ends look the same."""
+    """Return `0.12…3.45`, or one number if both ends look the same."""
     if span is None:
         return signs.dash
     low, high = figure(span.low), figure(span.high)
@@ -67,7 +67,7 @@ _BACKWARD = re.compile(r"Backward\d*$")
 
 
 def shape_text(row: ParameterRow | TensorRow) -> str:
-    """Return `float32[4, 8]`, `-` where the shape is not known."""
+    """Return `float32[4, 8]`, or `-` if the shape is unknown."""
     return "-" if row.shape is None else f"{row.dtype}[{', '.join(map(str, row.shape))}]"
 
 
@@ -77,7 +77,7 @@ def operation_text(operation: str) -> str:
 
 
 def made_by(row: TensorRow) -> str:
-    """Return the operation that made a tensor; what a tensor is that none made."""
+    """Return the operation that made a tensor, or the kind of a tensor without one."""
     # Both an input that requires grad and a parameter of another model are such leaves.
     return "leaf outside the model" if row.kind == "leaf" else operation_text(row.operation)
 

@@ -12,7 +12,7 @@ from gradscope.report.parameter_names import folded_names
 from gradscope.report.strips import LABEL, Scale, layout_for
 
 _SHOWN = 4
-"""Names that are spelled out."""
+"""Maximum number of names that are spelled out."""
 
 _MARKS: dict[str, Mark] = {"learned": "good", "stuck": "bad", "diverged": "bad"}
 

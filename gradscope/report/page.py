@@ -1,13 +1,16 @@
-"""What a text report is written on: its width, and the characters that it can hold."""
+"""The page of a text report: its width, and its characters."""
 
 import math
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from pathlib import Path
+from typing import IO, Self
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 
 from gradscope.analysis.view import shown_site
@@ -21,11 +24,11 @@ class Signs:
 
     full: str
     parts: str
-    """A cell filled from the left by 0, 1, 2, … equal parts."""
+    """Characters of a cell filled from the left by 0, 1, 2, … equal parts."""
     range: str
-    """What a bar goes on with from the lowest to the highest of several numbers."""
+    """Character that extends a bar from the lowest to the highest of several numbers."""
     levels: str
-    """Signs of a sparkline, from low to high."""
+    """Characters of a sparkline, from low to high."""
     axis: str
     """Left end, line, tick and right end of a scale."""
     dash: str
@@ -34,9 +37,9 @@ class Signs:
     arrow: str
     separator: str
     bar: str
-    """Between line numbers and code."""
+    """Character between line numbers and code."""
     rule: str
-    """Sign of a horizontal line."""
+    """Character of a horizontal line."""
 
 
 UNICODE = Signs(
@@ -89,12 +92,14 @@ _LIBRARY = "site-packages/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Width, characters and the folder to which paths are shown."""
+    """Width, characters and the folder that paths are relative to."""
 
     width: int
     encoding: str
     signs: Signs
     root: str
+    has_links: bool = False
+    """Whether a reader can click on paths."""
 
     @classmethod
     def of(cls, console: Console, root: str) -> Self:
@@ -104,17 +109,26 @@ class Page:
             encoding=console.encoding,
             signs=UNICODE if _can_hold(console.encoding, UNICODE) else ASCII,
             root=root,
+            has_links=knows_links(console.file, os.environ),
         )
 
+    def link(self, location: str) -> Style:
+        """Return the style of a `file:line` that opens the file, if that is there."""
+        file, _, line = location.rpartition(":")
+        path = Path(file).absolute()
+        if not (self.has_links and file and path.is_file()):
+            return Style.null()
+        return Style(link=f"{path.as_uri()}#{line}")
+
     def spell(self, name: str) -> str:
-        """Return text from outside, what the terminal would obey or cannot show as escapes."""
+        """Return text from outside, with control and unprintable characters as escapes."""
         shown = printable(name)
         if self.signs is ASCII:
             shown = in_ascii(shown)
         return shown.encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def text(self, name: str, style: str = "") -> Text:
-        """Return text from outside as it is: never markup, folded where it is too long."""
+        """Return text from outside verbatim: never markup, folded if it is too long."""
         return Text(self.spell(name), style=style, overflow="fold")
 
     def path(self, name: str, width: int, style: str = "", indent: int = 0) -> Text:
@@ -131,11 +145,11 @@ class Page:
         return Text(margin + f"\n{margin}".join(lines), style=style, overflow="fold")
 
     def position(self, site: Site | None, width: int) -> Text:
-        """Return `file:line` in at most so many columns, shortened in the middle."""
+        """Return `file:line` in at most this many columns, shortened in the middle."""
         return self.place("" if site is None else shown_site(site, self.root), width)
 
     def place(self, location: str, width: int) -> Text:
-        """Return `file:line`, which may be empty, likewise."""
+        """Return `file:line`, which may be empty, in the same way."""
         if not location:
             return Text(self.signs.dash, style="dim")
         path, _, number = location.replace("\\", "/").rpartition(":")
@@ -147,10 +161,11 @@ class Page:
             path = below
         line = f":{number}"
         path = self._without_folders(path, width - len(line))
-        return Text(self.shorten(self.spell(path), width - len(line)) + line)
+        shown = self.shorten(self.spell(path), width - len(line)) + line
+        return Text(shown, self.link(location))
 
     def _without_folders(self, path: str, width: int) -> str:
-        """Return a path without as many of its first folders as do not fit."""
+        """Return a path without its first folders until it fits."""
         parts = path.split("/")
         first = 0
         while len(path) > width and first < len(parts) - 1:
@@ -159,7 +174,7 @@ class Page:
         return path
 
     def shorten(self, text: str, width: int) -> str:
-        """Return text in at most so many characters, more of its end than of its start."""
+        """Return text in at most this many characters, with more of its end than of its start."""
         room = max(width, 8)
         if len(text) <= room:
             return text
@@ -169,12 +184,31 @@ class Page:
 
 
 def _parts(name: str, width: int) -> Iterator[str]:
-    """Yield the name up to each dot; what is too long for a line up to each underscore."""
+    """Yield the name up to each dot; parts too long for a line up to each underscore."""
     for whole in re.split(r"(?<=\.)", name):
         for part in [whole] if len(whole) <= width else re.split(r"(?<=_)", whole):
-            # Equal pieces, so that none is a dot alone.
+            # Equal pieces avoid a single dot at the end.
             size = math.ceil(len(part) / max(math.ceil(len(part) / width), 1))
             yield from (part[i : i + size] for i in range(0, len(part), max(size, 1)))
+
+
+_LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio")
+_LINKING_TERMINALS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")
+_LINKING_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
+_FIRST_LINKING_VTE = 5000
+
+
+def knows_links(stream: IO[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a stream is a terminal that shows links (OSC 8), and not their codes."""
+    if not stream.isatty() or environment.get("NO_COLOR"):
+        return False
+    vte = environment.get("VTE_VERSION", "")
+    return (
+        environment.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+        or environment.get("TERM", "").startswith(_LINKING_TERMINALS)
+        or any(environment.get(name) for name in _LINKING_VARIABLES)
+        or (vte.isdecimal() and int(vte) >= _FIRST_LINKING_VTE)
+    )
 
 
 def _can_hold(encoding: str, signs: Signs) -> bool:

@@ -7,11 +7,11 @@ from functools import lru_cache
 from gradscope.analysis.folding import joined_numbers
 
 _Columns = tuple[tuple[str, ...], ...]
-"""The parts of names between dots; a part that stands for several numbers holds all of them."""
+"""Parts of names between dots; a part that represents several numbers holds all of them."""
 
 
 def folded_names(names: Iterable[str], every: Iterable[str]) -> tuple[str, ...]:
-    """Return patterns that stand for the names and for no other.
+    """Return patterns that match the names and no others.
 
     Args:
         names: Fully qualified names of parameters.
@@ -23,7 +23,7 @@ def folded_names(names: Iterable[str], every: Iterable[str]) -> tuple[str, ...]:
 
 
 def _whole_modules(names: Sequence[str], every: tuple[str, ...]) -> Iterator[str]:
-    """Yield each name, or its outermost module that has no parameter beside `names`."""
+    """Yield each name, or its outermost module whose parameters are all in `names`."""
     given, all_below = _below(dict.fromkeys(names)), _below_in_model(every)
     for name in names:
         modules = _modules(name)
@@ -50,7 +50,7 @@ def _columns(name: str) -> _Columns:
 
 
 def _without_numbers(names: list[_Columns]) -> Iterator[str]:
-    """Yield the names, those that differ in one number joined, from the last number on."""
+    """Yield the names, joined if they differ in one number, from the last number on."""
     for position in reversed(range(max(map(len, names), default=0))):
         alike: dict[Hashable, list[_Columns]] = {}
         for name in names:

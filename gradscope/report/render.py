@@ -1,7 +1,8 @@
 """Reports of every kind in every format."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, assert_never
@@ -18,46 +19,67 @@ from gradscope.report.comparison import DEFAULT_TOP
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gradscope.report.document import Build
+    from gradscope.report.document import Build, Document, Line
     from gradscope.report.json.shape import Object
 
-# Renderers and pages are imported when they are asked for: `json` needs no rich, `full` no jinja2.
+# Renderers and pages are imported on demand: `json` needs no rich, `full` no jinja2.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a report is of, in the forms that formats ask for; a form is made when it is called."""
+    """The subject of a report in the forms that formats require; each is made on demand."""
 
     document: "Build"
-    concise: Callable[[], str]
-    """A line a finding, for editors and grep."""
     whole: "Callable[[], Object]"
-    """Everything as one object of JSON."""
+    """Returns everything as one JSON object."""
     line_kinds: Mapping[str, str]
-    """Kinds of the lines of `jsonl` by key of that object."""
+    """Kinds of the lines of `jsonl`, by key of that object."""
     page: Callable[[], str]
-    """The page of HTML."""
+    """Returns the HTML page."""
     checked: Callable[[], CheckResult]
-    """The result of a check, for the formats of CI."""
+    """Returns the result of a check, for the formats of CI."""
+    details: Callable[[], Iterable[str]] | None = None
+    """Returns the lines of `concise` beside findings; None if the document provides them."""
     markdown: Callable[[], str] | None = None
-    """None where the document says it."""
+    """Returns the Markdown text; None if the document provides it."""
 
 
-def rendered(subject: Subject, output_format: OutputFormat, console: "Console") -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a report is written, whatever it is of."""
+
+    is_brief: bool = False
+    """Whether the findings and what they come to are enough; formats that are read by programs and
+    `html` hold everything."""
+    closing: "Line" = ""
+    """A sentence to end with."""
+
+
+AS_IT_IS = Manner()
+
+
+def rendered(
+    subject: Subject, output_format: OutputFormat, console: "Console", manner: Manner = AS_IT_IS
+) -> str:
     """Return a report in one of the formats, without a last line break.
 
     Args:
         subject: What to report on.
         output_format: One of the formats.
         console: Decides width, colour and characters of `full`; nothing is written to it.
+        manner: How it is written.
     """
     match output_format:
         case "full":
             from gradscope.report.formats.text import render_text
 
-            return render_text(subject.document, console)
+            return render_text(_for_people(subject, manner), console)
         case "concise":
-            return subject.concise()
+            from gradscope.report.formats.concise import render_concise
+
+            document = _shortened(subject.document(_CONCISE_WIDTH), manner)
+            details = None if manner.is_brief else subject.details
+            return render_concise(document, None if details is None else details())
         case "json":
             from gradscope.report.json.text import object_text
 
@@ -69,34 +91,73 @@ def rendered(subject: Subject, output_format: OutputFormat, console: "Console") 
         case "markdown":
             from gradscope.report.formats.markdown import render_markdown
 
-            return (subject.markdown or partial(render_markdown, subject.document))()
+            short = partial(_shorter, subject, manner)
+            return (subject.markdown or partial(render_markdown, short))()
         case "html":
             return subject.page()
         case _:
             return render_ci(subject.checked(), output_format)
 
 
+_CONCISE_WIDTH = 120
+
+
+def _shorter(subject: Subject, manner: Manner, width: int) -> "Document":
+    return _shortened(subject.document(width), manner)
+
+
+def _shortened(document: "Document", manner: Manner) -> "Document":
+    from gradscope.report.document import Note, brief
+
+    shown = brief(document) if manner.is_brief else document
+    further = (Note(manner.closing),) if manner.closing else ()
+    return replace(shown, closing=(*shown.closing, *further))
+
+
+def _for_people(subject: Subject, manner: Manner) -> "Build":
+    """Return the document of a terminal, which tells an agent what to run next."""
+    from gradscope.report.document import Note, Word
+
+    def build(width: int) -> "Document":
+        document = _shorter(subject, manner, width)
+        if not (document.next_command and os.environ.get("AI_AGENT")):
+            return document
+        told = Note((Word("next: ", "soft"), Word(document.next_command, "code")))
+        return replace(document, closing=(*document.closing, told))
+
+    return build
+
+
 def render(
-    report: Report, output_format: OutputFormat, view: ViewOptions, console: "Console"
+    report: Report,
+    output_format: OutputFormat,
+    view: ViewOptions,
+    console: "Console",
+    manner: Manner = AS_IT_IS,
 ) -> str:
     """Return a report of one step or of a run; see `rendered`."""
-    from gradscope.report.concise import render_concise
+    from gradscope.report.concise import inspection_lines
     from gradscope.report.inspection import inspection_document
 
     return rendered(
         _of_report(
             report,
             document=partial(inspection_document, report, view),
-            concise=partial(render_concise, report, view),
+            details=partial(inspection_lines, report, view),
             page=_later("gradscope.report.html.report_page", "render_html", [report]),
         ),
         output_format,
         console,
+        manner,
     )
 
 
 def render_clip_report(
-    report: Report, output_format: OutputFormat, view: ViewOptions, console: "Console"
+    report: Report,
+    output_format: OutputFormat,
+    view: ViewOptions,
+    console: "Console",
+    manner: Manner = AS_IT_IS,
 ) -> str:
     """Return the report on clipping; see `rendered`.
 
@@ -104,29 +165,34 @@ def render_clip_report(
         GradscopeError: The recording tells nothing of clipping.
     """
     from gradscope.report.clipping.document import clipping_document
-    from gradscope.report.concise import render_concise_clipping
+    from gradscope.report.concise import clipping_lines
 
     clipping = Clipping.expected_of(report.recording)
     return rendered(
         _of_report(
             report,
             document=partial(clipping_document, report, clipping, view),
-            concise=partial(render_concise_clipping, report, clipping),
+            details=partial(clipping_lines, report, clipping),
             page=_later("gradscope.report.html.clip_tab", "render_clip_html", [report]),
         ),
         output_format,
         console,
+        manner,
     )
 
 
 def _of_report(
-    report: Report, *, document: "Build", concise: Callable[[], str], page: Callable[[], str]
+    report: Report,
+    *,
+    document: "Build",
+    details: Callable[[], Iterable[str]],
+    page: Callable[[], str],
 ) -> Subject:
     from gradscope.report.json.report import LINES, report_object
 
     return Subject(
         document=document,
-        concise=concise,
+        details=details,
         whole=partial(report_object, report),
         line_kinds=LINES,
         page=page,
@@ -145,7 +211,7 @@ def render_comparison(
     console: "Console",
     *,
     top: int = DEFAULT_TOP,
-    is_brief: bool = False,
+    manner: Manner = AS_IT_IS,
 ) -> str:
     """Return a comparison; see `rendered`.
 
@@ -154,13 +220,13 @@ def render_comparison(
         output_format: One of the formats.
         console: Decides width, colour and characters of `full`.
         top: How many parameters are listed; `json`, `jsonl` and `html` hold all.
-        is_brief: Whether `full` and `markdown` leave out what is still there.
+        manner: How it is written; what is still there is left out of a brief one.
 
     Raises:
         GradscopeError: There is no such format of a comparison.
     """
     from gradscope.report.comparison.document import comparison_document
-    from gradscope.report.concise import render_concise_comparison
+    from gradscope.report.concise import comparison_lines
     from gradscope.report.json.comparison import LINES, comparison_object
 
     if is_of_ci(output_format):
@@ -171,8 +237,14 @@ def render_comparison(
     page = _later("gradscope.report.html.comparison_page", "render_comparison_html", comparison)
     return rendered(
         Subject(
-            document=partial(comparison_document, comparison, top=top, is_brief=is_brief),
-            concise=partial(render_concise_comparison, comparison, top=top),
+            document=partial(
+                comparison_document,
+                comparison,
+                top=top,
+                is_brief=manner.is_brief,
+                lists_all=output_format == "concise",
+            ),
+            details=partial(comparison_lines, comparison, top=top),
             whole=partial(comparison_object, comparison),
             line_kinds=LINES,
             page=page,
@@ -180,11 +252,15 @@ def render_comparison(
         ),
         output_format,
         console,
+        manner,
     )
 
 
 def render_check(
-    result: CheckResult, output_format: OutputFormat, console: "Console", *, is_brief: bool = False
+    result: CheckResult,
+    output_format: OutputFormat,
+    console: "Console",
+    manner: Manner = AS_IT_IS,
 ) -> str:
     """Return the report of a check; see `rendered`.
 
@@ -192,30 +268,29 @@ def render_check(
         result: What was found.
         output_format: One of the formats.
         console: Decides width, colour and characters of `full`.
-        is_brief: Whether `full` leaves out which rules could not judge.
+        manner: How it is written.
     """
     from gradscope.report.check.document import check_document
-    from gradscope.report.concise import render_concise_check
     from gradscope.report.json.check import LINES, check_object
 
     return rendered(
         Subject(
-            document=partial(check_document, result, is_brief=is_brief),
-            concise=partial(render_concise_check, result),
+            document=partial(check_document, result, is_brief=output_format == "concise"),
             whole=partial(check_object, result),
             line_kinds=LINES,
             page=_later("gradscope.report.html.check_page", "render_check_html", result),
             checked=lambda: result,
-            # The summary of a step of CI has a size to keep to.
+            # CI limits the size of a step's summary.
             markdown=_later("gradscope.report.ci.step_summary", "step_summary", result),
         ),
         output_format,
         console,
+        manner,
     )
 
 
 def render_ci(result: CheckResult, output_format: CIFormat) -> str:
-    """Return what a check found in a format of CI, without a last line break."""
+    """Return the findings of a check in a format of CI, without a last line break."""
     match output_format:
         case "github":
             from gradscope.report.ci.github import render_github
@@ -248,3 +323,20 @@ def together(reports: Sequence[Report]) -> CheckResult:
             for report in reports
         ),
     )
+
+
+def finding_lines(result: CheckResult) -> list[str]:
+    """Return the findings that count, a line each, for a terminal beside a report in a file."""
+    from gradscope.report.check.document import check_document
+    from gradscope.report.formats.concise import concise_findings
+
+    return concise_findings(check_document(result, _CONCISE_WIDTH, is_brief=True))
+
+
+def comparison_findings(comparison: Comparison) -> list[str]:
+    """Return the findings of a comparison, a line each, likewise."""
+    from gradscope.report.comparison.document import comparison_document
+    from gradscope.report.formats.concise import concise_findings
+
+    document = comparison_document(comparison, _CONCISE_WIDTH, top=1, lists_all=True)
+    return concise_findings(document)

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Recording, Site
 
 CONTEXT = 2
-"""Lines shown before and after the line that causes a finding."""
+"""Number of lines shown before and after the line that causes a finding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Label:
     """A mark below a line."""
 
     message: str
-    """Empty for the line that causes the finding."""
+    """Message for the line; empty for the line that causes the finding."""
     is_cause: bool
 
 
@@ -31,21 +31,21 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """Consecutive lines of a file, of which one at least is marked."""
+    """Consecutive lines of a file, of which at least one is marked."""
 
     file: str
     line: int
-    """The line it is shown for."""
+    """Number of the line that the excerpt is about."""
     function: str
-    """Empty where it is not known."""
+    """Function of the line; empty if unknown."""
     lines: tuple[CodeLine, ...]
-    """Empty where the source is not known."""
+    """Lines of the excerpt; empty if the source is unknown."""
     message: str
-    """What happens there, where no line can be marked with it."""
+    """Message for the location, if no line of code can be marked with it."""
 
 
 def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:
-    """Return the code that causes a finding, then that of the other lines, in their order.
+    """Return the code of the cause of a finding, then that of the other lines, in their order.
 
     A line that lies in the first snippet is marked there.
     """
@@ -57,6 +57,25 @@ def snippets(finding: Finding, recording: Recording) -> tuple[Snippet, ...]:
         else:
             others.append(_related(position))
     return (*([] if first is None else [first]), *others)
+
+
+def column_of(site: Site | None, recording: Recording) -> int:
+    """Return the column at which the code of a line begins, from 1; 1 where it is not known."""
+    found = None if site is None else _source_of(site, recording)
+    if site is None or found is None:
+        return 1
+    line = found.lines[site.line - found.first]
+    return 1 + len(line) - len(line.lstrip()) if line.strip() == site.source else 1
+
+
+def _source_of(site: Site, recording: Recording) -> SourceRecord | None:
+    """Return the recorded lines that a site lies in."""
+    for record in recording.evidence_of(SourceRecord):
+        if record.file == site.file and record.first <= site.line < record.first + len(
+            record.lines
+        ):
+            return record
+    return None
 
 
 def _cause(site: Site, recording: Recording) -> Snippet:
@@ -75,23 +94,22 @@ def _cause(site: Site, recording: Recording) -> Snippet:
 
 
 def _function(name: str) -> str:
-    """Return the name of a function as people know it; empty for that of a module."""
+    """Return the name of a function for people; empty for that of a module."""
     shown = name.rpartition("<locals>.")[2]
     return "" if shown == "<module>" else shown
 
 
 def _around(site: Site, recording: Recording) -> dict[int, str]:
     """Return the lines around a site without common indentation, empty where they are not known."""
-    for record in recording.evidence_of(SourceRecord):
-        last = record.first + len(record.lines)
-        if record.file == site.file and record.first <= site.line < last:
-            start = max(record.first, site.line - CONTEXT)
-            end = min(last, site.line + CONTEXT + 1)
-            lines = record.lines[start - record.first : end - record.first]
-            # The file may have changed between the import and the reading of its lines.
-            is_current = lines[site.line - start].strip() == site.source
-            return _trimmed(start, lines) if is_current else {}
-    return {}
+    record = _source_of(site, recording)
+    if record is None:
+        return {}
+    start = max(record.first, site.line - CONTEXT)
+    end = site.line + CONTEXT + 1
+    lines = record.lines[start - record.first : end - record.first]
+    # The file may have changed between the import and the reading of its lines.
+    is_current = lines[site.line - start].strip() == site.source
+    return _trimmed(start, lines) if is_current else {}
 
 
 def _trimmed(start: int, lines: tuple[str, ...]) -> dict[int, str]:

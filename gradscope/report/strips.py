@@ -28,7 +28,7 @@ class LogScale:
 
     @classmethod
     def over(cls, spans: Iterable[Span | None], width: int) -> Self | None:
-        """Return the whole decades that hold all the numbers; None without a positive one."""
+        """Return the whole decades that contain all the numbers; None without a positive one."""
         logarithms = [
             math.log10(value)
             for span in spans
@@ -38,12 +38,12 @@ class LogScale:
         ]
         if not logarithms:
             return None
-        # The lowest number of all gets a bar that can be seen.
+        # The lowest number still gets a visible bar.
         lowest = math.floor(min(logarithms) - 0.2)
         return cls(lowest=lowest, highest=max(math.ceil(max(logarithms)), lowest + 1), width=width)
 
     def position(self, value: float) -> float:
-        """Return how many columns a positive number lies from the left."""
+        """Return the column of a positive number."""
         share = (math.log10(value) - self.lowest) / (self.highest - self.lowest)
         return min(max(share, 0.0), 1.0) * self.width
 
@@ -69,14 +69,14 @@ def bar(span: Span | None, scale: LogScale, signs: Signs) -> Text:
 
 def _solid(length: float, signs: Signs) -> str:
     steps = len(signs.parts)
-    # The lowest number of all is still something.
+    # The lowest number still gets a visible bar.
     eighths = max(round(length * steps), 1)
     whole, part = divmod(eighths, steps)
     return signs.full * whole + (signs.parts[part] if part else "")
 
 
 def axis(scale: LogScale, signs: Signs) -> tuple[Text, Text]:
-    """Return the line with a tick at every decade, and the decades' numbers under it."""
+    """Return the line with a tick at every decade, and the decades' numbers below it."""
     left, line, tick, right = tuple(signs.axis)
     ticks = [line] * (scale.width - 2)
     labels = [" "] * scale.width
@@ -122,21 +122,21 @@ def sparkline(values: Sequence[float], signs: Signs, *, least: float = 0.0) -> s
 
 
 BROKEN, ZERO, NOTHING = "!", "0", " "
-"""What a column shows that is NaN or infinite, exactly zero, or was not measured."""
+"""Values of a column that is NaN or infinite, exactly zero, or not measured."""
 
 _LEAST_SHARE = 0.05
-"""What moves by less of its size is drawn as flat as that: noise is no mountain."""
+"""Relative variation below which a strip is drawn flat: it is noise."""
 
 _LEAST_DECADES = 1.0
 """Smallest range of a logarithmic scale, in decades."""
 
 _FAR = 1000.0
-"""Positive numbers that span more are drawn on a logarithmic scale."""
+"""Ratio of positive numbers above which the scale is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Which numbers the lowest and the highest character stand for."""
+    """The numbers that the lowest and the highest character represent."""
 
     low: float
     high: float
@@ -154,7 +154,7 @@ class Scale:
         low, high = (min(known), max(known)) if known else (1.0, 1.0)
         wanted = _LEAST_DECADES - (math.log10(high) - math.log10(low))
         if wanted > 0:
-            # In the middle of its decade.
+            # The label is in the middle of its decade.
             low = max(low * 10 ** (-wanted / 2), math.ulp(0.0))
             high = min(high * 10 ** (wanted / 2), sys.float_info.max)
         return cls(low=low, high=high, is_logarithmic=True)
@@ -173,14 +173,14 @@ class Scale:
         return cls(low=low, high=high, is_logarithmic=False)
 
     def share(self, value: float) -> float:
-        """Return where a finite number lies between the ends, 0 to 1."""
+        """Return the position of a finite number between the ends, 0 to 1."""
         if self.is_logarithmic:
             if value <= 0:
                 return 0.0
             value, low, high = math.log10(value), math.log10(self.low), math.log10(self.high)
         else:
             low, high = self.low, self.high
-        # Halves, because the difference of two huge numbers is infinite.
+        # The difference of two huge numbers would be infinite.
         spread = high / 2 - low / 2
         return min(max((value / 2 - low / 2) / spread, 0.0), 1.0) if spread > 0 else 0.5
 
@@ -215,7 +215,7 @@ class StripLayout:
     strip: int
     course: int
     extreme: int
-    """0 where there is no room for it."""
+    """Width of the extreme value; 0 if there is no space for it."""
 
 
 LABEL = 12
@@ -224,7 +224,7 @@ LABEL = 12
 _GAP = 2
 
 _WIDE = 112
-"""Characters of a line that has room for extremes."""
+"""Minimum number of characters of a line that shows extremes."""
 
 _MODULE = 17
 

@@ -1,1 +1,1 @@
-"""What is wrong with gradients, judged from a recording alone: one rule a file."""
+"""Rules that judge gradients from a recording alone, one rule per file."""

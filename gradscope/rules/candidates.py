@@ -1,4 +1,4 @@
-"""What rules look for in a recording, and how many of it there are.
+"""The objects that rules search for in a recording, and their number.
 
 A rule that compares no number finds a mistake where one of these things has a certain form.
 """
@@ -33,15 +33,15 @@ _Counter = Callable[[Recording], int]
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Things of one kind that a rule looked at."""
+    """Objects of one kind that a rule searched for."""
 
     what: str
-    """Name of them, as `backward passes`."""
+    """Name of the objects, as `backward passes`."""
     count: int
 
 
 def candidates_of(code: str, recording: Recording) -> tuple[Candidates, ...]:
-    """Return what a rule looks for in a recording, each with its number.
+    """Return the objects that a rule searches for in a recording, each with its number.
 
     Of a training run, what only captured steps hold is added up over them.
     """
@@ -193,4 +193,4 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS810": (_WRAPPED, _BACKWARD, _STEP),
     "GS811": (_WRAPPED,),
 }
-"""By code of a rule: what it looks for, and how that is counted."""
+"""By code of a rule: the objects that it searches for, each with a function that counts them."""

@@ -1,4 +1,4 @@
-"""What a rule judges: an indexed recording, and the user's own limits."""
+"""The input of a rule: an indexed recording, and the user's own limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ class RuleContext(RecordingIndex):
     """A recording under judgement."""
 
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
-    """The user's own, by pattern of module paths, as in `Settings.norm_limits`."""
+    """Limits set by the user, by pattern of module paths, as in `Settings.norm_limits`."""
     ranks: tuple[Recording, ...] = ()
-    """Recordings of all ranks, where a whole job is judged."""
+    """Recordings of all ranks, if a whole job is judged."""
     step: int | None = None
-    """Step of the training run of which the recording is a captured backward; else None."""
+    """Step of the training run, if the recording is a captured backward of it; otherwise None."""
     measurements: list[Measurement] = field(default_factory=list, compare=False, repr=False)
-    """What the rules compared, in order. The captured steps of a run share the run's."""
+    """Numbers that the rules compared, in order. The captured steps of a run share the run's."""
 
     def measured_share(
         self,
@@ -33,7 +33,7 @@ class RuleContext(RecordingIndex):
         subject: str = "",
         site: int | Site | None = None,
     ) -> None:
-        """Note which share of some things a rule is about; nothing where there is none of them."""
+        """Record the share of objects that a rule is about; nothing if there are none."""
         if judged:
             share = found / judged
             self.measured(rule, number, share, limit, subject=subject, site=site)

@@ -62,7 +62,7 @@ class Judge:
         return rule.skip_reason(self.context)
 
     def findings(self, rule: Rule) -> Iterator[Finding]:
-        """Yield what a rule finds that can judge."""
+        """Yield the findings of a rule that can judge."""
         if self.judges_captured_steps(rule):
             return self.captured_steps.check(rule)
         return iter(rule.check(self.context))
@@ -115,7 +115,7 @@ def judge(recording: Recording, settings: Settings = DEFAULT_SETTINGS) -> Verdic
 
 
 def _reason_left_out(rule: Rule, context: RuleContext, settings: Settings) -> str | None:
-    """Return why a rule is not asked whether it can judge, None where it is."""
+    """Return why a rule does not run, None if it does."""
     reason = reason_left_out(type(rule), settings)
     if reason == NOT_SELECTED and rule.is_asked_for(context):
         reason = None
@@ -147,7 +147,7 @@ def check_settings(settings: Settings) -> None:
 
 
 def with_consequences(findings: Iterable[Finding], *, in_order: bool = False) -> list[Finding]:
-    """Return the root causes, with what they explain attached to them.
+    """Return the root causes, each with the findings that it explains.
 
     Args:
         findings: All that was found.
@@ -180,7 +180,7 @@ def _chain(finding: Finding, causes: Mapping[int, Finding]) -> Iterator[Finding]
 
 
 def _explains(cause: Finding, finding: Finding) -> bool:
-    """Return whether a finding is of a kind that explains the other; its own word comes first."""
+    """Return whether a finding's kind explains the other; its own declaration comes first."""
     if finding.rule == cause.rule:
         return False  # of one step; an earlier one may explain a later one
     if finding.rule in cause.explains or cause.rule in finding.explains:
@@ -194,7 +194,7 @@ def _explains(cause: Finding, finding: Finding) -> bool:
 
 
 def _may_explain(cause: Finding, finding: Finding) -> bool:
-    """Return whether a finding explains the other where that cannot explain it."""
+    """Return whether a finding explains the other, which does not explain it."""
     explains = {rule.code: rule.explains for rule in RULES}.get(cause.rule, ())
     return finding.rule.startswith((*cause.explains, *explains) or ("-",))
 
@@ -231,7 +231,7 @@ def _overlap(cause: Finding, finding: Finding) -> bool:
 
 
 def _share_a_line(cause: Finding, finding: Finding) -> bool:
-    """Return whether a line has a part in both of two findings, such as that of an optimizer."""
+    """Return whether two findings have a line in common, such as that of an optimizer."""
     return not _lines(cause).isdisjoint(_lines(finding))
 
 
@@ -241,7 +241,7 @@ def _lines(finding: Finding) -> set[tuple[str, int]]:
 
 
 def _is_ignored(finding: Finding, settings: Settings) -> bool:
-    """Return whether everything that a finding is about lies where its rule is ignored."""
+    """Return whether all subjects of a finding are in modules for which its rule is ignored."""
     patterns = [
         pattern
         for pattern, selectors in settings.per_module_ignores.items()

@@ -17,12 +17,12 @@ from gradscope.rules.settings import DEFAULT_SETTINGS, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What one rule measured on one recording, and what it made of that."""
+    """The measurements of one rule on one recording, and its conclusion."""
 
     code: str
     name: str
     findings: tuple[Finding, ...]
-    """What the rule finds by itself, before findings with the same cause are grouped."""
+    """Findings of the rule itself, before findings with the same cause are grouped."""
     skip_reason: str | None
     """Why the rule could not judge the recording; None if it could."""
     judged_steps: int | None
@@ -30,15 +30,15 @@ class Explanation:
     skipped_steps: tuple[tuple[str, int], ...]
     """Reasons why the rule could not judge captured steps, each with their number."""
     candidates: tuple[Candidates, ...]
-    """What the rule looked for, with the number of it in the recording."""
+    """Objects that the rule searches for, with their number in the recording."""
     measurements: tuple[Measurement, ...]
-    """Numbers that the rule compared with a limit: beyond it first, then the closest."""
+    """Numbers that the rule compared with a limit: those beyond it first, then the closest."""
 
 
 def explain(
     recording: Recording, kind: type[Rule], settings: Settings = DEFAULT_SETTINGS
 ) -> Explanation:
-    """Run one rule over a recording and keep what it measured.
+    """Run one rule on a recording and collect its measurements.
 
     Args:
         recording: What is judged.
@@ -73,7 +73,7 @@ def explain(
 
 
 def _sorted(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    # A comparison may be made twice, once to decide whether the rule can judge.
+    # A rule may compare twice, once to decide whether it can judge.
     once = dict.fromkeys(measurements)
     return tuple(sorted(once, key=lambda one: (not one.is_beyond, -_closeness(one))))
 

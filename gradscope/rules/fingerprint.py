@@ -12,8 +12,9 @@ from gradscope.recording.records import Site
 from gradscope.rules.helpers.source_text import plain_source
 
 _ONE_LINE = 120
-"""A statement of so many characters counts as one, on however many lines it stands; of a longer
-one, as a list of layers, the line counts."""
+"""A statement of up to this many characters is identified as a whole, however many lines it has. In
+a longer one, such as a list of layers, the line is used.
+"""
 
 _MOST_SUBJECTS = 8
 
@@ -57,7 +58,7 @@ def fingerprint_of(
 
 
 def unique_fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Return a fingerprint of each finding that no other of these has, in their order.
+    """Return a distinct fingerprint for each finding, in their order.
 
     The first of those that share one keeps it: first in the file, and by what they concern. How bad
     they are does not count, which may be another in the next run.
@@ -82,7 +83,7 @@ def _order(finding: Finding) -> tuple[int, tuple[str, ...]]:
 
 
 def subjects_of(finding: Finding) -> tuple[str, ...]:
-    """Return what a finding is about, as `subjects` gives it."""
+    """Return the subjects of a finding; see `subjects`."""
     return subjects(finding.parameters or finding.modules)
 
 
@@ -99,7 +100,7 @@ def subjects(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def portable_path(file: str, repository: str) -> str:
-    """Return a path as it is on every machine and in every checkout, with forward slashes.
+    """Return a path that is the same on every machine and in every checkout, with forward slashes.
 
     That is the path inside of the repository, of an installed package or of the standard library;
     else the file's name alone, and a word for code that stands in no file of its own.
@@ -151,7 +152,7 @@ def _statements(context: RecordingIndex) -> dict[str, list[StatementRecord]]:
 
 
 def _without_number(part: str) -> str:
-    """Return a part of a name; numbers in it, as in `fc1`, may tell layers apart."""
+    """Return a part of a name, without a number that may distinguish layers, as in `fc1`."""
     return "*" if part.isdecimal() or re.search(r"\d{6,}|0x[0-9a-f]{6,}", part) else part
 
 

@@ -64,12 +64,12 @@ def _merged(findings: Sequence[Sequence[Finding]], numbers: Sequence[int]) -> li
     for group in by_cause(findings):
         worst = min((finding for _, finding in group), key=rank_of)
         ranks = tuple(numbers[position] for position, _ in group)
-        message = f"{worst.message} ({_words(ranks, len(numbers))})"
+        message = f"{worst.message} ({_rank_text(ranks, len(numbers))})"
         found.append(replace(worst, message=message, ranks=ranks))
     return found
 
 
-def _words(ranks: Sequence[int], count: int) -> str:
+def _rank_text(ranks: Sequence[int], count: int) -> str:
     """Return which ranks show a finding."""
     if len(ranks) == count:
         return f"all {count} ranks"

@@ -20,7 +20,7 @@ HEADINGS = (
     "When it may be wrong",
     "Source",
 )
-"""Headings of a rule's docstring, in order; each is alone on a line and ends in a colon."""
+"""Headings of a rule's docstring, in order. Each is alone on a line and ends with a colon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,9 @@ class Section:
 
     heading: str
     text: str
-    """Paragraphs, an empty line apart, each of them on one line; lines that begin with spaces or a
-    dash are kept as they are."""
+    """Paragraphs separated by empty lines, each on one line; lines that begin with spaces or a dash
+    are unchanged.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Threshold:
     name: str
     default: float
     text: str
-    """What it is, with unit and source."""
+    """Description of the threshold, with unit and source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Manual:
     sections: tuple[Section, ...]
     thresholds: tuple[Threshold, ...]
     explains: tuple[str, ...]
-    """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
+    """Codes, or prefixes of codes, of rules whose findings are consequences of this rule's."""
 
     @property
     def sample(self) -> str:
@@ -135,7 +136,7 @@ def _thresholds(rule: type[Rule]) -> tuple[Threshold, ...]:
 
 
 def _docstrings(rule: type[Rule]) -> dict[str, str]:
-    """Return the strings that stand under the fields of a class, which only its source holds."""
+    """Return the strings below the fields of a class, which only its source contains."""
     module = ast.parse(inspect.getsource(sys.modules[rule.__module__]))
     classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
     body = next(one.body for one in classes if one.name == rule.__name__)

@@ -1,4 +1,4 @@
-"""Numbers of rules: what one compared with a limit, and how bad a finding is."""
+"""Numbers that rules compare with a limit, and the severity of findings."""
 
 import math
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Measure:
     number: str
     """Name of the number in the evidence."""
     limit: str | None = None
-    """The name of the limit it crossed, likewise; None where all findings of the rule have it."""
+    """Name of the limit it crossed in the evidence; None if all findings of the rule have it."""
     worse: Literal["higher", "lower"] = "higher"
     is_logarithm: bool = False
-    """Whether it counts powers of ten: twice as bad is then 0.3 more and not twice the number."""
+    """Whether it counts powers of ten: then 0.3 more is twice as bad."""
 
     def is_worse(self, value: float, known: float, factor: float = 1.0) -> bool:
         """Return whether a number is worse than a known one by more than a factor.
@@ -59,9 +59,10 @@ class Measurement:
     fires: Side = "above"
     """Side of the limit on which the number leads to a finding."""
     subject: str = ""
-    """What was measured: a parameter, a module, a line of the script; empty for the model."""
+    """Subject of the measurement: a parameter, a module, a line of the script; empty for the model.
+    """
     site: Site | None = None
-    """Line that a finding would point at."""
+    """Line that a finding would have."""
     step: int | None = None
     """Step of the training run; None for a recording of one step."""
 

@@ -1,4 +1,4 @@
-"""What a rule is, the families of rules, and how a rule says what it found."""
+"""The definition of a rule, the families of rules, and the contents of a finding."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ FAMILIES = {
     "GS8": "ranks",
     "GS9": "tool",
 }
-"""What a family is called, as a selector too."""
+"""Name of each family, which is also a selector."""
 
 
 def family_of(code: str) -> str:
@@ -32,9 +32,10 @@ def family_of(code: str) -> str:
 
 
 Lasting = Literal["no", "on", "always"]
-"""`no`: in any; `on`: in half at least of those from the first one on that shows it, and in two,
-or it was chance; `always`: likewise from the first look of all on, as what training leads to is no
-mistake."""
+"""Captured steps that must show a mistake. `no`: any one. `on`: at least half of those from the
+first one that shows it, and at least two; otherwise it was chance. `always`: the same, from the
+first captured step on, as a state that training leads to is no mistake.
+"""
 
 Evidence = Mapping[str, float | str | bool | None]
 
@@ -50,37 +51,41 @@ class Rule(ABC):
 
     code: ClassVar[str]
     name: ClassVar[str]
-    """Names the problem, not the remedy."""
+    """Name of the problem, not of the remedy."""
     level: ClassVar[Severity]
     """Severity of a typical finding; a finding may be milder or worse."""
     needs_run: ClassVar[bool] = False
-    """Whether it judges the steps of a training run, and not one step that was captured in full."""
+    """Whether it judges the steps of a training run, rather than one step that was captured in
+    full.
+    """
     lasts: ClassVar[Lasting] = "no"
-    """Captured steps of a training run in which a mistake shows."""
+    """Captured steps of a training run that must show the mistake."""
     judges_learning: ClassVar[bool] = False
-    """Whether it judges what parameters learn by a gradient. Nobody asks that of a gradient that is
-    computed for an input, as a saliency map or an attack is."""
+    """Whether it judges what parameters learn by a gradient. This does not apply to a gradient that
+    is computed for an input, such as a saliency map or an attack.
+    """
     judges_late: ClassVar[bool] = False
-    """Whether it judges backward passes, too, whose forward was not watched."""
+    """Whether it also judges backward passes whose forward was not observed."""
     explains: ClassVar[tuple[str, ...]] = ()
-    """Codes, or prefixes of codes, of rules whose findings are consequences of this one's."""
+    """Codes, or prefixes of codes, of rules whose findings are consequences of this rule's."""
     measures: ClassVar[tuple[Measure, ...]] = ()
-    """What tells how bad a finding is, beside its level and its count: the first whose number and
-    limit its evidence has. Empty where the mistake is there or not."""
+    """Measures of how bad a finding is, besides its level and its count. The first one whose number
+    and limit are in the evidence is used. Empty if the mistake has no degree.
+    """
 
     def is_for(self, context: RuleContext) -> bool:
-        """Return whether a recording is of the kind that it judges."""
+        """Return whether a recording is of the kind that the rule judges."""
         return context.is_run or not self.needs_run
 
     def is_asked_for(self, context: RuleContext) -> bool | None:
-        """Return whether the user has set what this rule judges by; None where it needs nothing.
+        """Return whether the user has set the required limits; None if the rule needs none.
 
         Where it is asked for, `select` need not name it. Where it is not, it is not mentioned.
         """
         return None
 
     def skip_reason(self, context: RuleContext) -> str | None:
-        """Return why this rule cannot judge the recording, None where it can."""
+        """Return why the rule cannot judge the recording, None if it can."""
         return None
 
     @abstractmethod
@@ -88,7 +93,7 @@ class Rule(ABC):
         """Yield a finding for every cause."""
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield what the events of a run show, of a rule that else judges single passes."""
+        """Yield findings from a run's events, for a rule that otherwise judges single passes."""
         yield from ()
 
     def finding(  # noqa: PLR0913 - a finding has as many parts

@@ -38,7 +38,7 @@ def rules_named(selector: str) -> tuple[type[Rule], ...]:
 
 
 def suggestion(given: str, names: Iterable[str]) -> str:
-    """Return what ends a message on a name that does not exist; empty where none is like it."""
+    """Return the end of a message on an unknown name; empty without a similar name."""
     close = get_close_matches(given, list(names), n=1)
     return f": did you mean `{close[0]}`?" if close else ""
 

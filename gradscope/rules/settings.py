@@ -1,4 +1,4 @@
-"""What the user has set for the rules: selection, thresholds and limits."""
+"""The user's settings of the rules: selection, thresholds and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from gradscope.options.declaration import Option
 
 
 def matches(path: str, pattern: str) -> bool:
-    """Return whether a module is meant by a pattern; `encoder.*` means `encoder` too."""
+    """Return whether a pattern matches a module; `encoder.*` matches `encoder` too."""
     return fnmatchcase(path, pattern) or fnmatchcase(f"{path}.", pattern)
 
 
@@ -23,7 +23,7 @@ _RULES = "Rules"
 _CHECK = "Check"
 
 WHOLE_MODEL = ""
-"""The pattern of `Settings.norm_limits` that means all parameters together."""
+"""Pattern of `Settings.norm_limits` for all parameters together."""
 
 
 def selectors(value: object) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class NormLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the user chose; selectors are codes, prefixes of codes, families and names of rules."""
+    """The user's choices; selectors are codes, prefixes of codes, families and names of rules."""
 
     select: Annotated[
         tuple[str, ...],
@@ -87,7 +87,7 @@ class Settings:
             check=selectors,
         ),
     ] = ()
-    """Empty for all rules."""
+    """Selected rules; empty for all."""
     ignore: Annotated[
         tuple[str, ...],
         Option(
@@ -107,14 +107,15 @@ class Settings:
             check=selectors,
         ),
     ] = ()
-    """They run whatever `select` and `ignore` say."""
+    """Rules that run whatever `select` and `ignore` say."""
     thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
     """Values of the rules' fields, by the names of the rules."""
     per_module_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Rules that are not reported for modules, by pattern of module paths such as `encoder.*`."""
     norm_limits: Mapping[str, NormLimit] = field(default_factory=dict)
-    """Limits of the gradient norm over the parameters of each module that a pattern matches, with
-    those of its children, by pattern of module paths; `WHOLE_MODEL` for the global norm."""
+    """Limits of the gradient norm by pattern of module paths. A limit applies to the parameters of
+    each matching module and its children; `WHOLE_MODEL` limits the global norm.
+    """
 
 
 DEFAULT_SETTINGS = Settings()

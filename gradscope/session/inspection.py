@@ -26,7 +26,7 @@ from gradscope.probes.registry import probe_making, record_none, run_probes
 from gradscope.probes.snapshot import preserved
 from gradscope.recording.meta import repository_of
 from gradscope.recording.records import Environment, Recording, TargetRecord
-from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, told_after
+from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, after_steps
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
 from gradscope.target.target import Target
@@ -236,7 +236,7 @@ class _Watch:
         self._assembler.add_broken_step(failed.capture, reason=reason)
         self._note(failed, step=made)
         record_none(self._assembler, reason)
-        self._tell(told_after(made, failed.shown) if made else failed.shown)
+        self._tell(after_steps(made, failed.shown) if made else failed.shown)
         return Ending(loss=None, description=failed.subject, synthetic=False, terms=0)
 
     def _note(self, failed: StepFailedError, *, step: int) -> None:

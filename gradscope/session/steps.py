@@ -274,10 +274,10 @@ def said_after(steps: int) -> Iterator[None]:
     except GradscopeError as error:
         if not steps:
             raise
-        raise told_after(steps, error) from error.__cause__
+        raise after_steps(steps, error) from error.__cause__
 
 
-def told_after(steps: int, error: GradscopeError) -> GradscopeError:
+def after_steps(steps: int, error: GradscopeError) -> GradscopeError:
     """Return an error that states after how many optimizer steps it occurred."""
     kind = UserCodeError if isinstance(error, UserCodeError) else GradscopeError
     plural = "s" if steps > 1 else ""

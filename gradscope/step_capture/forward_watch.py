@@ -122,10 +122,12 @@ class ForwardWatch:
             return True
         if _len_torch_dispatch_stack() or is_old(result):
             return False
+        # The elements of a view were checked with its base.
         if result._is_view():
             return True
         if not _has_finite_sum(result.detach()):
             return False
+        # The allocator reuses memory: this storage may have held a non-finite tensor before.
         self.origins.forget(result)
         return True
 
@@ -154,6 +156,7 @@ class ForwardWatch:
         if number is None or not self.measures:
             return not _has_finite_sum(tensor) and broken_of(tensor) is not None
         values = values_of(tensor)
+        # A dict keeps the order of insertion: its first key is the oldest.
         if len(self.values) == _MOST_VALUES:
             del self.values[next(iter(self.values))]
         self.values[number] = tensor.numel(), values
@@ -259,6 +262,7 @@ def _is_broken(value: object) -> bool:
 
 def _has_finite_sum(tensor: Tensor) -> bool:
     """Return whether the sum is finite, which proves that every element is."""
+    # One pass without a temporary tensor. A sum may overflow, so callers then check the elements.
     return math.isfinite(float(tensor.sum()))
 
 

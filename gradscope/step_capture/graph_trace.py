@@ -74,6 +74,7 @@ def trace_of(capture: StepCapture, step: int) -> GraphTrace:
             for line, call in zip(own, owners, strict=True)
         ),
         owners=owners,
+        # Weak references, because a trace must not keep a replaced model alive.
         calls=tuple(_Call(ref(one.module), one.parent, one.line) for one in calls),
         inputs=tuple(
             tuple(

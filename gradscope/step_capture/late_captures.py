@@ -152,6 +152,7 @@ class LateCaptures:
         if key is None:
             self._further.append(trace_of(capture, step))
             return
+        # Removed first, so that the order of the dict is that of the last use.
         self._traces.pop(key, None)
         self._traces[key] = trace_of(capture, step)
         known = self._points.get(key)
@@ -196,6 +197,7 @@ class LateCaptures:
     def searched(self, step: int) -> None:
         """Record that a search was made."""
         self._made += 1
+        # Growing distances: a script with lasting NaN must not search in every step.
         self._next = step + 10**self._made
 
     def suspect(
@@ -315,6 +317,7 @@ def _add_owners(capture: StepCapture, named: NamedModel, lent: set[int]) -> None
         module = None if location in lent else next(taken, None)
         if module is not None:
             capture.modules.calls.append(ModuleCall(module, None, None, number, [], number + 1))
+            # Layers use a view of their weight, such as the transposed one.
             if capture.graph.operations[location] in VIEW_OPERATIONS:
                 owners[location] = module
 
@@ -327,4 +330,5 @@ def line_key(location: Location) -> LineKey:
 
 def starts_broken(start: Start) -> bool:
     """Return whether the loss is known to be non-finite; losses on devices are not read."""
+    # A loss on an accelerator is a tensor here: reading it would wait for the device.
     return isinstance(start.loss, float) and not math.isfinite(start.loss)

@@ -121,6 +121,7 @@ class CaptureMode(TorchFunctionMode):
 
     def observe(self, sites: SiteMode, values: ForwardWatch) -> None:
         """Start observing the calls of this thread."""
+        # Each thread has a stack of modes of its own.
         self._thread = threading.get_ident()
         if not self._is_in_stack():
             self._put_below()
@@ -144,6 +145,7 @@ class CaptureMode(TorchFunctionMode):
             self._leaving = None
         if not self._is_in_stack():
             return  # in another thread's stack it does nothing any more
+        # torch only pops the top of the stack, so the modes above are put back afterwards.
         above = [_pop_mode() for _ in range(_len_torch_function_stack())]
         for mode in reversed(above):
             if mode is not self:
@@ -197,6 +199,7 @@ class CaptureMode(TorchFunctionMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
         """Call the function, and observe the call."""
+        # Most calls of the mode are reads of attributes, so these return before anything else.
         if is_traced() or (func in _PASSIVE and self._is_nothing_new(func, args)):
             return func(*args, **kwargs) if kwargs else func(*args)
         sites, values = self._sites, self._values
@@ -260,6 +263,7 @@ class CaptureMode(TorchFunctionMode):
         return self._sites is None or not self._sites.has_nodes_without_line()
 
     def _is_of_long_evaluation(self, func: Callable[..., object]) -> bool:
+        # The call that enables gradients again must be observed: it ends the evaluation.
         if torch.is_grad_enabled() or getattr(func, "__name__", "") == "_set_grad_enabled":
             return False
         self._calls_without_grad += 1

@@ -163,6 +163,7 @@ class NonfiniteSearch:
 
     def _of_operation(self, slot: Slot, broken: Broken, cause: int | None) -> int | None:
         """Record an operation that turned finite numbers or an infinity into non-finite ones."""
+        # Results that autograd did not save are unknown: each of them may be the first broken one.
         candidates = sorted([*self._unknown_before(slot[0]), slot[0]], key=self._rank)
         rows = self._blocked_rows(slot)
         chosen = slot[0] if rows else candidates[-1]

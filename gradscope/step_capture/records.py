@@ -253,6 +253,7 @@ class CaptureRecords:
                 passed=frozenset[int]().union(*(window.passed for window in windows)),
                 target=self.described(subject_of(location.call())),
             )
+        # The traceback of the exception may keep the graph alive for as long as it is handled.
         capture.release_graph()
         return recording
 
@@ -307,5 +308,6 @@ def is_broken(recording: Recording) -> bool:
 
 def _number(loss: Tensor, scale: float) -> float | None:
     one = whole(loss)
+    # Backward from a vector or a complex number has no single loss.
     is_number = one is not None and one.numel() == 1 and not one.is_complex()
     return float(one) / scale if one is not None and is_number else None

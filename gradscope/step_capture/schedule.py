@@ -139,6 +139,8 @@ class Schedule:
         """Request captures of the next steps because of a problem; not granted too often."""
         if self._requests < _MOST_REQUESTS and self.number >= self._next_request:
             self._requests += 1
+            # Doubled distances, so that a lasting problem is captured a logarithmic number of
+            # times.
             self._next_request = 2 * self.number
             self._is_asked = True
 
@@ -184,6 +186,7 @@ class Schedule:
         return bool(self._since) and self._awaited < _MOST_AWAITED
 
     def _begin(self) -> None:
+        # An optimizer without recent steps may never step again.
         self._due = {key for key, last in self._last.items() if self.number - last <= 4 * _TURNS}
         self._until = self.number + _TURNS
 

@@ -204,6 +204,7 @@ class ScriptCaptures:
     @alone
     def see_end(self, error: BaseException) -> None:
         """Record the exception that ended the script, with its traceback."""
+        # Neither has a cause in the graph, and a capture would need more of the missing memory.
         if isinstance(error, KeyboardInterrupt | torch.OutOfMemoryError):
             return
         if isinstance(error, Exception) and is_own_fault(error):
@@ -232,6 +233,7 @@ class ScriptCaptures:
         capture, self._failed = self._failed, None
         recording = self._records.made_of_failure(error, capture, self._window, self._last)
         events = self._training.event_log.events
+        # The failed backward may already be the last event of the step.
         is_told = bool(events) and events[-1].kind == "backward-error"
         self._found.add(len(events) - is_told, Made(recording))
 
@@ -309,6 +311,7 @@ class ScriptCaptures:
         except GradscopeError:
             return  # a lazy parameter has no shape yet
         capture = window.capture.for_backward(named.parameters, named.shards)
+        # The script's modes and tensor subclasses must not observe gradscope's calls.
         root, scale = start.root, 1.0 if start.scale is None else float(start.scale)
         with DisableTorchFunction():
             capture.trace(root)
@@ -321,6 +324,7 @@ class ScriptCaptures:
                     self.give_up(self._graphs.reason)
                 return
             self._late.remember(capture, key, self._schedule.number)
+            # Before the script's own backward, which frees the graph.
             half = HalfPrecision(window.autocasts)
             half.run(root, capture, is_scaled=start.scale is not None, is_first=is_early)
             watch = capture.watch_backward(root, alone=True, magnitudes=window.is_full)
@@ -377,6 +381,7 @@ class ScriptCaptures:
             made = self._records.made(current, self._found.number)
             self._has_broken |= is_broken(made.recording)
         current.capture.release_graph()
+        # A gradient scaler multiplied the loss, so all recorded gradients are divided again.
         recording = unscaled(made.recording, current.scale)
         self._found.add(order, made._replace(recording=recording))
 

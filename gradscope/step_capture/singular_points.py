@@ -40,6 +40,7 @@ def _has_zero(tensor: Tensor) -> bool:
 
 
 def _may_be(low: float, high: float, number: float) -> bool:
+    # aminmax returns NaN if an element is NaN: the other elements are then unknown.
     return low <= number <= high or low != low
 
 
@@ -140,6 +141,7 @@ class SingularPoints:
 
     def are_met(self, root: Tensor, *, readable: bool) -> bool:
         """Return whether one of the operations is at a point with an infinite derivative."""
+        # Reading values from an accelerator would wait for it.
         if not (self._hops or self._reads_root) or not root.is_cpu or root.grad_fn is None:
             return False
         began = time.perf_counter()
@@ -153,6 +155,7 @@ class SingularPoints:
             return False
         met = self._walk(root.grad_fn, readable=readable)
         spent = time.perf_counter() - began
+        # A moving average, so that one slow read does not end the checks.
         self._cost = spent if not self._cost else 0.8 * self._cost + 0.2 * spent
         self._allowance -= spent
         return met

@@ -82,6 +82,7 @@ def structure_of(
             for one in capture.comparisons.comparisons
         ],
         optimizers=[
+            # By identity, because `==` of tensors compares their elements.
             (id(one), [[id(tensor) for tensor in group["params"]] for group in one.param_groups])
             for one in optimizers
         ],
@@ -200,6 +201,7 @@ class Structures:
         """Return a step that the finished one repeats, None if it must be recorded in full."""
         plain = [one for one in (loss, *measured.weights) if one is not None]
         is_finite = measured.numbers.is_finite and all(map(math.isfinite, plain))
+        # A step with a problem needs its full record, which a repetition does not have.
         if measured.unmeasured or not is_finite:
             return None
         return next(

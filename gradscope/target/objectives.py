@@ -230,7 +230,7 @@ class GivenGradient:
     """Backward from the output itself, with a vector for the vector-Jacobian product."""
 
     vector: torch.Tensor | str
-    """A tensor shaped as the output, `ones` or `randn`."""
+    """Tensor with the shape of the output, or `ones` or `randn`."""
     seed: int | None
     second: SecondArgument = NOTHING
 

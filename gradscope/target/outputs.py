@@ -161,7 +161,7 @@ def _combined(scalars: list[NamedTensor]) -> NamedTensor:
         )
     totals = [scalar for scalar in scalars if "total" in scalar.name.lower()]
     if len(scalars) == 1 or len(totals) == 1:
-        # A total besides its terms contains them already.
+        # A total contains its terms already.
         return (totals or scalars)[0]
     return NamedTensor(
         name="sum of " + ", ".join(scalar.name for scalar in scalars),

@@ -1,6 +1,6 @@
 """The test bed: real architectures at random initialisation, each as small as it can be."""
 
-from tests.architectures.case import ArchitectureCase, PlainStep, built, forward_loss, plain_step
+from tests.architectures.case import ArchitectureCase, built, forward_loss
 from tests.architectures.language import LANGUAGE
 from tests.architectures.mechanisms import MECHANISMS
 from tests.architectures.networks import NETWORKS
@@ -18,8 +18,6 @@ ARCHITECTURES: tuple[ArchitectureCase, ...] = (
 __all__ = [
     "ARCHITECTURES",
     "ArchitectureCase",
-    "PlainStep",
     "built",
     "forward_loss",
-    "plain_step",
 ]

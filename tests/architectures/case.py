@@ -29,17 +29,6 @@ class ArchitectureCase:
     """Left out of a quick run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainStep:
-    """One forward and backward as torch alone contributes it."""
-
-    loss: Tensor
-    gradients: dict[str, Tensor | None]
-    """By parameter name; None where backward did not reach it."""
-    random_state: Tensor
-    """torch's, after the backward."""
-
-
 def built(case: ArchitectureCase) -> Built:
     """Build the case in train mode; equal each time, and the forward that follows is too."""
     seed(SEED)
@@ -61,18 +50,3 @@ def forward_loss(case: ArchitectureCase, model: nn.Module, batch: object) -> Ten
         return model(**batch).loss
     *inputs, target = batch
     return case.loss(model(*inputs), target)
-
-
-def plain_step(case: ArchitectureCase) -> PlainStep:
-    """Run the case once: the oracle for everything that gradscope says of it."""
-    model, batch = built(case)
-    loss = forward_loss(case, model, batch)
-    loss.backward()
-    return PlainStep(
-        loss=loss.detach().clone(),
-        gradients={
-            name: None if parameter.grad is None else parameter.grad.clone()
-            for name, parameter in model.named_parameters()
-        },
-        random_state=torch.get_rng_state(),
-    )

@@ -1,7 +1,7 @@
 """Precision and recall over the programs of this repository, for gradscope and for other tools.
 
 `python tests/benchmarks/diagnosis.py [--programs FOLDER]... [--only TEXT] [--jobs N]
-[--peers PYTHON] [--json FILE] [--markdown FILE]`
+[--pairs N --seed N] [--peers PYTHON] [--recordings FOLDER] [--json FILE] [--markdown FILE]`
 
 A folder of programs has a `manifest.json`; `tests/programs/README.md` describes it. The rules'
 samples and the sick models of `tests/rules/sick` are measured, too.
@@ -11,70 +11,26 @@ samples and the sick models of `tests/rules/sick` are measured, too.
 - A healthy program is *accused* when it gets an error, and *warned* when it gets a warning.
 - For other tools, a sick program counts as found when any check raises an alarm on it that the
   same check does not raise on its healthy twin. This is generous: the alarm may name another
-  cause. Only sick programs with a twin are compared.
+  cause. Only sick programs with a twin are compared; `--pairs` draws some of them.
 
 Intervals are Wilson's at 95 %.
 """
 
 import argparse
 import json
-import math
-import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from gradscope.rules.catalogue import RULES
-from tests.rules.inspecting import marked_lines
-
-ROOT = Path(__file__).parents[2]
+from forked_reports import BrokenReportError, ForkedReports
+from programs import FAMILIES, Program, add_choice, chosen, drawn_pairs, pairs_of
+from shares import markdown, share
 
 LEVELS = ("note", "warning", "error")
-TIMEOUT = 180.0
-"""Seconds after which a program is given up."""
 
 PEERS = ("torch-audit", "torchtest2", "traintools", "torchmortem")
-
-FAMILIES = {
-    "1": "flow",
-    "2": "reach",
-    "3": "accumulation",
-    "4": "clipping",
-    "5": "autograd",
-    "6": "precision",
-    "7": "loss",
-    "8": "ranks",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """A program, and what is known about it."""
-
-    name: str
-    path: Path
-    kind: str
-    """`train` for a script that runs, `model` for a file to inspect."""
-    sick: bool
-    rules: frozenset[str] = frozenset()
-    """Codes of the rules that name the mistake."""
-    level: str = "warning"
-    """Lowest level that a right finding has."""
-    lines: frozenset[int] = frozenset()
-    """Lines that cause the mistake."""
-    twin: str | None = None
-    """Name of the healthy program that differs by the mistake alone."""
-
-    @property
-    def family(self) -> str:
-        """Family of the first right rule; `healthy` for a healthy program."""
-        return FAMILIES[min(self.rules)[2]] if self.rules else "healthy"
 
 
 @dataclass(kw_only=True)
@@ -95,77 +51,13 @@ class Result:
         return any(level == one for _, one in self.findings)
 
 
-def programs_of(folder: Path) -> list[Program]:
-    """Return the programs that a folder's manifest lists."""
-    cases = json.loads((folder / "manifest.json").read_text())["cases"]
-    return [
-        Program(
-            name=f"{folder.name}/{case['id']}",
-            path=folder / case["file"],
-            kind=case["kind"],
-            sick=case["label"] == "sick",
-            rules=frozenset(case.get("rules") or ()),
-            level=case.get("severity", "warning"),
-            lines=frozenset((*case.get("fault_lines", ()), *case.get("also_acceptable_lines", ()))),
-            twin=_twin(case, folder, cases),
-        )
-        for case in cases
-    ]
-
-
-def _twin(case: dict, folder: Path, cases: list[dict]) -> str | None:
-    if not case.get("twin"):
-        return None
-    twin = next(one for one in cases if case["twin"] in (one["file"], one["id"]))
-    return f"{folder.name}/{twin['id']}"
-
-
-def samples() -> list[Program]:
-    """Return the samples of the rules and the sick models of their tests."""
-    found = [
-        Program(
-            name=f"sample_models/{rule.name}",
-            path=path,
-            kind="train" if rule.needs_run else "model",
-            sick=True,
-            rules=frozenset((rule.code,)),
-            level="note",
-            lines=frozenset(marked_lines(path, f"# {rule.code}")),
-        )
-        for rule in RULES
-        # Its sample needs limits of the user's own.
-        if rule.code != "GS113"
-        and (path := ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py").exists()
-    ]
-    sick = sorted((ROOT / "tests" / "rules" / "sick").glob("gs*.py"))
-    return found + [
-        Program(
-            name=f"sick/{path.stem}",
-            path=path,
-            kind="model",
-            sick=True,
-            rules=frozenset((path.stem[:5].upper(),)),
-            level="note",
-            lines=frozenset(marked_lines(path, "# <-")),
-        )
-        for path in sick
-    ]
-
-
-def judged(program: Program) -> Result:
+def judged(program: Program, reports: ForkedReports, recordings: Path | None) -> Result:
     """Run gradscope on a program, and compare its findings with what is known."""
-    with tempfile.TemporaryDirectory() as scratch:
-        report = Path(scratch) / "report.json"
-        output = ["--output-format", "json", "--output-file", str(report)]
-        if program.kind == "train":
-            command = ["run", *output, "--save", str(Path(scratch) / "run.gradscope")]
-        else:
-            command = ["inspect", *output]
-        said = _run([sys.executable, "-m", "gradscope", *command, str(program.path)], program)
-        try:
-            findings = json.loads(report.read_text())["findings"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return Result(broken=said.strip()[-200:] or "no output")
+    recording = recordings and recordings / f"{program.name.replace('/', '.')}.gradscope"
+    try:
+        findings = reports.findings(program, recording=recording)
+    except BrokenReportError as error:
+        return Result(broken=str(error))
     right = [
         one
         for one in findings
@@ -185,50 +77,16 @@ def judged(program: Program) -> Result:
     )
 
 
-def alarms_of(tool: str, program: Program, python: str) -> list[str]:
-    """Return the names of the checks of another tool that raised an alarm on a program."""
+def alarms_of(python: str, programs: list[Program]) -> Iterable[tuple[str, str, list[str]]]:
+    """Yield tool, program and the names of the tool's checks that raised an alarm."""
     driver = Path(__file__).with_name("peer_alarms.py")
-    command = [python, str(driver), tool, program.kind, str(program.path)]
-    try:
-        return json.loads(_run(command, program, errors=False) or "[]")
-    except ValueError:
-        return []
-
-
-def _run(command: list[str], program: Program, *, errors: bool = True) -> str:
-    """Run a command beside a program, and return what it wrote."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=program.path.parent,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer in {TIMEOUT:.0f} s"
-    return done.stdout + (done.stderr if errors else "")
-
-
-def interval(successes: int, trials: int) -> tuple[float, float]:
-    """Return Wilson's interval of a share at 95 %."""
-    if not trials:
-        return 0.0, 1.0
-    z = 1.959964
-    share = successes / trials
-    centre = share + z * z / (2 * trials)
-    half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    scale = 1 + z * z / trials
-    return (centre - half) / scale, (centre + half) / scale
-
-
-def share(successes: int, trials: int) -> str:
-    """Write a share with its interval, as `9/10 (60-98 %)`."""
-    if not trials:
-        return "-"
-    low, high = interval(successes, trials)
-    return f"{successes}/{trials} ({low * 100:.0f}-{high * 100:.0f} %)"
+    asked = [(tool, one) for one in programs for tool in PEERS]
+    lines = [json.dumps([tool, one.kind, str(one.path)]) for tool, one in asked]
+    done = subprocess.run(
+        [python, str(driver)], input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=True
+    )
+    for (tool, one), answer in zip(asked, done.stdout.splitlines(), strict=True):
+        yield tool, one.name, json.loads(answer)
 
 
 def count(rows: Iterable[object], condition: Callable[..., bool]) -> int:
@@ -236,21 +94,27 @@ def count(rows: Iterable[object], condition: Callable[..., bool]) -> int:
     return sum(condition(row) for row in rows)
 
 
-def family_table(programs: list[Program], results: dict[str, Result]) -> list[list[str]]:
-    """Return recall by family, and a last row of all."""
+def recall_table(
+    programs: list[Program], results: dict[str, Result], kind: str, of: Callable[[Program], str]
+) -> list[list[str]]:
+    """Return recall by kind of program, and a last row of all."""
     sick = [one for one in programs if one.sick]
-    names = sorted({one.family for one in sick}, key=[*FAMILIES.values(), "healthy"].index)
-    rows = [["family", "found", "at the right line"]]
-    for name in [*names, None]:
-        members = [results[one.name] for one in sick if name in (None, one.family)]
+    rows = [[kind, "found", "at the right line"]]
+    for name in [*dict.fromkeys(sorted(map(of, sick), key=_rank)), "all"]:
+        members = [results[one.name] for one in sick if name in ("all", of(one))]
         rows.append(
             [
-                name or "all",
+                name,
                 share(count(members, lambda one: one.found), len(members)),
                 share(count(members, lambda one: one.located), len(members)),
             ]
         )
     return rows
+
+
+def _rank(name: str) -> int:
+    families = [*FAMILIES.values()]
+    return families.index(name) if name in families else len(families)
 
 
 def healthy_table(programs: list[Program], results: dict[str, Result]) -> list[list[str]]:
@@ -268,12 +132,7 @@ def healthy_table(programs: list[Program], results: dict[str, Result]) -> list[l
 
 def peer_table(programs: list[Program], results: dict[str, Result]) -> list[list[str]]:
     """Return what each tool tells apart, on the same pairs of programs."""
-    by_name = {one.name: one for one in programs}
-    pairs = [
-        (one, by_name[one.twin])
-        for one in programs
-        if one.sick and one.twin and one.twin in by_name
-    ]
+    pairs = pairs_of(programs)
     rows = [["tool", "programs", "sick, told from their twin", "healthy with an alarm"]]
     for tool in ("gradscope", *PEERS):
         taken = [pair for pair in pairs if tool != "torchtest2" or pair[0].kind == "model"]
@@ -295,13 +154,6 @@ def _alarms(result: Result, tool: str) -> set[str]:
     return {code for code, level in result.findings if level != "note"}
 
 
-def markdown(table: list[list[str]]) -> str:
-    """Write a table in Markdown."""
-    head, *rows = table
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
 def verdict(program: Program, result: Result) -> str | None:
     """Tell what is wrong with the answer about a program, in a line; None for nothing."""
     said = ", ".join(sorted({f"{code} {level}" for code, level in result.findings})) or "nothing"
@@ -320,46 +172,46 @@ def verdict(program: Program, result: Result) -> str | None:
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--programs", type=Path, action="append", help="folder with a manifest")
-    parser.add_argument("--only", default="", help="part of a program's name")
+    add_choice(parser)
+    parser.add_argument("--pairs", type=int, help="number of pairs to draw")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter that has the other tools")
+    parser.add_argument("--recordings", type=Path, help="folder that keeps every recording")
     parser.add_argument("--json", type=Path, help="file for every result")
     parser.add_argument("--markdown", type=Path, help="file for the tables")
     return parser.parse_args()
 
 
-def chosen_programs(options: argparse.Namespace) -> list[Program]:
-    """Return the programs that the command line asks for."""
-    folders = options.programs or sorted(
-        one.parent for one in (ROOT / "tests" / "programs").glob("*/manifest.json")
-    )
-    programs = [one for folder in folders for one in programs_of(folder.resolve())]
-    programs += [] if options.programs else samples()
-    return [one for one in programs if options.only in one.name]
-
-
-def measured(programs: list[Program], jobs: int, peers: str | None) -> dict[str, Result]:
+def measured(programs: list[Program], options: argparse.Namespace) -> dict[str, Result]:
     """Return the results by program, with those of other tools if an interpreter has them."""
-
-    def answer(program: Program) -> Result:
-        result = judged(program)
-        if peers and (program.twin or not program.sick):
-            result.alarms = {tool: alarms_of(tool, program, peers) for tool in PEERS}
-        return result
-
-    with ThreadPoolExecutor(jobs) as pool:
-        return dict(zip((one.name for one in programs), pool.map(answer, programs), strict=True))
+    reports = ForkedReports(options.jobs)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        judgements = pool.map(lambda one: judged(one, reports, options.recordings), programs)
+        results = dict(zip((one.name for one in programs), judgements, strict=True))
+    if options.peers:
+        compared = [one for one in programs if one.twin or not one.sick]
+        for tool, name, alarms in alarms_of(options.peers, compared):
+            results[name].alarms[tool] = alarms
+    return results
 
 
 def main() -> None:
     """Measure, and print what is wrong and the tables."""
     options = arguments()
-    programs = chosen_programs(options)
-    results = measured(programs, options.jobs, options.peers)
+    programs = chosen(options)
+    if options.pairs:
+        programs = drawn_pairs(programs, options.pairs, options.seed)
+    if options.recordings:
+        options.recordings.mkdir(parents=True, exist_ok=True)
+    results = measured(programs, options)
     for line in filter(None, (verdict(one, results[one.name]) for one in programs)):
         print(line)
-    tables = [family_table(programs, results), healthy_table(programs, results)]
+    tables = [
+        recall_table(programs, results, "family", lambda one: one.family),
+        recall_table(programs, results, "split", lambda one: one.split),
+        healthy_table(programs, results),
+    ]
     tables += [peer_table(programs, results)] if options.peers else []
     written = "\n".join(markdown(table) for table in tables)
     print("\n" + written)

@@ -1,8 +1,9 @@
-"""Runs one program under another tool and prints the names of the checks that raised an alarm.
+"""Runs programs under other tools and prints the names of the checks that raised an alarm.
 
-`python peer_alarms.py TOOL KIND FILE`, with KIND `train` for a script and `model` for a file that
-defines `build_model()`, `build_batch()` and `loss_fn(output, batch)`. A name is printed for each
-check that raised a warning or more, as a JSON list.
+`python peer_alarms.py` reads a line `[TOOL, KIND, FILE]` of JSON per program, with KIND `train` for
+a script and `model` for a file that defines `build_model()`, `build_batch()` and `loss_fn(output,
+batch)`. For each it writes a line: the names of the checks that raised a warning or more. Each
+program has a process of its own, and none if it does not end within `LIMIT` seconds.
 
 Each tool gets what its documentation asks for: the model, the optimizer, a call per step, and the
 loss. A script is not edited: hooks on torch's optimizers make these calls, and the model is the
@@ -16,6 +17,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +32,9 @@ from torch.optim.optimizer import (
 
 STEPS = 20
 """Steps of a model that has no training loop of its own."""
+
+LIMIT = 110
+"""Seconds that a program may take under a tool."""
 
 
 class Peer(Protocol):
@@ -187,11 +192,26 @@ def train(path: Path) -> None:
 
 
 def call(model: nn.Module, batch: object) -> object:
-    """Call a model on its part of a batch: all of a dict that it takes, else the first element."""
+    """Call a model on its part of a batch."""
+    return forward(model, inputs_of(model, batch))
+
+
+def forward(model: nn.Module, inputs: object, *_: object) -> object:
+    """Call a model on its inputs."""
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def inputs_of(model: nn.Module, batch: object) -> dict | tuple:
+    """Return the model's part of a batch.
+
+    All of a dict that it takes; of a tuple as many as it takes, the last one only if it has to.
+    """
+    parameters = inspect.signature(model.forward).parameters
     if isinstance(batch, dict):
-        taken = inspect.signature(model.forward).parameters
-        return model(**{name: value for name, value in batch.items() if name in taken})
-    return model(batch[0] if isinstance(batch, tuple | list) else batch)
+        return {name: value for name, value in batch.items() if name in parameters}
+    parts = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    needed = sum(one.default is one.empty for one in parameters.values())
+    return parts[: max(1, needed, min(len(parameters), len(parts) - 1))]
 
 
 def torchtest2_alarms(path: Path) -> set[str]:
@@ -200,12 +220,14 @@ def torchtest2_alarms(path: Path) -> set[str]:
 
     file = runpy.run_path(str(path))
     model, batch = file["build_model"](), file["build_batch"]()
+
     report = torchtest2.check_model(
         model,
-        batch,
+        inputs_of(model, batch),
         None,
-        forward_fn=call,
-        loss_fn=lambda output, _: file["loss_fn"](output, batch),
+        forward_fn=forward,
+        eval_forward_fn=forward,
+        loss_fn=lambda output, *_: file["loss_fn"](output, batch),
     )
     return {one.name for one in (*report.failures, *report.warnings)}
 
@@ -224,11 +246,33 @@ def alarms(tool: str, kind: str, path: Path) -> set[str]:
     return hooks.alarms()
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    tool, kind, file = sys.argv[1:]
-    sys.argv = [file]
-    path = Path(file).resolve()
+def answer(tool: str, kind: str, path: Path) -> None:
+    """Write the alarms of a tool on a program; end this process if that takes too long."""
+    signal.alarm(LIMIT)
+    os.chdir(path.parent)
+    sys.argv = [str(path)]
     sys.path.insert(0, str(path.parent))
-    with os.fdopen(os.dup(1), "w") as answer, contextlib.redirect_stdout(sys.stderr):
-        print(json.dumps(sorted(alarms(tool, kind, path))), file=answer)
+    with contextlib.redirect_stdout(sys.stderr):
+        found = sorted(alarms(tool, kind, path))
+    os.write(1, json.dumps(found).encode())
+
+
+def main() -> None:
+    """Answer each line of the input from a forked process."""
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        tool, kind, file = json.loads(line)
+        child = os.fork()
+        if not child:
+            try:
+                answer(tool, kind, Path(file))
+            except BaseException as error:  # noqa: BLE001
+                print(f"{tool}, {file}: {error!r}", file=sys.stderr)
+                os._exit(1)
+            os._exit(0)
+        has_failed = os.waitpid(child, 0)[1]
+        os.write(1, b"[]\n" if has_failed else b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -104,6 +104,16 @@ def test_every_picture_is_drawn(show, text, dark):
         look_at_all(page)
 
 
+def test_small_logarithmic_axes_are_labelled_with_whole_numbers(show):
+    sides = [of_step({f"blocks.{at}.weight": norm for at, norm in enumerate(norms)}) for norms in (
+        (0.1, 0.3, 0.9), (0.12, 0.2, 0.5),
+    )]  # fmt: skip
+    page = show(render_comparison_html(compared(*sides)))
+    look_at_all(page)
+    labels = page.locator("[data-picture=compared-norms] .yaxislayer-above .ytick text")
+    assert {"0.1", "0.2", "0.5"} <= set(labels.all_text_contents())
+
+
 def test_a_step_and_a_layer_of_a_clip_are_selected(show):
     page = show(render_clip_html([clipped()]))
     look_at_all(page)

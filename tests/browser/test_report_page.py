@@ -6,8 +6,9 @@ import pytest
 from playwright.sync_api import expect
 
 from gradscope.report.html.page import render_page
-from gradscope.report.html.report_page import tab_of
+from gradscope.report.html.report_page import run_tabs, tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
+from tests.browser.test_run_page import run_report
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,17 @@ def test_layers_are_found_by_keys_alone(show, stack):
     expect(page.locator(".crumbs")).to_have_text("SigmoidStack \u203a layers \u203a 12")
 
 
+def test_a_search_without_a_hit_says_so(show, stack):
+    page = show(tab_of(stack))
+    page.keyboard.press("/")
+    page.keyboard.type("nowhere")
+    page.keyboard.press("Enter")
+    told = page.locator(".no-hit")
+    expect(told).to_have_text("No layer has “nowhere” in its name")
+    page.keyboard.press("Backspace")
+    expect(told).to_be_hidden()
+
+
 def test_tabs_switch_by_keys_between_reports(show, stack):
     page = show(tab_of(stack, "first"), tab_of(stack, "second"))
     page.get_by_role("tab", name="first").focus()
@@ -100,6 +112,7 @@ def test_names_are_text_whatever_they_are_made_of(show):
     assert page.evaluate("window.harmed") is None
     expect(page.locator("h1")).to_have_text(HOSTILE)
     for section in page.locator(".picture").all():
+        section.evaluate("one => { one.open = true }")
         section.scroll_into_view_if_needed()
         page.wait_for_timeout(100)
     expect(page.locator("[data-picture=parameters] td.name").first).to_contain_text(HOSTILE)
@@ -127,3 +140,55 @@ def test_what_is_printed_is_all_of_it_in_light(show, stack):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     drawn = page.locator(".canvas").evaluate_all("all => all.map(one => one.children.length)")
     assert all(drawn)
+
+
+def test_every_tab_is_printed_with_whole_tables_in_the_width_of_paper(show, stack):
+    page = show(tab_of(stack, "one"), tab_of(stack, "two"), width=1400)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    for tab in (0, 1):
+        rows = page.locator(f"#sheet-{tab} [data-picture=tensors] tbody tr:not(.space)")
+        assert rows.count() == len(stack.tensors)
+        widths = page.locator(f"#sheet-{tab} .main-svg").evaluate_all(
+            "all => all.map(one => one.clientWidth)"
+        )
+        assert widths and max(widths) <= 720
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("#sheet-1")).to_be_hidden()
+
+
+@pytest.mark.parametrize("tab", [0, 1])
+def test_a_narrow_page_does_not_scroll_sideways_and_breaks_no_words(show, tab):
+    report = run_report()
+    page = show(*run_tabs(report, report.training_run), width=420)
+    if tab:
+        page.get_by_role("tab").nth(tab).click()
+    page.wait_for_timeout(500)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    if not tab:
+        cells = page.locator(".summary td:visible")
+        heights = cells.evaluate_all("all => all.map(one => one.clientHeight)")
+        assert heights and max(heights) < 60
+
+
+def test_collapsed_charts_of_a_healthy_page_open_and_follow_the_selection(show):
+    page = show(tab_of(sample_report("healthy_mlp.py")))
+    opened = page.locator(".picture[open]")
+    expect(opened).to_have_count(1)
+    table = page.locator("[data-picture=parameters]")
+    expect(table.locator(".gist")).to_have_text(re.compile("gradient norms from .* to"))
+    table.locator("summary").click()
+    expect(table.locator("td.name").first).to_be_visible()
+    expect(table.locator(".gist")).to_be_hidden()
+    table.locator("summary").click()
+    modules = page.locator("[data-picture=modules]")
+    modules.locator("summary").click()
+    modules.locator("g.slice").last.click()
+    table.locator("summary").click()
+    expect(table.locator("tr.in").first).to_be_visible()
+
+
+def test_every_open_chart_is_drawn_without_scrolling(show, stack):
+    page = show(tab_of(stack))
+    for section in page.locator(".picture").all():
+        expect(section.locator(".canvas > *").first).to_be_attached()
+    assert page.evaluate("scrollY") == 0

@@ -80,6 +80,27 @@ def test_pictures_are_linked_by_step_and_layer(show):
     expect(page.locator(".crumbs")).to_have_text(re.compile(r"model0.*step 8"))
 
 
+def test_the_history_of_a_selected_layer_is_a_line_among_the_curves(show):
+    page = show(run_report())
+    come_to(page, "curves")
+    come_to(page, "heatmap")
+    lines = """() => document.querySelector('[data-picture=curves] .js-plotly-plot').data
+        .filter((trace) => trace.name?.startsWith('weight'))
+        .map((trace) => [trace.name, trace.y])"""
+    assert page.evaluate(lines) == []
+    click(page, "heatmap", ["xaxis", "yaxis2"], 2, "weight0")
+    expect(page.locator(".crumbs")).to_have_text(re.compile("model0"))
+    ((name, norms),) = page.evaluate(lines)
+    assert name == "weight0"
+    assert norms == [
+        None if step in (5, 7) else pytest.approx(10.0 ** -(step % 3)) for step in range(STEPS)
+    ]
+    page.locator(".crumbs button", has_text="model0").click()
+    come_to(page, "curves").get_by_text("seconds", exact=True).click()
+    assert page.evaluate(lines) == []
+    page.keyboard.press("Escape")
+
+
 def test_keys_go_through_the_steps(show):
     page = show(run_report())
     timeline = come_to(page, "timeline")

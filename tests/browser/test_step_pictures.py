@@ -32,6 +32,7 @@ def show(open_page, tmp_path):
 def chart(page, name):
     """Return a picture after it was painted."""
     found = page.locator(f"[data-picture={name}]")
+    found.evaluate("one => { one.open = true }")
     found.scroll_into_view_if_needed()
     expect(found.locator(".main-svg, .rows, svg").first).to_be_visible()
     return found

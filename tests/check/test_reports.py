@@ -12,7 +12,8 @@ from rich.console import Console
 
 from gradscope.check.options import Policy
 from gradscope.check.results import Failure, TargetResult, target_result
-from gradscope.report.render import render_check
+from gradscope.report.check.phrasing import closing_text
+from gradscope.report.render import Manner, render_check
 
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/check-1.json").read_text())
 REPORT = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())
@@ -117,7 +118,9 @@ def test_text_ends_with_a_line_a_target_and_the_verdict(mixed, width):
 def test_the_last_line_says_whether_it_passes_and_why_not(result_of, samples, policy, closing):
     result = result_of(*samples, policy=Policy(**policy))
     assert rendered(result).splitlines()[-1] == closing
-    assert rendered(result, "concise").splitlines()[-1] == closing
+    concise = rendered(result, "concise").splitlines()
+    assert [line for line in concise if not line.startswith("next: ")][-1] == closing
+    assert concise[-1].startswith("next: ") == any(target.findings for target in result.targets)
 
 
 def test_known_findings_are_counted_and_not_shown(result_of):
@@ -178,9 +181,22 @@ def test_findings_after_training_say_so(result_of, run_of):
         assert "after 2 training steps" in rendered(result, output_format)
 
 
-def test_what_passes_is_left_out_of_the_brief_text(mixed):
+def test_the_brief_text_is_the_findings_and_the_last_line(mixed):
     console = Console(file=io.StringIO(), width=100, color_system=None)
-    text = render_check(mixed, "full", console, is_brief=True)
-    assert not re.search("^passed", text, re.MULTILINE)
-    assert "Not judged" not in text
-    assert re.search("^failed  .*exploding_stack", text, re.MULTILINE)
+    text = render_check(mixed, "full", console, Manner(is_brief=True))
+    assert text.startswith("error[GS101] ")
+    assert text.splitlines()[-1] == closing_text(mixed)
+    assert not re.search("^(passed|failed|not checked)", text, re.MULTILINE)
+    assert "Not applicable" not in text
+
+
+def test_agents_are_told_the_next_command(result_of, monkeypatch):
+    sick, healthy = result_of("exploding_stack"), result_of("healthy_mlp")
+    assert "next:" not in rendered(sick)
+    monkeypatch.setenv("AI_AGENT", "some agent")
+    assert rendered(sick).splitlines()[-1] == "next: gradscope rule GS101"
+    assert "next:" not in rendered(healthy)
+    assert [read(rendered(one, "json"))["next"] for one in (sick, healthy)] == [
+        "gradscope rule GS101",
+        None,
+    ]

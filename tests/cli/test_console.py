@@ -4,6 +4,7 @@ import pytest
 from rich.text import Text
 
 from gradscope.cli.console import make_console, wants_color
+from gradscope.report.page import Page
 
 
 class Terminal(io.StringIO):
@@ -64,3 +65,34 @@ def test_width_off_a_terminal(columns, expected, monkeypatch):
 def test_terminal_that_tells_no_width_has_one(monkeypatch):
     monkeypatch.setenv("COLUMNS", "0")
     assert make_console(Terminal(), "never").width > 0
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "environment", "expected"),
+    [
+        (True, {"TERM_PROGRAM": "vscode"}, True),
+        (True, {"TERM": "xterm-kitty"}, True),
+        (True, {"VTE_VERSION": "7200"}, True),
+        (True, {"VTE_VERSION": "4205"}, False),
+        (True, {"TERM": "xterm-256color"}, False),
+        (True, {"TERM_PROGRAM": "vscode", "NO_COLOR": "1"}, False),
+        (False, {"TERM_PROGRAM": "vscode", "FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_paths_are_links_on_terminals_that_know_them(
+    is_terminal, environment, expected, monkeypatch, tmp_path
+):
+    for name in ("TERM_PROGRAM", "VTE_VERSION", "NO_COLOR", "WT_SESSION", "KONSOLE_VERSION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ({"TERM": "xterm", "FORCE_COLOR": ""} | environment).items():
+        monkeypatch.setenv(name, value)
+    stream = Terminal() if is_terminal else io.StringIO()
+    file = tmp_path / "model.py"
+    file.touch()
+    console = make_console(stream, "always")
+    place = Page.of(console, "").place(f"{file}:26", 200)
+    absent = Page.of(console, "").place(f"{tmp_path / 'absent.py'}:26", 200)
+    console.print(place, absent)
+    link = f";{file.as_uri()}#26\x1b\\"
+    assert (link in stream.getvalue()) is expected
+    assert "absent.py#" not in stream.getvalue()

@@ -14,7 +14,7 @@ RUNS = Path(__file__).parents[1] / "rules" / "accumulation" / "runs.py"
 class TrainingWatch:
     """Records what the script does with `torch.train`."""
 
-    def __init__(  # as many things can be chosen
+    def __init__(  # noqa: PLR0913 - as many things can be chosen
         self,
         recorder_path,
         command,
@@ -25,6 +25,7 @@ class TrainingWatch:
         max_steps,
         make_captures,
         on_step,
+        sync_checks,
     ):
         spec = importlib.util.spec_from_file_location("runs", RUNS)
         module = importlib.util.module_from_spec(spec)

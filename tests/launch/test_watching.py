@@ -67,9 +67,12 @@ def test_report_on_stdout_only_where_that_is_asked_for(gradscope, script):
     assert json.loads(report)["command"] == "gradscope run -o - --output-format json train.py"
 
 
-def test_quiet_says_nothing(gradscope, script, tmp_path):
+def test_quiet_shows_the_findings_and_the_last_line(gradscope, script, tmp_path):
     script(SICK)
-    assert gradscope("run", "-q", "train.py").stderr == ""
+    shown = gradscope("run", "-q", "train.py").stderr
+    assert shown.startswith("\nerror[GS301] missing-zero-grad: ")
+    assert shown.splitlines()[-1].startswith("1 error, ")
+    assert "train.gradscope" not in shown and "gradscope run" not in shown
     assert recordings(tmp_path) == ["train.gradscope"]
     failed = gradscope("run", "-q", "--check", "train.py")
     assert (failed.returncode, failed.stdout) == (1, "trained\n")
@@ -208,7 +211,8 @@ def test_steps_in_a_thread_end_silently(gradscope, script):
         """
     )
     done = gradscope("run", "-q", "--stop-after", "2", "train.py")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+    assert (done.returncode, done.stdout) == (0, "2\n")
+    assert re.fullmatch(r"\nNo findings: .*\n", done.stderr)
 
 
 def test_training_that_outlives_the_main_thread_is_observed(gradscope, script):

@@ -81,7 +81,8 @@ def test_output_of_every_kind_is_kept_in_order(live):
         for word in (f"printed {turn}", f"written {turn}", f"told {turn}", f"bar {turn} done")
     ]
     text = [line for line in screen.screen.text if not line.startswith("note:")]
-    assert text == [*said, "by a child"]
+    assert text[: len(said) + 1] == [*said, "by a child"]
+    assert text[len(said) + 1].startswith("No findings: ")
 
 
 def test_stdout_in_a_file_has_what_the_script_writes_and_nothing_else(live, tmp_path):

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gradscope.analysis.job import Job
 from gradscope.analysis.norms import agree, global_norms
+from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.recording.evidence.ranks import ParameterPlacement, RankIdentity, RankNumbers
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ParameterRecord, Shape, StepRecord
 from gradscope.recording.store import load_recording
 from gradscope.rules.job_judging import judge_job
@@ -58,7 +60,7 @@ batches = [(torch.randn(8, 12), torch.randint(4, (8,))) for _ in range(world)]
 part, parts = rank, world
 {wrap}
 x, y = batches[part]
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer = {optimizer}
 for step in range(3):
     optimizer.zero_grad()
     backward()
@@ -107,6 +109,11 @@ mesh = init_device_mesh("cpu", (world // SHARDS, SHARDS), mesh_dim_names=("r", "
 fully_shard(model.second, mesh=mesh)
 fully_shard(model, mesh=mesh)
 """
+ZERO = """
+from torch.distributed.optim import ZeroRedundancyOptimizer
+model = DistributedDataParallel(model)
+"""
+OPTIMIZERS = {ZERO: "ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)"}
 ON_TWO = {
     "DDP": "model = DistributedDataParallel(model)",
     "FSDP2": "fully_shard(model.second)\nfully_shard(model)",
@@ -119,6 +126,7 @@ ON_TWO = {
     "TP": TENSOR_PARALLEL,
     "sequence": SEQUENCE_PARALLEL,
     "stages": STAGES,
+    "ZeRO": ZERO,
 }
 ON_FOUR = {
     "FSDP2": ON_TWO["FSDP2"],
@@ -166,7 +174,8 @@ def check(jobs, wrap, tmp_path, *, seed, width):
     """Run a job, compare its first joined norm with the one that the script prints."""
     partial = ("norm.weight", "norm.bias") if wrap == SEQUENCE_PARALLEL else ()
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(seed=seed, width=width, wrap=wrap))
+    optimizer = OPTIMIZERS.get(wrap, "torch.optim.SGD(model.parameters(), lr=0.1)")
+    script.write_text(SCRIPT.format(seed=seed, width=width, wrap=wrap, optimizer=optimizer))
     folder = tmp_path / "job"
     save = folder / "job.gradscope"
     ended = jobs.run(["run", "--quiet", "--save", save, script], folder, cwd=tmp_path)
@@ -179,6 +188,15 @@ def check(jobs, wrap, tmp_path, *, seed, width):
     assert tuple(name.removeprefix("model.") for name in first.partial) == partial
     known = math.fsum(float(one) for name, one in squares.items() if name not in partial)
     assert first.norm == pytest.approx(math.sqrt(known), rel=1e-5)
+    joined = joined_recording(recordings)
+    table = norms_of(joined)
+    trained = {one.index: one for one in joined.parameters if not one.name.startswith("reference")}
+    rows = [row for row in table.rows_of(0) if table.parameters[row] in trained]
+    assert len(rows) == len(trained) == 8
+    assert not any(one.is_shard for one in trained.values())
+    if not partial:
+        norms = [table.gradients[row] for row in rows]
+        assert math.hypot(*norms) == pytest.approx(first.norm, rel=1e-5)
     findings = judge_job(tuple(recordings)).findings
     assert not [one for one in findings if one.severity != "note"]
 

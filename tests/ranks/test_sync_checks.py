@@ -146,16 +146,46 @@ def test_other_numbers_of_parameters_are_told(store, capsys):
     assert "compares 1 parameters, rank 0 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_digests_do_not_need_the_hash_of_torch(monkeypatch, dtype):
-    one, other = torch.arange(6, dtype=dtype), torch.arange(6, dtype=dtype)
-    other[3] = torch.nextafter(other[3:4].double(), torch.tensor([9.0]).double()).to(dtype)[0]
-    other[3] += torch.finfo(dtype).eps * 4
-    for has_hash in (True, False):
-        if not has_hash:
-            monkeypatch.delattr(torch, "hash_tensor", raising=False)
-        values = [
-            struct.unpack_from("<Q", digests([Replica(Entry(lambda: None), t, None)]), 8)[0]
-            for t in (one, one.clone(), other)
-        ]
-        assert values[0] == values[1] != values[2]
+def digest_of(tensor):
+    (found,) = struct.unpack_from("<Q", digests([Replica(Entry(lambda: None), tensor, None)]), 8)
+    return found
+
+
+@pytest.fixture(params=[True, False], ids=["hash", "no-hash"])
+def has_hash(request, monkeypatch):
+    if not request.param:
+        monkeypatch.delattr(torch, "hash_tensor", raising=False)
+
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn)
+
+
+@pytest.mark.usefixtures("has_hash")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_changed_bit_changes_the_digest_in_every_type(dtype):
+    one = torch.arange(1, 700).remainder(13).to(dtype)
+    for place in (0, 300, 698):
+        other = one.clone()
+        other.view(torch.uint8)[place * one.element_size()] ^= 1
+        assert digest_of(one) == digest_of(one.clone()) != digest_of(other)
+
+
+@pytest.mark.usefixtures("has_hash")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize(
+    "places", [(0, 1), (3, 255), (0, 256), (5, 5 + 256 * 8), (300, 2050), (2048, 2057)]
+)
+def test_swapped_elements_change_the_digest(dtype, places):
+    one = torch.randn(2058, generator=torch.Generator().manual_seed(0)).to(dtype)
+    first, second = places
+    other = one.clone()
+    other[first], other[second] = one[second].clone(), one[first].clone()
+    assert not torch.equal(one, other)
+    assert digest_of(one) != digest_of(other)
+
+
+def test_swapped_rows_and_a_transposed_matrix_change_the_digest():
+    one = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    digest = digest_of(one)
+    assert digest not in {digest_of(one.flip(0)), digest_of(one.roll(1, 0)), digest_of(one.T)}
+    assert digest == digest_of(one.T.contiguous().T)

@@ -88,6 +88,7 @@ def recordings(captured_steps):
     parts["target"] = st.builds(
         dataclasses.replace, values(TargetRecord), seed=st.none() | st.integers(-(2**63), 2**64 - 1)
     )
+    parts["is_outline"] = st.just(False)  # tells how a file was read, and is not in it
     parts["evidence"] = st.lists(st.sampled_from(EVIDENCE), unique=True, max_size=3).flatmap(
         lambda kinds: st.tuples(
             *(values(kind) for kind in sorted(kinds, key=EVIDENCE.index) for _ in range(2))

@@ -16,6 +16,7 @@ class Mixed(nn.Module):
 
     def __init__(self):
         super().__init__()
+        torch.manual_seed(0)
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
         self.router = nn.Linear(8, 4)
         self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
@@ -32,7 +33,7 @@ class Mixed(nn.Module):
         return result
 
 
-def sections_of(model, shape, folder):
+def trained(model, shape, folder):
     def loop():
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         for _ in range(2):
@@ -42,7 +43,11 @@ def sections_of(model, shape, folder):
 
     torch.manual_seed(0)
     recording = recording_of(loop, folder)
-    report = Report.from_recording(recording, judge(recording))
+    return Report.from_recording(recording, judge(recording))
+
+
+def sections_of(model, shape, folder):
+    report = trained(model, shape, folder)
     return {one.title: one.blocks[0] for one in attention_sections(report)}
 
 

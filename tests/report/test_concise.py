@@ -1,11 +1,28 @@
+import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from gradscope.analysis.view import ViewOptions
+from gradscope.recording.evidence.code import SourceRecord
 from gradscope.recording.finding import Finding, Verdict
-from gradscope.report.concise import render_concise
+from gradscope.report.render import render
+from gradscope.report.snippets import column_of
 from gradscope.session.report import Report
+
+GUIDE = Path(__file__).parents[2] / "docs" / "ci.md"
+MATCHERS = {
+    "of the guide": json.loads(re.search(r'"regexp": (".*")', GUIDE.read_text())[1]),
+    # What Visual Studio Code itself has under the name $go.
+    "$go": r"^([^:]*: )?((.:)?[^:]*):(\d+)(:(\d+))?: (.*)$",
+}
+
+
+def render_concise(report, view):
+    return render(report, "concise", view, None)
 
 
 def test_each_line_begins_with_its_place(report):
@@ -16,7 +33,7 @@ def test_each_line_begins_with_its_place(report):
         "model.py:12: smallest gradient: first.weight float32[2, 2], norm 3, gradient/weight 0.3",
         "/opt/elsewhere/act.py:3: largest gradient: Relu in act float32[8, 2], norm 8",
         "model.py:12: smallest gradient: Addmm in last float32[8, 2], norm 2",
-        "5 parameters (1 zero), 4 tensors, loss 1.5, global gradient norm 13.",
+        "5 parameters (1 zero), 4 tensors, global gradient norm 13.0.",
     ]
 
 
@@ -33,9 +50,41 @@ def test_findings_take_the_place_of_what_is_worth_looking_at(recording):
     text = render_concise(
         Report.from_recording(recording, Verdict(findings=(found,))), ViewOptions()
     )
-    first, last = text.split("\n")
-    assert first == "model.py:20: GS203 warning: head.weight is never used"
-    assert last.startswith("Found 1 warning. 5 parameters ")
+    first, last, following = text.split("\n")
+    assert first == "model.py:20:1: GS203 warning: head.weight is never used"
+    assert last.startswith("1 warning, 5 parameters (1 zero), ")
+    assert following == "next: gradscope rule GS203"
+
+
+@pytest.mark.parametrize("pattern", MATCHERS.values(), ids=list(MATCHERS))
+@pytest.mark.parametrize("is_known", [True, False], ids=["line", "no line"])
+def test_problem_matchers_find_file_line_and_column(recording, pattern, is_known):
+    site = recording.sites[2]
+    source = SourceRecord(file=site.file, first=site.line - 1, lines=("", f"    {site.source}"))
+    found = Finding(
+        rule="GS203",
+        name="unused-parameter",
+        severity="warning",
+        message="head.weight: never used",
+        location=site if is_known else None,
+        remedy="use it",
+        fingerprint="f",
+    )
+    known = replace(recording, evidence=(source,))
+    report = Report.from_recording(known, Verdict(findings=(found,)))
+    line = render_concise(report, ViewOptions()).split("\n")[0]
+    match = re.match(pattern, line)
+    numbers = [text for text in match.groups() if text and text.isdecimal()]
+    assert "model.py" in match.groups()
+    assert numbers == (["20", "5"] if is_known else ["1", "1"])
+    assert match[len(match.groups())].endswith("head.weight: never used")
+
+
+def test_columns_are_told_of_current_code_alone(recording):
+    site = recording.sites[2]
+    changed = SourceRecord(file=site.file, first=site.line, lines=("    other = code()",))
+    other = replace(recording, evidence=(changed,))
+    assert (column_of(site, other), column_of(None, other)) == (1, 1)
 
 
 def test_all_tensors_or_none(report):
@@ -60,7 +109,7 @@ def test_made_up_loss_is_said_first(recording):
     target = replace(recording.target, synthetic_loss=True)
     report = Report.from_recording(replace(recording, target=target))
     first, *rest = render_concise(report, ViewOptions()).split("\n")
-    assert first.startswith("model.py: warning: no loss found: using a placeholder")
+    assert first.startswith("model.py: warning: the loss is guessed")
     assert rest == render_concise(Report.from_recording(recording), ViewOptions()).split("\n")
 
 

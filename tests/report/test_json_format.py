@@ -68,7 +68,7 @@ def test_json_has_the_parts_of_the_interface(report):
     assert list(value) == [
         "schema_version", "tool", "command", "environment", "target", "summary", "parameters",
         "modules", "tensors", "graph", "events", "clipping", "accumulation", "training", "probes",
-        "skipped", "rules", "findings",
+        "skipped", "rules", "findings", "next",
     ]  # fmt: skip
     assert value["rules"] == {"ran": [], "skipped": []}
     assert value["findings"] == []

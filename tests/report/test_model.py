@@ -234,8 +234,8 @@ def test_path_is_relative_where_it_lies_under_the_root(file, shown):
 def test_made_up_loss_is_said_in_the_interpreter_and_in_notebooks(recording):
     target = replace(recording.target, synthetic_loss=True)
     report = Report.from_recording(replace(recording, target=target))
-    assert "no loss found: using a placeholder" in repr(report)
-    assert "no loss found: using a placeholder" in report._repr_html_()
+    assert "the loss is guessed" in repr(report)
+    assert "the loss is guessed" in report._repr_html_()
     assert "made up" not in repr(Report.from_recording(recording))
 
 

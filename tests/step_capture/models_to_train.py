@@ -108,7 +108,7 @@ class StaleViews(nn.Module):
         return self.head(buffer)
 
 
-class Words(nn.Module):
+class PageTexts(nn.Module):
     def __init__(self):
         super().__init__()
         self.table = nn.Embedding(20, 8, padding_idx=0, sparse=True)
@@ -220,7 +220,7 @@ MODELS: dict[str, Loop] = {
     "transformer": trained(Encoder, sequences, optimizer=adamw),
     "transformer in eval mode": trained(lambda: Encoder(training=False), sequences),
     "stale views": trained(StaleViews, features),
-    "sparse gradients": trained(Words, words, optimizer=lambda p: torch.optim.SGD(p, lr=0.1)),
+    "sparse gradients": trained(PageTexts, words, optimizer=lambda p: torch.optim.SGD(p, lr=0.1)),
     "parametrizations": trained(parametrized, features),
     "custom function": trained(Custom, features),
     "hooks": trained(Hooked, features),

@@ -27,7 +27,7 @@ class Net(nn.Module):
         return self.head(self.drop(torch.relu(self.norm(self.inner(x))))) / self.calls
 
 
-class Words(nn.Module):
+class PageTexts(nn.Module):
     def __init__(self):
         super().__init__()
         self.table = nn.Embedding(20, 8, sparse=True)
@@ -140,7 +140,7 @@ def test_without_an_optimizer_it_is_adam(net, trial, rate):
 
 def test_sparse_gradients():
     torch.manual_seed(0)
-    net = Words()
+    net = PageTexts()
     other = copy.deepcopy(net)
     x = torch.randint(20, (12, 4), generator=torch.Generator().manual_seed(2))
     batches = [(x[:6], torch.arange(6) % 3), (x[6:], torch.arange(6) % 3)]

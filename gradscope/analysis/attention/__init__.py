@@ -1,1 +1,1 @@
-"""What the forward shows of attention, outputs and routers, over the captured steps."""
+"""Facts on attention, outputs and routers in the forward, over the captured steps."""

@@ -14,13 +14,13 @@ class LogitPoint:
 
     step: int
     largest: tuple[float, ...]
-    """Largest magnitude, by head or for all."""
+    """Largest magnitude of the logits by head, or one number for all."""
     log_normaliser: float
-    """Mean log Z of outputs; NaN for attention."""
+    """Mean log Z of the outputs; NaN for attention."""
 
     @property
     def value(self) -> float:
-        """What is followed: the magnitude of log Z for outputs, else the largest logit."""
+        """Followed value: the magnitude of log Z for outputs, otherwise the largest logit."""
         return max(self.largest) if isnan(self.log_normaliser) else abs(self.log_normaliser)
 
 
@@ -30,7 +30,7 @@ class LogitSeries:
 
     kind: LogitKind
     module: str
-    """Path of the module that was running; empty outside of all."""
+    """Path of the module that was running; empty outside all modules."""
     site: Site | None
     points: tuple[LogitPoint, ...]
 

@@ -10,7 +10,7 @@ from gradscope.recording.evidence.logits import RouterRecord
 from gradscope.recording.records import ModuleRecord, Recording, Site
 
 _LEVELS = 3
-"""Modules from the choice upwards, in which the experts are looked for."""
+"""Number of modules, from the choice upwards, in which the experts are searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +20,9 @@ class RouterPoint:
     step: int
     rows: int
     shares: tuple[float, ...]
-    """By expert: share of all choices."""
+    """Share of all choices, by expert."""
     entropy: float
-    """Mean entropy of a row's scores, over that of equal scores."""
+    """Mean entropy of a row's scores, relative to that of equal scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Router:
     """A choice of experts on one line in one module."""
 
     module: str
-    """Path of the module that holds the experts."""
+    """Path of the module that contains the experts."""
     site: Site | None
     chosen: int
-    """Number of experts that are chosen per row."""
+    """Number of experts chosen per row."""
     points: tuple[RouterPoint, ...]
     list_path: str | None
-    """Path of the list of experts; None where one weight holds all of them."""
+    """Path of the list of experts; None if one weight holds all of them."""
 
     @property
     def experts(self) -> int:
@@ -54,7 +54,7 @@ class Router:
 
     @property
     def balance(self) -> float:
-        """Entropy of the last step's shares, over that of equal shares: 1 where all are equal."""
+        """Entropy of the last step's shares, relative to equal shares: 1 if all are equal."""
         shares = self.points[-1].shares
         return -sum(share * log(share) for share in shares if share > 0) / log(len(shares))
 

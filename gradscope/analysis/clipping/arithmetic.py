@@ -17,13 +17,13 @@ EPSILON = 1e-6
 
 
 def coefficient(limit: float, norm: float) -> float:
-    """Return by what `clip_grad_norm_` multiplies gradients of a norm; NaN where that is NaN."""
+    """Return the factor of `clip_grad_norm_` for gradients of a norm; NaN for NaN."""
     factor = limit / (norm + EPSILON)
     return factor if math.isnan(factor) else min(factor, 1.0)
 
 
 def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | None:
-    """Return the cosine between gradients and the same, each multiplied by a factor of its own.
+    """Return the cosine between gradients and the same gradients, each scaled by its own factor.
 
     None where one of the two is nothing, or not finite.
     """
@@ -31,7 +31,7 @@ def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | N
     after = math.hypot(*(norm * factor for norm, factor in zip(norms, factors, strict=True)))
     if not (0 < before < math.inf and 0 < after < math.inf):
         return None
-    # In shares of the largest, so that no square overflows.
+    # Dividing by the largest keeps squares from overflowing.
     product = math.fsum(
         (norm / before) * (norm * factor / after)
         for norm, factor in zip(norms, factors, strict=True)
@@ -40,7 +40,7 @@ def scaled_cosine(norms: Sequence[float], factors: Sequence[float]) -> float | N
 
 
 def product_cosine(before: float, after: float, product: float) -> float | None:
-    """Return the cosine from norms and inner product; None where it is not to be had."""
+    """Return the cosine from norms and inner product; None if it is undefined."""
     if not (0 < before < math.inf and 0 < after < math.inf) or not math.isfinite(product):
         return None
     return min(product / before / after, 1.0)
@@ -55,11 +55,11 @@ class Outcome:
     coefficient: float
     """Norm afterwards over the norm before, at most 1; the factor of a clip by the global norm."""
     cosine: float | None
-    """Cosine between all gradients before and after; None where either is zero or not finite."""
+    """Cosine between all gradients before and after; None if either is zero or not finite."""
     norms: tuple[float | None, ...]
-    """Norm of each parameter's gradient afterwards; None if it has none."""
+    """Norm of each parameter's gradient after the clip; None if it has none."""
     is_cut: bool
-    """Whether anything was cut."""
+    """Whether the clip changed anything."""
 
 
 def norm_of(one: ClipPass, trial: ClipTrial) -> float:
@@ -76,7 +76,7 @@ def torchs_norm_of(one: ClipPass, trial: ClipTrial) -> float:
 def outcome(
     method: ClipMethod, one: ClipPass, trial: ClipTrial, limit: float | None = None
 ) -> Outcome:
-    """Return what a method does.
+    """Return the effect of a method.
 
     Args:
         method: The method.
@@ -99,7 +99,7 @@ def outcome(
 
 
 def _scaled(one: ClipPass, factors: list[float], whole: float | None) -> Outcome:
-    """Return what is left when each gradient is multiplied by a factor, or all by one."""
+    """Return the result of scaling each gradient by a factor, or all by one."""
     pairs = [(n, f) for n, f in zip(one.norms, factors, strict=True) if n is not None]
     before = norm_of_norms(norm for norm, _ in pairs)
     after = norm_of_norms(norm * factor for norm, factor in pairs)

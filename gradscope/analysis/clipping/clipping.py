@@ -15,7 +15,7 @@ from gradscope.analysis.clipping.sections import (
     OptimizerFacts,
     Section,
 )
-from gradscope.analysis.clipping.series import ClipPoint, call_words
+from gradscope.analysis.clipping.series import ClipPoint, call_text
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import ClipMethod, ClipPass, ClipTrial, OptimizerRecord
 from gradscope.recording.records import Recording
@@ -55,9 +55,7 @@ def trial_section(recording: Recording, trial: ClipTrial) -> Section:
     points = _with_outcomes(unclipped, outcomes)
     clipped = Numbers.of(points, given=None, by_norm=False, in_order=False)
     return Section(
-        words=call_words(method, own, trial.norm_type)
-        if own is not None
-        else recording.target.model,
+        text=call_text(method, own, trial.norm_type) if own is not None else recording.target.model,
         site=None,
         method=method if own is not None else None,
         limit=own,
@@ -98,7 +96,7 @@ def _with_outcomes(
 
 
 def _contributions(found: _Trial, outcomes: Sequence[Outcome]) -> Contributions:
-    """Return who makes the norm; by parameter, Euclidean norms are told."""
+    """Return the contributions to the norm by parameter; they are for Euclidean norms."""
     kind = found.trial.norm_type
     return Contributions.of(
         found.recording,
@@ -129,7 +127,7 @@ def _methods(found: _Trial, largest: float | None) -> Iterator[MethodRow]:
         cosines = [one.cosine for one in results if one.cosine is not None]
         yield MethodRow(
             method=method,
-            words=call_words(method, limit, trial.norm_type),
+            text=call_text(method, limit, trial.norm_type),
             limit=limit,
             is_asked=method in trial.asked,
             share=fmean(one.is_cut for one in results),
@@ -159,13 +157,13 @@ class Clipping:
     """What clipping does, or would do."""
 
     trial: ClipTrial | None
-    """How a target's gradients were measured; None for a run."""
+    """Method by which a target's gradients were measured; None for a run."""
     sections: tuple[Section, ...]
-    """Sections of a run, one per line that clips; without clips one per optimizer."""
+    """Sections of a run: one per line that clips, or one per optimizer if nothing clips."""
 
     @classmethod
     def of(cls, recording: Recording) -> Self | None:
-        """Return that of a recording; None where it tells nothing of clipping."""
+        """Return the clipping of a recording; None without facts on clipping."""
         for trial in recording.evidence_of(ClipTrial):
             return cls(trial=trial, sections=(trial_section(recording, trial),))
         sections = run_sections(recording)
@@ -173,7 +171,7 @@ class Clipping:
 
     @classmethod
     def expected_of(cls, recording: Recording) -> Self:
-        """Return that of a recording which is to tell of clipping.
+        """Return the clipping of a recording that must have it.
 
         Raises:
             GradscopeError: It tells nothing of it.

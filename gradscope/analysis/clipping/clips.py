@@ -16,9 +16,9 @@ _FUNCTIONS: Mapping[str, tuple[str, str]] = {
     "clip-norm": ("clip_grad_norm_", "max_norm"),
     "clip-value": ("clip_grad_value_", "clip_value"),
 }
-"""By kind of event: torch's function, and its argument with the limit."""
+"""By kind of event: torch's function, and its argument that sets the limit."""
 _NEVER_REACHED = 1e9
-"""Limits from here on are there for the norm that the function returns, as infinity is."""
+"""Limits of at least this size only serve to get the norm from the function, as infinity does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +29,20 @@ class Clip:
     parameters: frozenset[int] | None
     """Parameters that the call was given; None if unknown."""
     step_before: StepEvent | None
-    """The last step before, of an optimizer that holds one of them."""
+    """Last step before the clip by an optimizer that holds one of the parameters."""
     steps: tuple[StepEvent, ...]
-    """The next step of each such optimizer."""
+    """Next step of each such optimizer."""
     later: tuple[Event, ...]
-    """What happened between the call and that step, or the next step of any optimizer."""
+    """Events between the call and that step, or the next step of any optimizer."""
 
     @property
     def step(self) -> StepEvent | None:
-        """The first of the next steps; None where none comes."""
+        """The first of the next steps; None without one."""
         return _first(self.steps)
 
     @property
     def limit(self) -> float | None:
-        """The largest norm or value that it leaves."""
+        """Largest norm or value that the clip allows."""
         return self.event.limit
 
     @property
@@ -52,17 +52,17 @@ class Clip:
 
     @property
     def norm_before(self) -> float | None:
-        """The norm of the gradients before the call; None where it was not measured."""
+        """Norm of the gradients before the call; None if not measured."""
         return self.event.norm
 
     @property
     def only_measures(self) -> bool:
-        """Whether it is called for the norm that it returns, and cuts nothing."""
+        """Whether it is called only for the norm that it returns, and clips nothing."""
         return self.limit is None or isinf(self.limit) or self.limit >= _NEVER_REACHED
 
     @property
     def cuts(self) -> bool | None:
-        """Whether there is something beyond the limit; None where that is not known."""
+        """Whether anything exceeds the limit; None if unknown."""
         if isinstance(self.event, ClipValueEvent):
             before, after = self.norm_before, self.event.norm_after
             if before is not None and after is not None:
@@ -72,7 +72,7 @@ class Clip:
         return not self.norm <= self.limit  # so is NaN
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """The call, as `clip_grad_norm_(max_norm=1)`."""
         function, name = _FUNCTIONS[self.event.kind]
         limit = "" if self.limit is None else f"{name}={self.limit:g}"
@@ -97,7 +97,7 @@ class Clips:
 
     @cached_property
     def by_line(self) -> tuple[tuple[Clip, ...], ...]:
-        """The calls that can cut something, those of one line together."""
+        """The calls that can clip something, grouped by line."""
         found: dict[tuple[int | None, str], list[Clip]] = {}
         for clip in self.all:
             if not clip.only_measures:
@@ -154,7 +154,7 @@ class Clips:
     def _owners(
         self, event: ClipEvent, parameters: frozenset[int] | None
     ) -> tuple[int, ...] | None:
-        """Return the optimizers whose gradients are clipped; None where it may be any."""
+        """Return the optimizers whose gradients are clipped; None if it may be any."""
         if parameters:
             return self._owners_of_scopes[parameters]
         return None if event.optimizer is None else (event.optimizer,)
@@ -162,7 +162,7 @@ class Clips:
     def _steps_around(
         self, position: int, owners: Iterable[int | None] | None
     ) -> tuple[list[StepEvent], list[StepEvent]]:
-        """Return the last step before a place and the next one, of each of some optimizers."""
+        """Return, for each of some optimizers, the last step before an index and the next one."""
         before: list[StepEvent] = []
         after: list[StepEvent] = []
         for owner in self._steps if owners is None else owners:
@@ -174,7 +174,7 @@ class Clips:
 
     @cached_property
     def _positions(self) -> Mapping[int | None, Sequence[int]]:
-        """By optimizer: the places of its steps."""
+        """By optimizer: the indices of its steps."""
         return {owner: [step.position for step in steps] for owner, steps in self._steps.items()}
 
     @cached_property
@@ -196,15 +196,15 @@ class ClippedStep:
 
     event: StepEvent
     clips: tuple[Clip, ...]
-    """Clips since the optimizer's last step that found new gradients."""
+    """Clips since the optimizer's last step that had new gradients."""
     inside: tuple[int, ...]
-    """The parameters with a gradient that one of them was given."""
+    """Parameters with a gradient that at least one clip was given."""
     outside: tuple[int, ...]
     """Parameters with a gradient that no clip was given."""
 
 
 def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
-    """Return every step with a clip before it, where the parameters of all clips are known."""
+    """Return every step with a clip before it, if the parameters of all clips are known."""
     clips = indexed.shared(Clips)
     before: dict[int, list[Clip]] = {}
     for clip in clips.all:

@@ -11,16 +11,16 @@ from typing import Literal, Self
 from gradscope.analysis.clipping.arithmetic import EPSILON, coefficient
 
 _NEAR = 2.0
-"""Norms that differ by no more are of one size."""
+"""Norms that differ by no larger factor count as equal in size."""
 _FEW = 8
-"""Below so many norms nothing is told of how they change."""
+"""Minimum number of norms for a statement on how they change."""
 _AT_ONCE = 5
-"""Norms of which the median is taken, to see where they settle."""
+"""Number of norms in each median of the search for the step where they settle."""
 _NORMAL = 1.4826
-"""Standard deviations of a normal distribution in one median absolute deviation."""
+"""Number of standard deviations of a normal distribution in one median absolute deviation."""
 _DEVIATIONS = 3.0
 _FLAT = 1.5
-"""Times the median, where norms do not spread."""
+"""Multiple of the median that limits typical norms if the norms do not vary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Level:
     settled: int
     """Number of first norms that are not typical."""
     first: float
-    """Median of the first norms; that of all where there are none."""
+    """Median of the first norms, or of all norms if there are no first ones."""
     median: float
     """Median of the norms after the first ones."""
     deviation: float
@@ -38,7 +38,7 @@ class Level:
     count: int
     """Number of these norms."""
     still_moves: bool
-    """Whether the first half never came to the level of the second."""
+    """Whether the first half never reaches the level of the second."""
 
     @property
     def limit(self) -> float:
@@ -49,7 +49,7 @@ class Level:
 
 
 def level_of(norms: Sequence[float], *, in_order: bool = True) -> Level | None:
-    """Return the level of finite norms; None where there are none, or nothing but zeros.
+    """Return the level of finite norms; None without any, or if all are zero.
 
     Args:
         norms: Finite norms.
@@ -72,7 +72,7 @@ def level_of(norms: Sequence[float], *, in_order: bool = True) -> Level | None:
 
 
 def _settled(norms: Sequence[float]) -> int:
-    """Return how many norms come before the first that are like those of the second half."""
+    """Return the number of norms before the first that is similar to those of the second half."""
     half = len(norms) // 2
     typical = median(norms[half:])
     for start in range(half):
@@ -90,7 +90,7 @@ def rounded(value: float) -> float:
 SHARES = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _BINS = 12
 _ONE_SIZE = 6.0
-"""Numbers that differ by no larger factor have bins of equal width."""
+"""Numbers within this factor get bins of equal width."""
 _FINEST = 0.01
 """Smallest width of a bin, relative to the smallest number."""
 
@@ -105,7 +105,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bin:
-    """Numbers from `low` on, below `high`."""
+    """A bin of numbers: at least `low`, below `high`."""
 
     low: float
     high: float
@@ -125,7 +125,7 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self | None:
-        """Return that of some numbers, None without any."""
+        """Return the distribution of some numbers, None without any."""
         if not values:
             return None
         ordered = sorted(values)
@@ -200,20 +200,20 @@ Mark = Literal["", "given", "auto", "given, auto"]
 _ROWS = 9
 _LEAST_ROWS = 4
 _ENOUGH = 100
-"""Norms from which on a limit can be advised without reserve: rarer outliers are not seen."""
+"""Minimum number of norms for a reliable limit: fewer do not show rare outliers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow:
-    """What a largest norm would do to the norms that were measured."""
+    """The effect of a maximum norm on the measured norms."""
 
     limit: float
     share: float
-    """Share of the steps that are cut."""
+    """Share of the steps that are clipped."""
     mean: float
     """Mean coefficient of all steps."""
     mean_cut: float | None
-    """Mean coefficient of the steps that are cut; None without any."""
+    """Mean coefficient of the clipped steps; None without any."""
     mark: Mark
 
 
@@ -224,7 +224,7 @@ class Advice:
     limit: float
     level: Level
     share: float
-    """Share of the steps after the first ones that the limit cuts."""
+    """Share of the steps after the first ones that the limit clips."""
     quantiles: tuple[tuple[float, float], ...]
     """Quantiles of the norms."""
     is_sure: bool
@@ -295,11 +295,11 @@ class LimitCurve:
     """What largest norms would do to the norms that were measured, a value for each limit."""
 
     limits: tuple[float, ...]
-    """Ascending."""
+    """Limits, in ascending order."""
     shares: tuple[float, ...]
-    """Share of the steps that are cut."""
+    """By limit: share of the steps that are clipped."""
     means: tuple[float, ...]
-    """Mean coefficient of all steps."""
+    """By limit: mean coefficient of all steps."""
 
     @classmethod
     def of(cls, norms: Sequence[float], limits: Iterable[float]) -> Self:
@@ -310,7 +310,7 @@ class LimitCurve:
             limits: Above zero.
         """
         ordered = sorted(norms)
-        # What is left of the largest norms, from the first on, under a limit of 1 that cuts them.
+        # Remaining parts of the largest norms, in order, under a limit of 1 that clips them.
         left = [0.0, *accumulate(1 / (norm + EPSILON) for norm in reversed(ordered))]
         ascending = tuple(sorted(limits))
         kept = [_kept(limit, ordered) for limit in ascending]
@@ -326,11 +326,11 @@ class LimitCurve:
 
 
 def spaced(least: float, greatest: float, count: int) -> tuple[float, ...]:
-    """Return numbers over a range of decades, equally far from each other on a logarithmic axis."""
+    """Return numbers over a range of decades, equally spaced on a logarithmic axis."""
     low, high = math.log10(least), math.log10(greatest)
     return tuple(10 ** (low + (high - low) * at / (count - 1)) for at in range(count))
 
 
 def _kept(limit: float, ordered: Sequence[float]) -> int:
-    """Return how many of the ascending norms a limit leaves as they are."""
+    """Return how many of the ascending norms a limit leaves unchanged."""
     return bisect_left(ordered, True, key=lambda norm: coefficient(limit, norm) < 1)

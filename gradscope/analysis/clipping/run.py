@@ -1,4 +1,4 @@
-"""What a script's own clips did, line by line."""
+"""The effect of a script's own clips, by line."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ _STEPS_READ = 400
 
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:
-    """Return one for each line that clips; where none does, one for each optimizer."""
+    """Return a section for each line that clips, or for each optimizer if nothing clips."""
     indexed = RecordingIndex(recording)
     if not indexed.is_run:
         return ()
@@ -44,14 +44,14 @@ class _Line:
         self._steps = [clip.step for clip in line.calls if clip.step is not None]
 
     def section(self) -> Section:
-        """Return what it does."""
+        """Return the section of the clips."""
         line = self._line
         is_by_norm = line.method in ("norm", "per-tensor")
         given = line.limit if is_by_norm else None
         numbers = Numbers.of(line.points, given=given, by_norm=is_by_norm, in_order=True)
         limits = sorted({clip.limit for clip in line.calls if clip.limit is not None})
         return Section(
-            words=line.words,
+            text=line.text,
             site=self._case.site(line.site),
             method=None if line.limit is None else line.method,
             limit=line.limit,
@@ -102,7 +102,7 @@ class _Line:
 
 
 def _spread(steps: Sequence[int]) -> list[int]:
-    """Return at most so many steps as tell enough, over all of the run."""
+    """Return at most this many steps, spread over the run."""
     own = list(dict.fromkeys(steps))
     return own[:: -(-len(own) // _STEPS_READ)] if own else own
 
@@ -114,7 +114,7 @@ def _of_own(clips: Clips, step: int, held: frozenset[int]) -> dict[int, float]:
 
 
 def _order(calls: Sequence[Clip]) -> Check:
-    """Tell whether the clip comes between the backward and the step."""
+    """Check that the clip is between the backward and the step."""
     vain = [clip for clip in calls if clip.step is None]
     inside = [
         clip for clip in calls if any(isinstance(event, BackwardEvent) for event in clip.later)
@@ -123,33 +123,33 @@ def _order(calls: Sequence[Clip]) -> Check:
     if inside:
         return Check(
             is_right=False,
-            words=f"another backward adds to clipped gradients in {len(inside):,} of {count} calls",
+            text=f"another backward adds to clipped gradients in {len(inside):,} of {count} calls",
         )
     if len(vain) > 1 or len(vain) == len(calls):
         return Check(
-            is_right=False, words=f"{len(vain):,} of {count} calls are not followed by a step"
+            is_right=False, text=f"{len(vain):,} of {count} calls are not followed by a step"
         )
-    return Check(is_right=True, words=f"between backward and step in {count} calls")
+    return Check(is_right=True, text=f"between backward and step in {count} calls")
 
 
 def _scale(clips: Clips, calls: Sequence[Clip]) -> Check | None:
-    """Tell whether gradients are unscaled first; None where nothing scales them."""
+    """Check that gradients are unscaled first; None if nothing scales them."""
     scaled = sum(clip.event.scaled for clip in calls)
     if scaled:
         return Check(
             is_right=False,
-            words=f"gradients are still multiplied by the loss scale in {scaled:,} of "
+            text=f"gradients are still multiplied by the loss scale in {scaled:,} of "
             f"{counted(len(calls), 'call')}",
         )
     if any(isinstance(event, UnscaleEvent) for event in clips.windows.events):
         return Check(
-            is_right=True, words="after unscale_, so the limit applies to unscaled gradients"
+            is_right=True, text="after unscale_, so the limit applies to unscaled gradients"
         )
     return None
 
 
 def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
-    """Tell whether the clip holds all that the optimizer uses; None where that is not known."""
+    """Check that the clip gets everything that the optimizer uses; None if unknown."""
     own = {id(clip) for clip in calls}
     steps: list[ClippedStep] = [
         step
@@ -161,15 +161,15 @@ def _scope(indexed: RecordingIndex, calls: Sequence[Clip]) -> Check | None:
     worst = max(steps, key=lambda step: len(step.outside))
     whole = len(worst.inside) + len(worst.outside)
     if not worst.outside:
-        return Check(is_right=True, words=f"all {counted(whole, 'parameter')} of the step")
+        return Check(is_right=True, text=f"all {counted(whole, 'parameter')} of the step")
     return Check(
         is_right=False,
-        words=f"{len(worst.inside):,} of the {counted(whole, 'parameter')} that the step uses",
+        text=f"{len(worst.inside):,} of the {counted(whole, 'parameter')} that the step uses",
     )
 
 
 def _nonfinite(calls: Sequence[Clip]) -> Check | None:
-    """Tell of norms that are NaN or infinite, and what became of the step; None without any."""
+    """Describe NaN and infinite norms, and their effect on the step; None without any."""
     broken = [clip for clip in calls if not math.isfinite(clip.norm_before or 0.0)]
     if not broken:
         return None
@@ -179,9 +179,9 @@ def _nonfinite(calls: Sequence[Clip]) -> Check | None:
     if spread:
         return Check(
             is_right=False,
-            words=f"{words}: it makes {spread[0].nonfinite:,} gradients non-finite",
+            text=f"{words}: it makes {spread[0].nonfinite:,} gradients non-finite",
         )
-    return Check(is_right=True, words=f"{words}: no step uses it")
+    return Check(is_right=True, text=f"{words}: no step uses it")
 
 
 def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
@@ -197,7 +197,7 @@ def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
     held = frozenset(series.parameters)
     of_own = [_of_own(clips, step, held) for step in _spread([step.step for step in steps])]
     return Section(
-        words=series.name,
+        text=series.name,
         site=_site(indexed, series),
         method=None,
         limit=None,

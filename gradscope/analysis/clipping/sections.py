@@ -1,4 +1,4 @@
-"""What one line that clips does, or what a largest norm would do, with each module's share."""
+"""The effect of one line that clips, or of a maximum norm, with each module's share."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,24 +21,26 @@ from gradscope.recording.evidence.training import ClipMethod, OptimizerFamily
 from gradscope.recording.records import Recording, Site
 
 Norms = Mapping[int, float]
-"""By parameter, of one step."""
+"""Norms of one step, by parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contribution:
-    """What a parameter, or a module with all below it, adds to the global norm."""
+    """Contribution of a parameter, or of a module with everything below it, to the global norm."""
 
     name: str
     share: float
-    """Mean share of the squared norm, or of the power that the norm type uses, over the steps."""
+    """Mean over the steps of the share of the squared norm, or of the power that the norm type
+    uses.
+    """
     largest: float
-    """Share in the step in which it is largest."""
+    """Share in the step where it is largest."""
     before: float
-    """Median of its own norm before clipping."""
+    """Median of the parameter's own norm before clipping."""
     after: float | None
     """Mean share after the clip; None if unknown."""
     leads: float
-    """Share of the steps in which none has a larger share."""
+    """Share of the steps in which no other share is larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class Contributions:
     modules: tuple[Contribution, ...]
     """Contributions by module below the model; each item of a module list counts separately."""
     norm_type: float
-    """Type of the norm whose power is divided."""
+    """Type of the norm whose power is split into shares."""
 
     @classmethod
     def of(
@@ -59,7 +61,7 @@ class Contributions:
         after: Sequence[Norms],
         norm_type: float = 2.0,
     ) -> Self:
-        """Return that of some steps.
+        """Return the numbers of some steps.
 
         Args:
             recording: That of the parameters.
@@ -82,12 +84,12 @@ class Contributions:
 
     @property
     def power(self) -> str:
-        """What is shared out, in words."""
+        """Quantity that is split into shares, as text."""
         return "squared norm" if self.norm_type == 2 else "norm's power"
 
     @property
     def leader(self) -> Contribution | None:
-        """The parameter that alone makes most of the norm; None where none does."""
+        """Parameter that alone makes most of the norm; None without one."""
         first = next(iter(self.parameters), None)
         return (
             first if first is not None and len(self.parameters) > 1 and first.share > 0.5 else None
@@ -155,35 +157,35 @@ def _shares(step: Mapping[str, float], norm_type: float) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodRow:
-    """What one method of clipping does to a target's gradients."""
+    """The effect of one method of clipping on a target's gradients."""
 
     method: ClipMethod
-    words: str
+    text: str
     limit: float
     is_asked: bool
     share: float
-    """Share of the steps that the method cuts."""
+    """Share of the steps that the method clips."""
     after: float
-    """Median norm afterwards."""
+    """Median norm after clipping."""
     coefficient: float
-    """Mean of norm afterwards over norm before."""
+    """Mean of the norm after clipping over the norm before."""
     cosine: float | None
-    """Median, between all gradients before and after."""
+    """Median cosine between all gradients before and after clipping."""
     worst: float | None
-    """The least of these."""
+    """Smallest cosine of all steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Whether a clip stands where it should, in words."""
+    """Whether a clip is in the right position, as text."""
 
     is_right: bool
-    words: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerFacts:
-    """The optimizer that uses what the clip leaves."""
+    """The optimizer that uses the clipped gradients."""
 
     title: str
     """Title such as `AdamW(lr=0.001)`; empty if unknown."""
@@ -196,17 +198,17 @@ class OptimizerFacts:
 class Section:
     """Gradients before and after a clip."""
 
-    words: str
-    """The call, or whose gradients they are where nothing clips."""
+    text: str
+    """Text of the clip call, or the origin of the gradients if nothing clips."""
     site: Site | None
     method: ClipMethod | None
-    """None where nothing clips."""
+    """Method of the clips; None if nothing clips."""
     limit: float | None
     limits: tuple[float, float] | None
-    """The least and the largest, where it changes."""
+    """Smallest and largest limit, if the limit changes."""
     norm_type: float
     is_advised: bool
-    """Whether the limit is the one advised here, and not the user's."""
+    """Whether the limit is the recommended one, not the user's."""
     points: tuple[ClipPoint, ...]
     norms: Distribution | None
     """Distribution of the finite norms before clipping."""
@@ -222,12 +224,12 @@ class Section:
     checks: tuple[Check, ...]
     optimizer: OptimizerFacts
     shares_after: bool = False
-    """Whether who makes the norm is told of the gradients after the clip, as those before were not
-    measured one by one."""
+    """Whether the contributions are measured after the clip, because norms before it are unknown.
+    """
     made: int = 0
-    """Optimizer steps that were made between the points, of a target."""
+    """Number of optimizer steps of a target between the points."""
     obstacle: str = ""
-    """Why torch's own function refuses these gradients; empty where it does not."""
+    """Reason why torch's own function rejects these gradients; empty if it accepts them."""
 
     @property
     def broken(self) -> tuple[ClipPoint, ...]:
@@ -250,7 +252,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """What is computed of a series of norms alone."""
+    """Numbers that are computed from a series of norms alone."""
 
     norms: Distribution | None
     bins: tuple[Bin, ...]

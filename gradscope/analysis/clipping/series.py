@@ -1,4 +1,4 @@
-"""What a clip does step by step, of a training run or of a target's batches."""
+"""The effect of a clip step by step, in a training run or on a target's batches."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -26,21 +26,21 @@ class ClipPoint:
     norm: float
     """Norm before the clip."""
     coefficient: float
-    """Norm afterwards over norm before: what is left of the step; at most 1."""
+    """Norm after over norm before the clip, at most 1."""
     cosine: float | None
     """Cosine between the gradients before and after; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipSeries:
-    """What a line that clips does, or would do."""
+    """The actual or possible effect of a line that clips."""
 
     method: ClipMethod
     limit: float | None
-    """Limit of the last call; None where the line only measures."""
+    """Limit of the last call; None if the line only measures."""
     norm_type: float
-    words: str
-    """The call, as `clip_grad_norm_(max_norm=1)`."""
+    text: str
+    """Text of the call, as `clip_grad_norm_(max_norm=1)`."""
     site: int | None
     points: tuple[ClipPoint, ...]
     """One point per call; one per step if several calls clip different parameters."""
@@ -72,7 +72,7 @@ def trial_of(indexed: RecordingIndex) -> ClipTrial | None:
     return next(iter(indexed.recording.evidence_of(ClipTrial)), None)
 
 
-def call_words(method: ClipMethod, limit: float, norm_type: float) -> str:
+def call_text(method: ClipMethod, limit: float, norm_type: float) -> str:
     """Return how a method is written."""
     kind = "" if norm_type == 2 else f", norm_type={norm_type:g}"
     match method:
@@ -105,7 +105,7 @@ def _of_trial(indexed: RecordingIndex) -> Iterator[ClipSeries]:
             method=method,
             limit=limit,
             norm_type=trial.norm_type,
-            words=call_words(method, limit, trial.norm_type),
+            text=call_text(method, limit, trial.norm_type),
             site=None,
             points=tuple(
                 _trial_point(position, one, trial, method) for position, one in enumerate(passes)
@@ -122,7 +122,7 @@ def _trial_point(position: int, one: ClipPass, trial: ClipTrial, method: ClipMet
 
 
 def family_of_target(indexed: RecordingIndex) -> OptimizerFamily:
-    """Return the family of the optimizer that makes a target's steps; Adam's where it has none."""
+    """Return the family of the optimizer of a target's steps; Adam's without an optimizer."""
     records = indexed.recording.evidence_of(OptimizerRecord)
     return next((record.family for record in records if record.is_targets), "adaptive")
 
@@ -149,7 +149,7 @@ def _line(clips: Clips, calls: Sequence[Clip], owner: int | None) -> ClipSeries:
         method="value" if isinstance(last.event, ClipValueEvent) else by_norm,
         limit=None if last.only_measures else last.limit,
         norm_type=_norm_type(last),
-        words=last.words,
+        text=last.text,
         site=last.event.site,
         points=tuple(map(_point, by_step.values() if is_apart else ([clip] for clip in calls))),
         calls=tuple(calls),
@@ -180,7 +180,7 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
     after = norm_of_norms((part.after for part in parts), kind)
     product = math.fsum(part.product for part in parts) if math.isfinite(before) else math.nan
     is_whole = len(calls) == 1 and isinstance(calls[0].event, ClipNormEvent)
-    # With other types of norm nothing tells how far parts turn against each other.
+    # Other types of norm do not determine the change of direction.
     cosine = product_cosine(before, after, product) if kind == 2 else None
     if is_whole:
         cosine = 1.0 if math.isfinite(before) and after > 0 else None
@@ -190,7 +190,7 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a call does to the gradients that it was given."""
+    """The effect of a call on its gradients."""
 
     before: float
     after: float

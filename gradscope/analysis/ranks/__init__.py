@@ -1,1 +1,1 @@
-"""What the ranks of a job tell together."""
+"""Facts derived from the ranks of a job together."""

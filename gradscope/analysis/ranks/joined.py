@@ -1,147 +1,137 @@
-"""Joins the ranks of a job to one recording, whose norms are those of whole parameters."""
+"""Joins the ranks of a job ininto one recording, whose norms are those of whole parameters."""
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from gradscope.analysis.job import Job, Rank
-from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
-from gradscope.recording.records import EventRecord, ParameterRecord, Recording
+from gradscope.analysis.norms import whole_square
+from gradscope.analysis.ranks.whole_parameters import (
+    WholeParameter,
+    whole_parameters,
+    with_parameters,
+)
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, NormTable, norms_of
+from gradscope.recording.records import EventRecord, Recording
 
-Row = tuple[float, float, float]
-"""Norms of gradient, weight and update."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """The parts of sharded parameters that a rank holds."""
-
-    norms: NormTable
-    names: Mapping[int, str]
-    """By index of a parameter: its name."""
-    rows: Mapping[tuple[int, str], int]
-    """Rows by step and name."""
-
-    @classmethod
-    def of(cls, rank: Rank, names: Sequence[str]) -> "_Parts":
-        norms = norms_of(rank.recording)
-        wanted = set(names)
-        known = {p.index: p.name for p in rank.recording.parameters if p.name in wanted}
-        pairs = enumerate(zip(norms.steps, norms.parameters, strict=True))
-        rows = {(step, known[index]): row for row, (step, index) in pairs if index in known}
-        return cls(norms, known, rows)
+_Row = tuple[int, int, int, float, float, float]
+"""Step, parameter, reach, and norms of gradient, weight and update."""
 
 
 def joined_recording(recordings: Sequence[Recording]) -> Recording:
-    """Return the recording of the first rank, with the norms of whole parameters.
+    """Return the recording of the first rank, with the parameters and norms of the whole job.
 
-    The parts of sharded parameters are joined in the steps that all ranks measured; norms of other
-    steps are left out. Where nothing is sharded, the first rank's norms are those of the job.
+    The parts of sharded parameters are joined, and parameters that only other ranks hold, as later
+    stages of a pipeline, are added. Both are known in the steps that all their ranks measured;
+    norms of other steps are left out. Where nothing is sharded and all ranks hold the same
+    parameters, the first rank's norms are those of the job.
 
     Args:
         recordings: Recordings of the ranks, by rank.
     """
     job = Job.of(recordings)
-    first = job.first
-    names = joinable_names(job)
-    if not names:
-        return first.recording
-    joined = _table(job, names)
-    numels = {one.index: _numel(first, one) for one in first.recording.parameters}
+    first = job.first.recording
+    if not is_joinable(job):
+        return first
+    wholes = whole_parameters(job)
+    joined = {one.name for one in wholes if one.is_sharded and one.is_complete}
+    found = with_parameters(first, wholes, joined)
+    numels = {one.index: one.numel for one in found.parameters}
     return replace(
-        first.recording,
-        parameters=tuple(
-            replace(
-                one,
-                shape=replace(one.shape, dims=first.placements[one.name].shape),
-                numel=numels[one.index],
-                is_shard=False,
-            )
-            if one.name in names
-            else one
-            for one in first.recording.parameters
-        ),
-        parameter_stats=replace(joined, numels=numels),
-        events=tuple(map(_without_norm, first.recording.events)),
+        found,
+        parameter_stats=_table(job, wholes, numels),
+        events=tuple(map(_without_norm, first.events)),
     )
 
 
 def _without_norm(event: EventRecord) -> EventRecord:
-    """Return an event without the norm of the part that a rank holds of the step's gradients."""
+    """Return an event without the norm of what one rank holds of the step's gradients."""
     if event.kind != "step":
         return event
     numbers = tuple((name, value) for name, value in event.numbers if name != "norm")
     return replace(event, numbers=numbers)
 
 
-def joinable_names(job: Job) -> frozenset[str]:
-    """Return the sharded parameters whose parts were all recorded."""
-    is_read = not any(rank.recording.is_outline for rank in job.ranks)
-    is_whole = job.is_joined and not job.missing and is_read
-    return frozenset(
-        name
-        for name in (job.shared_names if is_whole else ())
-        if all(rank.placements[name].kind == "sharded" for rank in job.ranks)
-    )
+def is_joinable(job: Job) -> bool:
+    """Return whether norms of all ranks are joined: of parts, of pipeline stages, or of ZeRO's."""
+    if not job.is_joined or job.missing or any(r.recording.is_outline for r in job.ranks):
+        return False
+    wholes = whole_parameters(job)
+    if len(wholes) > len(job.first.recording.parameters) or any(
+        one.is_sharded and one.is_complete for one in wholes
+    ):
+        return True
+    # With ZeRO, the optimizer of each rank steps parameters of its own.
+    measured = [frozenset(norms_of(rank.recording).parameters) for rank in job.ranks]
+    return any(one - measured[0] for one in measured[1:])
 
 
-def _numel(first: Rank, one: ParameterRecord) -> int:
-    placement = first.placements.get(one.name)
-    return one.numel if placement is None else math.prod(placement.shape)
+class _Norms:
+    """The norms of a rank."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.table = norms_of(rank.recording)
+        pairs = zip(self.table.steps, self.table.parameters, strict=True)
+        self.rows = {pair: row for row, pair in enumerate(pairs)}
+        self.steps = frozenset(self.table.steps)
+
+    def of(self, row: int) -> tuple[float, float, float]:
+        """Return the norms of gradient, weight and update."""
+        table = self.table
+        return table.gradients[row], table.weights[row], table.updates[row]
 
 
-def _table(job: Job, names: frozenset[str]) -> NormTable:
-    """Return the first rank's norms with those of sharded parameters joined."""
-    known = norms_of(job.first.recording)
-    whole = {one.index: one.name for one in job.first.recording.parameters if one.name in names}
-    sums: dict[int, Row | None] = {
-        row: (0.0, 0.0, 0.0) for row, index in enumerate(known.parameters) if index in whole
-    }
-    for rank in job.ranks:
-        parts = _Parts.of(rank, tuple(names))
-        for row, total in sums.items():
-            if total is not None:
-                name = whole[known.parameters[row]]
-                other = parts.rows.get((known.steps[row], name))
-                copies = max(rank.placements[name].copies, 1)
-                sums[row] = None if other is None else _added(total, parts.norms, other, copies)
-    lacking = {known.steps[row] for row, total in sums.items() if total is None}
-    kept = [row for row, step in enumerate(known.steps) if step not in lacking]
-    cells = list(_cells(known, sums, kept))
+def _table(job: Job, wholes: Sequence[WholeParameter], numels: Mapping[int, int]) -> NormTable:
+    """Return the norms of whole parameters, in the steps that all ranks measured."""
+    norms = {rank.number: _Norms(rank) for rank in job.ranks}
+    steps = sorted(frozenset.intersection(*(one.steps for one in norms.values())))
+    rows: list[_Row] = []
+    for step in steps:
+        found = [_row(step, index, one, norms) for index, one in enumerate(wholes)]
+        rows += [row for row in found if row is not None]
+    columns = list(zip(*rows, strict=True)) or [()] * 6
     return NormTable(
-        steps=array("q", (known.steps[row] for row in kept)),
-        parameters=array("q", (known.parameters[row] for row in kept)),
-        reaches=bytes(known.reaches[row] for row in kept),
-        gradients=array("d", (one[0] for one in cells)),
-        weights=array("d", (one[1] for one in cells)),
-        updates=array("d", (one[2] for one in cells)),
-        numels=known.numels,
+        steps=array("q", columns[0]),
+        parameters=array("q", columns[1]),
+        reaches=bytes(columns[2]),
+        gradients=array("d", columns[3]),
+        weights=array("d", columns[4]),
+        updates=array("d", columns[5]),
+        numels=numels,
     )
 
 
-def _added(total: Row, norms: NormTable, row: int, copies: int) -> Row:
-    """Return sums of squares with a rank's part; a sum with an unknown part is unknown."""
-    found = (norms.gradients[row], norms.weights[row], norms.updates[row])
-    return (
-        _sum(total[0], found[0], copies),
-        _sum(total[1], found[1], copies),
-        _sum(total[2], found[2], copies),
-    )
+def _row(step: int, index: int, whole: WholeParameter, norms: Mapping[int, _Norms]) -> _Row | None:
+    """Return the norms of a parameter in a step; None if a rank did not measure it."""
+    needs_all = whole.is_sharded and whole.is_complete
+    holders = whole.with_elements if needs_all else whole.holders
+    found = [
+        (known, row)
+        for rank, position in holders
+        if (row := (known := norms[rank.number]).rows.get((step, position))) is not None
+    ]
+    if not found or (needs_all and len(found) < len(holders)):
+        return None
+    used = found if needs_all else found[:1]
+    parts = [known.of(row) for known, row in used]
+    if needs_all:
+        parts += [(0.0, 0.0, 0.0)] * (len(whole.holders) - len(holders))
+    reaches = [known.table.reaches[row] for known, row in used]
+    gradient, weight, update = (_joined(values, whole) for values in zip(*parts, strict=True))
+    return step, index, _furthest(reaches), gradient, weight, update
 
 
-def _sum(total: float, norm: float, copies: int) -> float:
-    return NOT_MEASURED if total < 0 or norm < 0 else total + norm * norm / copies
+def _joined(norms: Sequence[float], whole: WholeParameter) -> float:
+    """Return the norm of a parameter from those of its parts; unknown with an unknown one."""
+    if len(norms) == 1 or whole.placement is None:
+        return norms[0]
+    if any(norm < 0 for norm in norms):
+        return NOT_MEASURED
+    return math.sqrt(whole_square([norm * norm for norm in norms], whole.placement))
 
 
-def _cells(known: NormTable, sums: Mapping[int, Row | None], kept: Sequence[int]) -> Iterator[Row]:
-    for row in kept:
-        total = sums.get(row)
-        if total is None:
-            yield known.gradients[row], known.weights[row], known.updates[row]
-        else:
-            yield _root(total[0]), _root(total[1]), _root(total[2])
-
-
-def _root(square: float) -> float:
-    return square if square < 0 else math.sqrt(square)
+def _furthest(reaches: Sequence[int]) -> int:
+    """Return how far backward reached: a part may be zero by chance."""
+    reached = REACHES.index("gradient")
+    return reached if reached in reaches else reaches[0]

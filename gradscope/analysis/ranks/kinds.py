@@ -1,4 +1,4 @@
-"""Tells which ranks of a large job are alike, so that one of each kind is judged for all."""
+"""Groups similar ranks of a large job, so that rules judge one of each group."""
 
 import math
 
@@ -9,7 +9,7 @@ Kind = tuple[object, ...]
 
 
 def kind_of(recording: Recording) -> Kind:
-    """Return what a rank has in common with others of its kind.
+    """Return the properties that a rank shares with others of its kind.
 
     These are its ending, its numbers of steps and passes, the kinds and lines of its events,
     whether its losses and norms stay finite, and which numbers it lacks.

@@ -12,13 +12,13 @@ from gradscope.recording.records import Recording
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSeries:
-    """What a rank measured step by step."""
+    """Measurements of a rank by step."""
 
     rank: int
     losses: tuple[tuple[int, float], ...]
-    """Steps and losses."""
+    """Steps and their losses."""
     norms: tuple[tuple[int, float], ...]
-    """Steps and norms of the gradients that the rank holds, as its optimizer saw them."""
+    """Steps and norms of the gradients that the rank holds, as its optimizer used them."""
     is_part: bool
     """Whether the rank holds only parts of some parameters."""
 

@@ -202,6 +202,7 @@ class Collectives:
         for name in (*_IN_PLACE, *_INTO):
             if name in vars(distributed_c10d):
                 patches.wrap(distributed_c10d, name, self._wrapper(name))
+                # `torch.distributed` re-exports the functions: scripts call either name.
                 if name in vars(dist):
                     patches.put(dist, name, vars(distributed_c10d)[name])
 
@@ -210,10 +211,13 @@ class Collectives:
             def collective(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
                 frame = sys._getframe(1)
                 guard = self._training.guard
+                # Collectives that torch's wrappers start, such as those of DDP, are not the
+                # script's.
                 if not self.is_on or is_traced() or not guard.active or _is_torchs(frame):
                     return original(*args, **kwargs)
                 guard.run(self._before, name, args, kwargs, frame)
                 result = original(*args, **kwargs)
+                # With `async_op`, a handle comes back and the tensor is not reduced yet.
                 if self.window.last is not None and name in _IN_PLACE and result is None:
                     guard.run(self._after, args, kwargs)
                 return result
@@ -267,6 +271,7 @@ class Collectives:
             found = list(_addresses(self._training))
             self._gradients = {address: key for address, key, _ in found}
             self._positions = {key: position for _, key, position in found}
+        # By address, because scripts often reduce `p.grad.data`, another object in the same memory.
         owner = self._gradients.get(_address(tensor))
         if owner is None:
             self.window.is_flat = True
@@ -287,6 +292,7 @@ class Collectives:
         if self._weights[0] != len(entries):
             alive = (one for entry in entries if (one := entry.parameter()) is not None)
             self._weights = (len(entries), frozenset(map(_address, alive)))
+        # All tensors without memory of their own have the address 0.
         return _address(tensor) in self._weights[1] - {0}
 
     def _after(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

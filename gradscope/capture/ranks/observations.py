@@ -111,7 +111,7 @@ class Ledger:
         key = (kind, site, subject)
         index = self._indices.get(key)
         others = tuple(dict.fromkeys(one for one in related if one is not None and one != site))
-        told = tuple((numbers or {}).items())
+        reported = tuple((numbers or {}).items())
         if index is None:
             if len(self._events) >= MOST_EVENTS:
                 return
@@ -123,13 +123,13 @@ class Ledger:
                     subject=subject,
                     step=self.step,
                     count=1,
-                    numbers=told,
+                    numbers=reported,
                     related=others,
                 )
             )
         else:
             one = self._events[index]
-            self._events[index] = replace(one, count=one.count + 1, numbers=told or one.numbers)
+            self._events[index] = replace(one, count=one.count + 1, numbers=reported or one.numbers)
         self._changed.add(index)
 
     def take(self) -> Taken:

@@ -82,9 +82,12 @@ class Placements:
         self._reduced = reduced
         self._flat: dict[int, int] = {}
         """By `id` of a parameter of FSDP1: number of ranks that hold the same part."""
+        self._shapes: dict[int, tuple[int, ...]] = {}
+        """By `id` of a parameter of FSDP1: shape of the whole."""
         for module in modules:
             if is_fsdp1(module):
                 self._flat |= dict.fromkeys(map(id, _all_of(module)), _copies_of_fsdp1(module))
+                self._shapes |= _shapes_of_fsdp1(module)
 
     def of(self, parameter: Tensor, index: int) -> ParameterPlacement:
         """Return the placement of a parameter.
@@ -107,7 +110,7 @@ class Placements:
             kind=kind,
             placements=(),
             mesh=(),
-            shape=tuple(parameter.shape),
+            shape=self._shapes.get(id(parameter), tuple(parameter.shape)),
             numel=parameter.numel(),
             is_reduced=id(parameter) in self._reduced,
             copies=copies,
@@ -152,6 +155,16 @@ def _all_of(module: nn.Module) -> Iterator[Tensor]:
     for parameter in module.parameters():
         yield parameter
         yield from getattr(parameter, "_params", None) or ()
+
+
+def _shapes_of_fsdp1(module: Any) -> dict[int, tuple[int, ...]]:  # noqa: ANN401 - may not be loaded
+    """Return the whole shapes of the parameters in the flat one of a module."""
+    flat = getattr(getattr(module, "_handle", None), "flat_param", None)
+    if flat is None:
+        return {}
+    originals = getattr(flat, "_params", None) or ()
+    found = {id(one): tuple(shape) for one, shape in zip(originals, flat._shapes, strict=False)}
+    return found | {id(flat): tuple(flat._unpadded_unsharded_size)}
 
 
 def _copies_of_fsdp1(module: Any) -> int:  # noqa: ANN401 - a class that may not be loaded

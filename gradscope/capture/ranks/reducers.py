@@ -71,6 +71,7 @@ class Reducers:
     def made(self, model: DistributedDataParallel, frame: FrameType) -> None:
         """Add a model that was wrapped."""
         site = self._ledger.site(self._training.locations.of(frame))
+        # A few gradients show whether a backward reached the model: looking at all would be slow.
         parameters = list(reduced_by(model))
         chosen = {0, len(parameters) // 2, len(parameters) - 1} if parameters else set()
         held = frozenset(map(id, parameters))
@@ -126,6 +127,7 @@ class Reducers:
         one = self._of(model)
         if one is None or not torch.is_grad_enabled():
             return
+        # DDP's reducer is prepared in forward: `no_sync` around backward alone has no effect.
         one.forward = "reduced" if model.require_backward_grad_sync else "no-sync"
         one.has_forward = True
         if one.forward_site is None or self._ledger.step < _LOCATED:
@@ -227,4 +229,5 @@ def _states(sentinels: Iterable[ref[Any]]) -> Iterator[object]:
     for reference in sentinels:
         parameter = reference()
         gradient = None if parameter is None else parameter.grad
+        # The first accumulation replaces `.grad`, later ones write in place and raise its version.
         yield None if gradient is None else (id(gradient), gradient._version)

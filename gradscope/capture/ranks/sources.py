@@ -74,7 +74,7 @@ class Sources:
         return wrap
 
     def _loading(self) -> Function:
-        # What stands in the class may be a descriptor, which notes the module when it is bound.
+        # The class attribute may be a descriptor, which records the module when it is bound.
         replaced = vars(nn.Module)["load_state_dict"]
 
         def bound(module: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

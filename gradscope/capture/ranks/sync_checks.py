@@ -36,6 +36,8 @@ _POLL_SECONDS = (0.0005, 0.02)
 """Shortest and longest pause between two looks into the store."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MASK = (1 << 64) - 1
+_WIDTH = 256
+"""Number of elements in a row that is hashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class SyncChecks:
         store = _store()
         if dist.get_rank() == 0:
             store.set(_key(step), own)
+            # The store would grow for the whole training: old digests are deleted.
             if step >= _KEPT * self._every:
                 _forget(store, _key(step - _KEPT * self._every))
             return own
@@ -192,6 +195,7 @@ def digests(replicas: Sequence[Replica]) -> bytes:
 def _digests(tensors: Sequence[Tensor]) -> list[int]:
     """Return a number for each tensor, with one transfer from each device."""
     by_device: dict[torch.device, list[int]] = {}
+    # Digests stay on their device until all are computed, for one transfer.
     found = [_digest(tensor.detach()) for tensor in tensors]
     for position, one in enumerate(found):
         by_device.setdefault(one.device, []).append(position)
@@ -204,15 +208,29 @@ def _digests(tensors: Sequence[Tensor]) -> list[int]:
 
 
 def _digest(tensor: Tensor) -> Tensor:
-    """Return a 64-bit digest of the bits of a tensor, on its device."""
+    """Return a 64-bit digest of the bits of a tensor and of their places, on its device."""
     local = local_part(tensor)
+    parts = torch.view_as_real(local) if local.is_complex() else local
+    bits = parts.contiguous().view(_INTEGERS[parts.element_size()]).flatten()
     hashed = getattr(torch, "hash_tensor", None)
-    if hashed is not None and not local.is_complex():
-        found: Tensor = hashed(local).view(torch.int64)
-        return found
-    bits = torch.view_as_real(local) if local.is_complex() else local
-    whole = bits.contiguous().view(_INTEGERS[bits.element_size()]).flatten().to(torch.int64)
-    return (whole * (1 + 2 * torch.arange(len(whole), device=whole.device))).sum()
+    if hashed is None:
+        return _weighted(bits.to(torch.int64))
+    # The hash is the same in any order: elements that change places change those of rows or
+    # columns.
+    size = len(bits) // _WIDTH * _WIDTH
+    numbers = [bits[size:].to(torch.int64)]
+    if size:
+        rows = bits[:size].view(-1, _WIDTH)
+        numbers += [hashed(rows, dim).view(torch.int64) for dim in (0, 1)]
+    return _weighted(torch.cat(numbers))
+
+
+def _weighted(numbers: Tensor) -> Tensor:
+    """Return a sum of numbers that depends on their order."""
+    # Odd factors are invertible modulo 2**64, so a single changed element always shows. Hashes of
+    # low precision have only high bits, which the products would lose.
+    mixed = numbers ^ (numbers >> 32)
+    return (mixed * (1 + 2 * torch.arange(len(mixed), device=mixed.device))).sum()
 
 
 def local_part(tensor: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed import distributed_c10d
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -16,33 +16,18 @@ from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.ranks.collectives import Collectives
-from gradscope.capture.ranks.observations import (
-    Ledger,
-    Squares,
-    Taken,
-    digest,
-    line_outside,
-    squares_of,
-)
-from gradscope.capture.ranks.placement import (
-    Placements,
-    identity,
-    is_fsdp1,
-    is_fsdp2,
-    is_in_group,
-    is_launched,
-)
+from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
+from gradscope.capture.ranks.observations import Ledger, Taken, digest, line_outside
+from gradscope.capture.ranks.placement import identity, is_in_group, is_launched
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.script_source import divisions, written_lines
 from gradscope.capture.ranks.sources import Sources
 from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
 from gradscope.capture.step.graph import tensors
-from gradscope.capture.training.event_log import number
-from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.optimizers import parameters_of
 from gradscope.capture.training.state import TrainingState
-from gradscope.recording.evidence.ranks import Moment, RankNumbers, RankPass, WrappedModel
+from gradscope.recording.evidence.ranks import RankPass
 
 _PASSES = 24
 """Number of first backward passes that are recorded with their batch."""
@@ -56,17 +41,6 @@ more batches, in step with the others."""
 
 _SHADOW_DEPTH = 8
 """Number of frames between such a call and the step that it makes."""
-
-_RATES = 256
-"""Number of changes of the learning rate that are all recorded."""
-
-_DUE_FIRST, _DUE_EVERY = 16, 64
-"""Ranks compare numbers at this many first steps, at powers of two, and at every Nth step."""
-
-
-def is_due(step: int) -> bool:
-    """Return whether ranks measure a step: the same ones on all of them."""
-    return step < _DUE_FIRST or step & (step - 1) == 0 or step % _DUE_EVERY == 0
 
 
 class RankWatch:
@@ -82,6 +56,7 @@ class RankWatch:
         self._reducers = Reducers(training, self.ledger)
         self._collectives = Collectives(training, self.ledger)
         self._sources = Sources(training, self.ledger)
+        self._numbers = ComparedNumbers(training, self.ledger)
         self._clock = time.time()
         self._patches: Patches | None = None
         self._forward_handle: RemovableHandle | None = None
@@ -93,21 +68,12 @@ class RankWatch:
         """Number of backward passes that began, and of those that ended without an exception."""
         self._stepping: int | None = None
         """`id` of the optimizer whose step runs."""
-        self._rates: tuple[float | None, ...] = ()
-        """Learning rates of the last step."""
-        self._changes = 0
-        """Number of times that they changed."""
-        self._placed: set[int] = set()
-        """Indices of parameters whose placement is recorded."""
-        self._waiting: list[tuple[int, Moment, Squares]] = []
-        self._after_backward: Squares = []
         self._called: dict[int, int | None] = {}
         """By `id` of a module that was called outside of DDP since the last backward: the line."""
         self._first: tuple[int | None, int | None, str | None] | None = None
         """Line, rows and digest of the first call of a model since the last backward."""
         self._backward: int | None = None
         self._files: set[str] = set()
-        self._wrapped: set[str] = set()
 
     def install(self, patches: Patches) -> None:
         """Start observing; collectives and data only where there are ranks."""
@@ -115,6 +81,7 @@ class RankWatch:
             return
         self._patches = patches
         patches.wrap(distributed_c10d, "init_process_group", self._wrap_init)
+        # `torch.distributed` re-exports the function: scripts call either name.
         patches.put(dist, "init_process_group", distributed_c10d.init_process_group)
         patches.wrap(DistributedDataParallel, "__init__", self._wrap_made)
         if is_launched() or is_in_group():
@@ -264,8 +231,7 @@ class RankWatch:
         self._first, self._called = None, {}
         is_wanted = self._passes < _PASSES or self._reducers.misses_line
         self._watch_forwards(is_wanted=is_wanted)
-        if is_due(self.ledger.step):
-            self._after_backward = self._gradients()
+        self._numbers.backward_ended()
 
     def _pass(self, found: Pass | None) -> RankPass:
         site, rows, code = self._first or (None, None, None)
@@ -286,6 +252,7 @@ class RankWatch:
             optimizer: The optimizer.
             frame: Frame of its caller.
         """
+        # A wrapper's step calls that of the wrapped optimizer: only the outer one counts.
         if self._stepping in (None, id(optimizer)) and not is_traced():
             self._stepping = id(optimizer)
             self._training.guard.run(self._step_begins, optimizer, frame)
@@ -301,21 +268,13 @@ class RankWatch:
         if is_shadow:
             self.ledger.note("shadow-step", step)
         self._reducers.step_begins(ids, is_by_hand=window.is_by_hand, step=step)
-        self._note_rates(optimizer)
+        self._numbers.note_rates(optimizer)
         if self.sync_checks is not None and self.sync_checks.is_due(self.ledger.step):
             self._compare(self.sync_checks, ids, frame, is_by_hand=window.is_by_hand)
-        if not is_due(self.ledger.step):
-            return
-        if not window.is_by_hand:
-            self._note_unknown(ids, step)
-        # Other models, such as the opponent of a GAN, have gradients that this step does not use.
-        moments: tuple[tuple[Moment, Squares], ...] = (
-            ("backward", self._after_backward),
-            ("step", self._gradients()),
-        )
-        for moment, found in moments:
-            self._hold(moment, [one for one in found if id(one[0].parameter()) in ids])
-        self._hold("weight", self._weights())
+        if is_due(self.ledger.step):
+            if not window.is_by_hand:
+                self._note_unknown(ids, step)
+            self._numbers.step_begins(ids)
 
     def _compare(
         self, checks: SyncChecks, held: set[int], frame: FrameType, *, is_by_hand: bool
@@ -325,20 +284,6 @@ class RankWatch:
         site = self.ledger.site(self._training.locations.of(frame))
         checks.check(self.ledger.step, found, site)
         self._training.flush_ranks()
-
-    def _note_rates(self, optimizer: Optimizer) -> None:
-        """Record the learning rates of a step, where they are not those of the step before."""
-        rates = tuple(
-            rate if isinstance(rate := number(group.get("lr")), float) else None
-            for group in optimizer.param_groups
-        )
-        if rates != self._rates and (self._changes < _RATES or is_due(self.ledger.step)):
-            self._changes += 1
-            self.ledger.add(RankNumbers(step=self.ledger.step, moment="rate", values=rates))
-        self._rates = rates
-
-    def _hold(self, moment: Moment, values: Squares) -> None:
-        self._waiting.append((self.ledger.step, moment, values))
 
     def _note_unknown(self, ids: set[int], step: int | None) -> None:
         definitions = self._training.models.records.definitions
@@ -356,23 +301,11 @@ class RankWatch:
             self._training.guard.run(self._step_ended)
 
     def _step_ended(self) -> None:
-        self._after_backward = []
+        self._numbers.step_ended()
         step = self.ledger.step
         self.ledger.step += 1
-        if step >= _DUE_FIRST and is_due(step):  # the first steps are all written by themselves
+        if is_due_later(step):  # the first steps are all written by themselves
             self._training.flush_ranks()
-
-    def _entries(self) -> list[tuple[Entry, Tensor]]:
-        entries = self._training.gradient_state.entries
-        return [(entry, p) for entry in entries if (p := entry.parameter()) is not None]
-
-    def _gradients(self) -> Squares:
-        entries = self._entries()
-        return squares_of([e for e, _ in entries], [p.grad for _, p in entries])
-
-    def _weights(self) -> Squares:
-        entries = self._entries()
-        return squares_of([e for e, _ in entries], [p for _, p in entries])
 
     def finish(self) -> None:
         """Record when the process ended, and how many passes it began."""
@@ -384,43 +317,9 @@ class RankWatch:
         """Return what is new since the last call; parameters have their indices by now."""
         if not self.is_on:
             return Taken((), ())
-        self._place()
-        waiting, self._waiting = self._waiting, []
-        for step, moment, values in waiting:
-            known = {e.index: value for e, value in values if e.index is not None}
-            if len(known) < len(values) and not known:
-                self._waiting.append((step, moment, values))
-            elif known:
-                size = max(known) + 1
-                row = tuple(known.get(index) for index in range(size))
-                self.ledger.add(RankNumbers(step=step, moment=moment, values=row))
+        self._numbers.place(self._reducers)
+        self._numbers.settle()
         return self.ledger.take()
-
-    def _place(self) -> None:
-        new = [
-            (entry.index, parameter)
-            for entry, parameter in self._entries()
-            if entry.index is not None and entry.index not in self._placed
-        ]
-        if not new:
-            return
-        wrapped = (model for one in self._reducers.known if (model := one.model()) is not None)
-        modules = [*self._training.models.modules, *wrapped]
-        self._note_wrapped(modules)
-        placements = Placements(modules, self._reducers.reduced())
-        for index, parameter in new:
-            self._placed.add(index)
-            self.ledger.add(placements.of(parameter, index))
-
-    def _note_wrapped(self, modules: list[nn.Module]) -> None:
-        for module in modules:
-            kind = "FSDP1" if is_fsdp1(module) else "FSDP2" if is_fsdp2(module) else None
-            if kind is not None and kind not in self._wrapped:
-                self._wrapped.add(kind)
-                name = type(getattr(module, "module", module)).__name__
-                self.ledger.add(
-                    WrappedModel(kind=kind, name=name, site=None, step=self.ledger.step, options=())
-                )
 
 
 def _is_shadow(frame: FrameType | None) -> bool:

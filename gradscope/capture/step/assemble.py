@@ -210,6 +210,7 @@ class Assembler:
             if record.requires_grad and measured.parameter(record.index) is None
         ]
         finder = CutFinder(capture, {id(named.parameters[index]): index for index in unreached})
+        # Steps may share a graph, whose cuts are recorded once.
         if all(cut.graph != position.graph for cut in self._cuts):
             self._cuts += finder.records(position, self._graphs.site_of)
         called = {call.module for call in capture.modules.calls} if unreached else set()
@@ -296,6 +297,7 @@ def parameter_stat(
     position = record.index
     reach: Reach
     if gradient is not None:
+        # The norm of a gradient with NaN is not 0, but other elements may all be zero.
         is_zero = gradient.norm == 0 and not gradient.is_broken
         reach = "zero" if is_zero else "gradient"
     elif (why := measured.why_unmeasured(position)) is not None:

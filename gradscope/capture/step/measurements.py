@@ -352,7 +352,7 @@ class BackwardWatch:
         if self._faults:
             raise self._faults[0]
         # Under a reentrant checkpoint, parameters get gradients without being part of the graph.
-        # Versions tell: the nested backward of such a checkpoint has a graph of its own.
+        # Its nested backward has a graph of its own, so only versions show these gradients.
         after, before = self._gradient_versions(), self._before
         reached = set(self._nodes)
         reached |= {

@@ -143,7 +143,7 @@ class Backwards:
         try:
             result = original(outputs, *args, **kwargs)
         except BaseException as error:
-            guard.run(self._failed_unseen, _options(*args, **kwargs), sys._getframe(2), error)
+            guard.run(self._failed_unobserved, _options(*args, **kwargs), sys._getframe(2), error)
             raise
         finally:
             guard.leave_change()
@@ -173,7 +173,7 @@ class Backwards:
         try:
             return original(outputs, *args, **kwargs)
         except BaseException as error:
-            guard.run(self._failed_unseen, _options(*args, **kwargs), sys._getframe(2), error)
+            guard.run(self._failed_unobserved, _options(*args, **kwargs), sys._getframe(2), error)
             raise
         finally:
             guard.leave_change()
@@ -190,7 +190,9 @@ class Backwards:
             optimizer = training.optimizers.known[index].optimizer()
             training.step_repeated(end, index, optimizer and learning_rate(optimizer))
 
-    def _failed_unseen(self, options: "_Options", frame: FrameType, error: BaseException) -> None:
+    def _failed_unobserved(
+        self, options: "_Options", frame: FrameType, error: BaseException
+    ) -> None:
         self._training.pace.patterns.forget_last()
         self._training.record_in_full()
         location = self._training.locations.of(frame)

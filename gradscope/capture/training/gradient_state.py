@@ -164,6 +164,7 @@ class GradientState:
         # accumulations, clips and foreach kernels write in place, which increments the version.
         ids = list(map(id, gradients))
         try:
+            # List comparisons in C: this runs for every parameter at every call of a step.
             versions = [-1 if one is None else one._version for one in gradients]
         except RuntimeError:  # one of them was made in inference mode
             versions = list(map(_version, gradients))

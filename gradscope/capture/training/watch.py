@@ -349,7 +349,7 @@ class _Running:
     def _see_compiled(self, compiled: object, frame: FrameType) -> None:
         self._training.record_in_full()
         self._training.models.see_compiled(compiled, frame)
-        self._training.gradient_state.steps_are_unseen = not self._steps.has_seen
+        self._training.gradient_state.steps_are_unseen = not self._steps.has_stepped
         self._see_compiling()
 
     def _begin_compiling(self) -> None:
@@ -376,12 +376,12 @@ class _Running:
 
     def _fail(self, error: Exception) -> None:
         self._remove()
-        told = (
+        text = (
             error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
         )
-        self._writer.abandon(told)
+        self._writer.abandon(text)
         print(  # noqa: T201
-            f"gradscope: recording ended: {told}; the script continues"
+            f"gradscope: recording ended: {text}; the script continues"
             f" ({OFF} in the environment runs it without gradscope)",
             file=sys.stderr,
         )

@@ -70,7 +70,7 @@ class TerminalGuard:
 
 
 _SAVE, _LOAD = "\x1b7", "\x1b8"
-"""The cursor, and the colours that are written in."""
+"""Commands that save and restore the cursor and the colours."""
 
 _PLAIN = "\x1b[0m"
 
@@ -152,7 +152,7 @@ class BottomPanel:
         return f"{_SAVE}{_PLAIN}{_SCROLL_ALL}{below}{_LOAD}"
 
     def _write(self, text: str) -> None:
-        # One write, so that other output cannot get between.
+        # A single write cannot be interleaved with other output.
         rest = text.encode(self._encoding, "replace")
         while rest:
             rest = rest[os.write(self._terminal, rest) :]

@@ -20,7 +20,7 @@ from gradscope.cli.output import (
     wanted_output,
 )
 from gradscope.cli.run.misplaced_options import misplaced_options
-from gradscope.cli.run.rank_launching import PlannedRanks, words_of_rank
+from gradscope.cli.run.rank_launching import PlannedRanks, arguments_of_rank
 from gradscope.cli.running import settings_of, typed_command
 from gradscope.config.formats import OutputFormatOption
 from gradscope.errors import GradscopeError
@@ -313,7 +313,7 @@ def run(
         raise RunPlanned(PlainRun(program=program, is_checked=checking.check))
     watch.check()
     if nproc is not None:
-        words = words_of_rank(sys.argv[1:], (script, *(args or ())))
+        words = arguments_of_rank(sys.argv[1:], (script, *(args or ())))
         raise RunPlanned(PlannedRanks(ranks=nproc, words=words))
     configuration = read_configuration(options.ConfigurationFile.of(rules))
     rank = _rank()

@@ -8,10 +8,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from gradscope import __version__
 from gradscope.analysis.job import identity_of, is_communication
@@ -32,7 +32,8 @@ from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import load_recording
 from gradscope.report.check.phrasing import closing_text, found_text
-from gradscope.report.render import render, render_check
+from gradscope.report.document import Mark, Word
+from gradscope.report.render import Manner, finding_lines, render, render_check
 from gradscope.rules.engine import judge
 from gradscope.rules.job_judging import judge_job
 
@@ -139,14 +140,14 @@ def judged_run(
         GradscopeError: The report cannot be written.
     """
     job = job_to_report(recording, path)
-    # A process that joined no group is one of several scripts, of which the first reports.
+    # A process outside any group is one of several scripts, of which the first reports.
     reports = job is not None and (identity_of(recording) is not None or not planned.rank)
     ranks = (recording,) if job is None else job.recordings
     result = _checked(planned, ranks, _lost(planned, recording))
-    code = _told(planned, result, has_failed=has_failed, is_reported=reports)
+    code = _reported(planned, result, has_failed=has_failed, is_reported=reports)
     if not reports and job is not None and code is not ExitCode.OK:
         show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
-    # A numbered recording lies in the working directory: its name suffices.
+    # A numbered recording is in the working directory: its name suffices.
     show_note(f"wrote {path.name if planned.location.is_numbered else path}")
     return code
 
@@ -164,21 +165,20 @@ def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool
     """
     job = grouped(paths, [load_recording(path) for path in paths])[0]
     result = _checked(planned, job.recordings)
-    code = _told(planned, result, has_failed=has_failed, is_reported=True)
+    code = _reported(planned, result, has_failed=has_failed, is_reported=True)
     names = [path.name if planned.location.is_numbered else str(path) for path in job.paths]
     show_note(f"wrote {', '.join(names)}")
     return code
 
 
-def _told(
+def _reported(
     planned: PlannedRun, result: CheckResult, *, has_failed: bool, is_reported: bool
 ) -> ExitCode:
     """Write the report where this process is to, and return what the gate says."""
     code = ExitCode.OK if planned.policy is None else exit_code(result)
     closing = "" if planned.policy is None or (has_failed and not code) else closing_text(result)
     if is_reported:
-        is_wanted = not planned.is_quiet or code is not ExitCode.OK
-        _write(planned, result, closing, is_wanted=is_wanted)
+        _write(planned, result, closing)
     if is_reported and planned.policy is not None:
         for failure in result.targets[0].failures:
             show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
@@ -221,42 +221,38 @@ def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
 def write_result(planned: PlannedRun, result: CheckResult) -> None:
     """Write the requested report of a run in which no gradient was observed."""
     closing = "" if planned.policy is None else closing_text(result)
-    _write(planned, result, closing, is_wanted=True)
+    _write(planned, result, closing)
 
 
-def _write(planned: PlannedRun, result: CheckResult, closing: str, *, is_wanted: bool) -> None:
+def _write(planned: PlannedRun, result: CheckResult, closing: str) -> None:
     """Write the report to its file, or to a stream.
 
     Args:
         planned: The run.
         result: Result of the run.
         closing: Outcome of the check in a sentence; empty without a check.
-        is_wanted: Whether to write to a stream; a file is always written.
     """
     stream = sys.stdout if planned.on_stdout else sys.stderr
     if planned.report is not None:
         stream = io.StringIO()
-    elif not is_wanted:
-        return
     console = make_console(stream, planned.color)
     text = _rendered(planned, result, closing, console)
     if stream is sys.stderr:
         text = f"\n{text}"  # apart from what the script has printed
     outcome = closing or found_text(result.targets[0].findings)
-    write_text(text, planned.report, stream, outcome=outcome)
+    findings = finding_lines(result) if planned.report is not None else ()
+    write_text(text, planned.report, stream, outcome=outcome, findings=findings)
     planned.output.open(planned.report)
 
 
 def _rendered(planned: PlannedRun, result: CheckResult, closing: str, console: Console) -> str:
     form = planned.output.form
+    manner = Manner(is_brief=planned.is_quiet)
     if is_of_ci(form) or (planned.policy is not None and form != "full"):
-        return render_check(result, form, console, is_brief=planned.is_quiet)
+        return render_check(result, form, console, manner)
     (run,) = result.targets[0].runs
     report = Report.of_job(run.ranks or (run.recording,), run.verdict)
-    text = render(report, form, ViewOptions(), console)
-    if not closing:
-        return text
-    style = "bold green" if exit_code(result) is ExitCode.OK else "bold red"
-    with console.capture() as capture:
-        console.print(Text(closing, style=style), end="")
-    return f"{text}\n{capture.get()}"
+    if closing:
+        mark: Mark = "good" if exit_code(result) is ExitCode.OK else "bad"
+        manner = replace(manner, closing=Word(closing, mark))
+    return render(report, form, ViewOptions(), console, manner)

@@ -19,7 +19,7 @@ class PlannedRanks:
     """Command line of each rank, from `run` on."""
 
 
-def words_of_rank(words: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+def arguments_of_rank(words: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """Return the command line of a rank: the one that was typed, without `--nproc`.
 
     Args:

@@ -20,7 +20,7 @@ from gradscope.recording.tables import recording_of
 from gradscope.rules.engine import judge
 
 
-def unseen_result(
+def unobserved_result(
     planned: PlannedRun, recording: Recording | None, error: GradscopeError
 ) -> CheckResult:
     """Return the result of a run without gradients, with a recording that says so.
@@ -31,7 +31,7 @@ def unseen_result(
         error: Reason why no gradient was observed.
     """
     failure = Failure(what=error.what, help=error.help)
-    recording = _told(recording or _empty(planned), failure)
+    recording = _printed(recording or _empty(planned), failure)
     verdict = _unjudged(judge(recording, planned.settings), failure.what)
     return CheckResult(
         version=__version__,
@@ -47,7 +47,7 @@ def unseen_result(
     )
 
 
-def _told(recording: Recording, failure: Failure) -> Recording:
+def _printed(recording: Recording, failure: Failure) -> Recording:
     """Return the recording with the reason why it has no gradients."""
     reason = failure.what if failure.help is None else f"{failure.what}; {failure.help}"
     nothing = StepRecord(index=0, kind="run", graph=None, loss=None, optimizer=None)
@@ -80,7 +80,7 @@ _NEVER_BACKWARD = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unseen:
+class Unobserved:
     """Reason why no gradient was observed."""
 
     why: str
@@ -138,8 +138,10 @@ def report_run(
     if stopped_after is not None:
         show_note(f"stopped {planned.program.name} after {counted(stopped_after, 'step')}")
     if path is None:
-        unseen = Unseen(why=_why_unwatched(), seconds_of_children=seconds_of_children)
-        return _report_unseen(planned, None, unseen, is_told=trouble is not None or has_failed)
+        unobserved = Unobserved(why=_why_unwatched(), seconds_of_children=seconds_of_children)
+        return _report_unobserved(
+            planned, None, unobserved, is_told=trouble is not None or has_failed
+        )
     recording = load_recording(path)
     if has_no_gradients(recording):
         path.unlink()
@@ -149,8 +151,8 @@ def report_run(
 
             return judged_ranks(planned, ranks, has_failed=has_failed)
         why = _NEVER_BACKWARD[recording.finished]
-        unseen = Unseen(why=why, seconds_of_children=seconds_of_children)
-        return _report_unseen(planned, recording, unseen, is_told=has_failed)
+        unobserved = Unobserved(why=why, seconds_of_children=seconds_of_children)
+        return _report_unobserved(planned, recording, unobserved, is_told=has_failed)
     # Deferred: it imports all rules and renderers.
     from gradscope.cli.run.judging import judged_run
 
@@ -163,21 +165,21 @@ def _why_unwatched() -> str:
     return "never imported torch"
 
 
-def _report_unseen(
-    planned: PlannedRun, recording: Recording | None, unseen: Unseen, *, is_told: bool
+def _report_unobserved(
+    planned: PlannedRun, recording: Recording | None, unobserved: Unobserved, *, is_told: bool
 ) -> ExitCode:
     """Report that no gradient was observed, and return the exit code of the check."""
-    error = unseen.error(planned.program.name)
+    error = unobserved.error(planned.program.name)
     is_asked_for = planned.report is not None or planned.on_stdout
     if is_asked_for and planned.rank in (None, 0):
         from gradscope.cli.run.judging import write_result
 
-        write_result(planned, unseen_result(planned, recording, error))
+        write_result(planned, unobserved_result(planned, recording, error))
     if is_told:
         pass
     elif planned.policy is None:
         # If child processes computed, the note says how to record them.
-        advice = f"; {error.help}" if unseen.is_elsewhere else ""
+        advice = f"; {error.help}" if unobserved.is_elsewhere else ""
         show_note(f"{error.what}{advice}")
     else:
         show_error(error)

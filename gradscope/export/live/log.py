@@ -20,7 +20,7 @@ from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
 
 _BETWEEN_READS, _BETWEEN_JUDGEMENTS = 0.5, 10.0
-"""Smallest number of seconds between two reads of the recording, and between two judgements."""
+"""Minimum number of seconds between two reads of the recording, and between two judgements."""
 
 
 class MetricsLog:

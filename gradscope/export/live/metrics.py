@@ -22,7 +22,7 @@ KINDS = ("step", "clip-norm", "clip-value")
 """Kinds of events that are read."""
 
 LAYERS = 32
-"""Largest number of layers with a metric of their own."""
+"""Maximum number of layers with a metric of their own."""
 
 GLOBAL_NORM, LOSS, RATE = "grad_norm/global", "gradscope/loss", "gradscope/learning_rate"
 FINDINGS = "gradscope/findings"

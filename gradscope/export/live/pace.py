@@ -4,15 +4,15 @@ from collections.abc import Callable
 from time import monotonic
 
 _SHARE = 0.02
-"""Largest share of the time for the turns."""
+"""Maximum share of the time for the turns."""
 
 
 class Pace:
     """Says when something is due again, by a time between turns and a share of the time.
 
     Args:
-        between: Smallest number of seconds from the end of one turn to the next.
-        share: Largest share of the time that the turns take together.
+        between: Minimum number of seconds from the end of one turn to the next.
+        share: Maximum share of the time that the turns take together.
         clock: Function that returns the time in seconds.
     """
 

@@ -75,6 +75,7 @@ class ActivationWatch:
             self._see_units(operation, plain, tensor, number)
         elif plain in ("sigmoid", "tanh"):
             value = tensor.detach()
+            # Derivatives relative to their maximum, which is 1 for tanh and 1/4 for sigmoid.
             steepness = 1 - value.square() if plain == "tanh" else 4 * value * (1 - value)
             saturated = int((steepness < STEEP).sum())
             self._saturated.append((number, plain, tensor.numel(), saturated))
@@ -121,6 +122,7 @@ class ActivationWatch:
         known = self._units.get(key)
         if known is None:
             known = self._units[key] = _Units(plain, layer.leaves, inactive)
+        # A shared layer runs several times: a unit is dead only if it is inactive in every call.
         known.inactive = known.inactive & inactive
         known.rows += tensor.numel() // units
         known.samples += tensor.shape[0]
@@ -149,6 +151,7 @@ def _inactive(operation: Operation, plain: str, output: Tensor, others: list[int
             return None  # other bounds only limit the range, and are no activation
         high = bounds[1] if len(bounds) > 1 else math.inf
     if high == math.inf:
+        # One reduction is cheaper than a comparison of all elements.
         return output.amax(dim=others) <= low
     return ((output <= low) | (output >= high)).all(dim=others)
 

@@ -75,6 +75,7 @@ class _Applications:
             return
         self._shapes.add(shapes)
         if sum(tensor.numel() for tensor in tensors) <= MOST_ELEMENTS:
+            # Copies, because later operations may write to the inputs in place.
             kept = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in args)
             positions = tuple(
                 position
@@ -129,7 +130,10 @@ def _noted(functions: Iterable[type[Function]]) -> Iterator[list[_Applications]]
         noted = []
         for function in functions:
             applications = _Applications(function)
+            # An inherited `forward` must not become the class's own when it is restored.
             own = vars(function).get("forward")
+            # autograd reads `forward` from the class on every call, so old references to `apply`
+            # see this.
             forward = staticmethod(_noting(function.forward, applications))
             function.forward = forward  # type: ignore[method-assign]
             if own is None:

@@ -122,6 +122,7 @@ class LogitWatch:
         causal = operation.kwargs.get("is_causal", _causal_of(operation, plain))
         scale = operation.kwargs.get("scale")
         factor = float(scale) if isinstance(scale, int | float) else query.shape[-1] ** -0.5
+        # The kernel never stores its scores, so some of them are computed again.
         self._note_scores(_some_scores(query, key, mask, factor, causal=bool(causal)), number)
 
     def _see_layer(self, operation: Operation, tensor: Tensor, number: NodeNumber) -> None:
@@ -154,6 +155,7 @@ class LogitWatch:
         if not scores.numel():
             return
         scores = scores.float()
+        # A mask may add a large finite number, so masked scores are found relative to their row.
         row_largest = scores.amax(dim=-1, keepdim=True)
         is_open = (scores - row_largest > MASKED) & scores.isfinite()
         magnitudes = torch.where(is_open, scores.abs(), 0.0)
@@ -259,6 +261,7 @@ def _some_scores(
         scores = scores.masked_fill(keys > queries[:, None], -math.inf)
     if isinstance(mask, Tensor):
         part = mask.detach().expand(shape)[examples][:, :, queries][..., keys]
+        # True means allowed in the mask of a fused kernel, and masked in that of the layer.
         is_allowed = part.dtype == torch.bool
         scores = scores.masked_fill(~part, -math.inf) if is_allowed else scores + part
     return scores

@@ -121,8 +121,10 @@ class _DrawMode(TorchDispatchMode):
         if generator is None:
             self.unmatched += 1
             return func(*args, **named)
+        # The state identifies a draw: a checkpoint restores it before it draws again.
         before = generator.get_state()
         result = func(*args, **named)
+        # The tag marks operations that may draw. This call did not.
         if torch.equal(generator.get_state(), before):
             return result
         name = func.overloadpacket.__name__
@@ -167,6 +169,7 @@ class _Giver(_DrawMode):
         if values is None:
             self.unmatched += 1
         else:
+            # In place, because operations such as `bernoulli_` return one of their arguments.
             draw.values.copy_(values)
 
 

@@ -132,6 +132,7 @@ def _chosen_elements(whole: Sequence[Tensor | None]) -> list[Tensor]:
         if one.numel() <= most:
             chosen.append(torch.arange(one.numel()))
         else:
+            # Evenly spaced elements would miss the few non-zero ones of an embedding's gradient.
             positions = one.nonzero().flatten().cpu()
             chosen.append(positions[:: math.ceil(max(len(positions), 1) / most)])
     return chosen

@@ -93,13 +93,15 @@ def run_gradients(
         for module in still:
             module.eval()
         for parameter in context.named.parameters:
+            # None instead of zeros, so that an unreached parameter stays distinguishable.
             parameter.grad = None
         if target.seed is not None:
             seed_everything(target.seed)
         before = RandomStates.now()
         with draws:
             outcome = forward()
-            seen = _seen(outcome)
+            # Before backward, which frees the saved tensors.
+            seen = _facts_of(outcome)
             with UserCode("backward failed"):
                 torch.autograd.backward(outcome.loss)
         after = RandomStates.now()
@@ -108,11 +110,12 @@ def run_gradients(
             loss=float(outcome.loss.detach()),
             gradients=tuple(parameter.grad for parameter in context.named.parameters),
             graph=seen,
+            # Parts can share the draws of torch alone.
             drew_in_python=not replace(after, **of_torch).equal(before),  # type: ignore[arg-type]
         )
 
 
-def _seen(outcome: Outcome) -> GraphFacts:
+def _facts_of(outcome: Outcome) -> GraphFacts:
     """Return facts about the graph of a forward while its saved tensors exist.
 
     Raises:
@@ -218,6 +221,7 @@ def run_micro_batches(
         run = run_gradients(context, batch, given, still=still)
         is_finite = sums.add(run.gradients)
         finite.append(is_finite and math.isfinite(run.loss))
+        # The gradients of one part are freed before the next: all together need K times the memory.
         parts.append(replace(run, gradients=()))
         start += size
     products = sums.products()

@@ -103,8 +103,9 @@ class AccumulatedGradient:
     norm: float
     """Norm of the whole batch's gradient."""
     scale: float
-    """As in `AccumulationRecord`, for this parameter; NaN if both gradients are too small to
-    compare. The same holds for the two below."""
+    """As in `AccumulationRecord`, for this parameter. NaN if both gradients are too small to
+    compare; this also applies to `cosine` and `deviation`.
+    """
     deviation: float
     remaining: float
 

@@ -70,7 +70,7 @@ class AutogradErrorRecord:
 
     def place(self, role: str) -> ErrorLocation | None:
         """Return the first line of a role, None if there is none."""
-        return next((place for place in self.places if place.role == role), None)
+        return next((location for location in self.places if location.role == role), None)
 
 
 Broken = Literal["NaN", "infinity"]

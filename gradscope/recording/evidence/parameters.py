@@ -137,9 +137,10 @@ class TwinRecord:
     table: ClassVar[str] = "twin"
     first: int
     second: int
-    alike: Literal["storage", "values", "target"]
+    alike: Literal["storage", "values", "target", "modules"]
     """Whether they share memory, or an embedding and an output layer have equal values; both have a
-    gradient. `target`: they share memory, and only the first one has a gradient."""
+    gradient. `target`: they share memory, and only the first one has a gradient. `modules`: they
+    are the first of two modules beside each other whose parameters are all equal."""
     site: int | None
     """Line that made them so, if one was found."""
 

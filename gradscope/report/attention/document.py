@@ -46,7 +46,7 @@ _ROUTERS = (
 
 
 def attention_sections(report: Report) -> Iterator[Block]:
-    """Yield the logits and routers of models with attention or experts; of others, nothing."""
+    """Yield the logits and routers of models with attention or experts."""
     found, root = logit_series(report.recording), report.target.root
     if any(one.kind == "attention" for one in found):
         worst = sorted(found, key=lambda one: -max(one.points[-1].largest))

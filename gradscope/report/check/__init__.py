@@ -1,1 +1,1 @@
-"""Reports of a check: what was found in its targets, and whether it passes."""
+"""Reports of a check: the findings in its targets, and whether it passes."""

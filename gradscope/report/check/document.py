@@ -30,13 +30,14 @@ from gradscope.report.document import (
     section,
 )
 from gradscope.report.findings import finding_block
+from gradscope.report.next_command import next_of_check
 
 OUTCOMES: dict[Outcome, str] = {"passed": "passed", "failed": "failed", "unjudged": "not checked"}
 _MARKS: dict[Outcome, Mark] = {"passed": "good", "failed": "bad", "unjudged": "bad"}
 
 
 def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Document:
-    """Return what was found in each target, and whether the check passes.
+    """Return the findings of each target, and whether the check passes.
 
     Args:
         result: What was found.
@@ -56,6 +57,7 @@ def check_document(result: CheckResult, width: int, *, is_brief: bool) -> Docume
             *section("", [Note(remark) for remark in remarks(result)]),
         ),
         closing=(Note(Word(closing_text(result), "good" if is_green else "bad")),),
+        next_command=next_of_check(result),
     )
 
 
@@ -78,7 +80,7 @@ def _findings(result: CheckResult) -> Iterator[Section]:
 
 
 def _targets(result: CheckResult, *, is_brief: bool) -> Iterator[Block]:
-    """Yield a row a target: how it came out, and what was measured or why nothing was."""
+    """Yield a row per target: its result, and its measurements or the reason for having none."""
     rows: list[tuple[Value, ...]] = []
     for target in result.targets:
         outcome = outcome_of(target, result)

@@ -1,4 +1,4 @@
-"""What the reports of a check say, in words."""
+"""Texts of the reports of a check."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ from gradscope.report.page import UNICODE
 def with_reports(
     target: TargetResult, items: Iterable[CheckedFinding]
 ) -> Iterator[tuple[CheckedFinding, Report]]:
-    """Yield findings of a target, each with the report of its run; others are not joined at all."""
+    """Yield findings of a target, each with the report of its run; other runs are not joined."""
     reports: dict[int, Report] = {}
     for item in items:
         if item.run not in reports:
@@ -48,7 +48,7 @@ def found_text(items: Iterable[CheckedFinding]) -> str:
 
 
 def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
-    """Return under which seeds a finding shows; empty where there was but one run."""
+    """Return the seeds that show a finding as text; empty if there was only one run."""
     runs, seeds = len(target.runs), item.seeds
     if runs == 1:
         return ""
@@ -60,22 +60,22 @@ def seeds_text(item: CheckedFinding, target: TargetResult) -> str:
 
 
 def measured_text(target: TargetResult) -> str:
-    """Return how many parameters a target has, their norm and which rules ran; may be empty."""
+    """Return a target's number of parameters, their norm and the rules that ran; may be empty."""
     if not target.runs:
         return ""
     recordings = [run.recording for run in target.runs]
-    words = [counted(len(recordings[0].parameters), "parameter")]
-    words += _training_words(recordings[0])
+    parts = [counted(len(recordings[0].parameters), "parameter")]
+    parts += _training_texts(recordings[0])
     norms = [norm for norm in map(global_norm, recordings) if norm is not None]
     if norms:
-        words.append(f"global gradient norm {_span(norms)}")
+        parts.append(f"global gradient norm {_span(norms)}")
     if len(recordings) > 1:
-        words.append(counted(len(recordings), "seed"))
-    words.append(counted(len(target.runs[0].verdict.ran), "rule"))
-    return ", ".join(words)
+        parts.append(counted(len(recordings), "seed"))
+    parts.append(counted(len(target.runs[0].verdict.ran), "rule"))
+    return ", ".join(parts)
 
 
-def _training_words(recording: Recording) -> Iterator[str]:
+def _training_texts(recording: Recording) -> Iterator[str]:
     """Yield how a target was trained before the judged step, and why it was not trained on."""
     steps = training_steps(recording)
     if steps:
@@ -91,7 +91,7 @@ def training_steps(recording: Recording) -> list[StepRecord]:
 
 
 def when_text(item: CheckedFinding, target: TargetResult) -> str:
-    """Return after how many training steps a finding shows; empty where there were none."""
+    """Return after how many training steps a finding appears; empty if there were none."""
     steps = len(training_steps(target.runs[item.run].recording))
     return f"after {counted(steps, 'training step')}" if steps else ""
 
@@ -110,13 +110,13 @@ def global_norm(recording: Recording) -> float | None:
 
 
 def failure_text(failure: Failure) -> str:
-    """Return why a run could not be judged, in a line; what helps is told on stderr."""
+    """Return why a run could not be judged, in one line; the advice is printed on stderr."""
     cause = f": {failure.cause}" if failure.cause else ""
     return " ".join(f"{failure.what}{cause}".split())
 
 
 def ignored_count(result: CheckResult) -> int:
-    """Return how many findings the configuration hides by module, of the run that has most."""
+    """Return how many findings the configuration hides by module, in the run with most of them."""
     return sum(
         max((run.verdict.ignored for run in target.runs), default=0) for target in result.targets
     )
@@ -140,7 +140,7 @@ def closing_text(result: CheckResult) -> str:
 
 
 def remarks(result: CheckResult) -> Iterator[str]:
-    """Yield what is worth knowing beside: what is hidden, and what is written down in vain."""
+    """Yield remarks on hidden findings, and on settings without effect."""
     yield from _accumulations(result)
     ignored = ignored_count(result)
     if ignored:
@@ -154,7 +154,7 @@ def remarks(result: CheckResult) -> Iterator[str]:
 
 
 def _accumulations(result: CheckResult) -> Iterator[str]:
-    """Yield how the micro-batches of each target add up, where that was asked for."""
+    """Yield how the micro-batches of each target add up, if that was requested."""
     for target in result.targets:
         for run in target.runs[:1]:
             found = Accumulation.of(run.recording)
@@ -168,7 +168,7 @@ def unjudged_rules(target: TargetResult) -> list[tuple[str, str]]:
 
 
 def unjudged_everywhere(result: CheckResult) -> Iterator[str]:
-    """Yield the rules that could not judge, by the reason, and in which targets if not in all."""
+    """Yield the rules that could not judge, by reason, and their targets if these are not all."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for target in result.targets:
         for codes, reason in unjudged_rules(target):

@@ -17,9 +17,9 @@ from gradscope.report.ci.reported import (
 )
 
 _SHOWN = 10
-"""Annotations of each level that GitHub shows of a step."""
+"""Maximum number of annotations of each level that GitHub shows per step."""
 _LONGEST = 4000
-"""Characters of a message: GitHub stores 64 KB of it and shows less."""
+"""Maximum length of a message in characters: GitHub stores 64 KB of it and shows less."""
 _PLACES_SHOWN = 12
 _RELATED_SHOWN = 4
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "note": "notice"}
@@ -74,7 +74,7 @@ def _annotations(
 def _divided(
     found: Sequence[ReportedFinding], room: int
 ) -> tuple[list[ReportedFinding], list[ReportedFinding]]:
-    """Return as many findings as there is room for, and the others; both rule by rule.
+    """Return as many findings as are allowed, and the others; both rule by rule.
 
     Every rule shows its first finding before any shows its second.
     """

@@ -6,7 +6,7 @@ import math
 from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import TargetRecord
-from gradscope.report.ci.locations import Location, target_place, unrecorded_place
+from gradscope.report.ci.locations import Location, target_location, unrecorded_location
 from gradscope.report.ci.reported import (
     ReportedFailure,
     ReportedFinding,
@@ -53,7 +53,7 @@ def _failure(failure: ReportedFailure, beside: TargetRecord | None) -> _Issue:
         description="; ".join(map(str.strip, [failure.statement, *failure.details])),
         identity=failure.identity,
         severity="blocker",
-        place=target_place(runs[0].recording) if runs else unrecorded_place(name, beside),
+        place=target_location(runs[0].recording) if runs else unrecorded_location(name, beside),
     )
 
 

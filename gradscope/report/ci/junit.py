@@ -18,7 +18,7 @@ from gradscope.report.ci.reported import (
 from gradscope.rules.catalogue import RULES
 
 _COUNTED = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error"}
-"""Attributes of suites, and the elements whose number they give."""
+"""Attributes of suites, and the elements that they count."""
 
 
 def render_junit(result: CheckResult) -> str:
@@ -79,7 +79,7 @@ def _rules(one: ReportedTarget) -> Iterator[tuple[str, str]]:
 
 
 def _obstacle(code: str, target: TargetResult) -> str | None:
-    """Return why a rule could judge no run; None where it judged one."""
+    """Return why a rule could not judge any run; None if it judged one."""
     if any(code in run.verdict.ran for run in target.runs):
         return None
     skipped = (item for run in target.runs for item in run.verdict.skipped if item.rule == code)
@@ -89,7 +89,7 @@ def _obstacle(code: str, target: TargetResult) -> str | None:
 def _judgement(
     case: Element, found: Sequence[ReportedFinding], levels: frozenset[Severity]
 ) -> None:
-    """Add what a rule found to its test case: findings of these levels are failures."""
+    """Add the findings of a rule to its test case; those of these levels are failures."""
     failing = [one for one in found if not one.item.is_known and one.severity in levels]
     others = [one for one in found if one.item.is_known or one.severity not in levels]
     if failing:
@@ -134,6 +134,6 @@ def _limits(root: Element, result: CheckResult) -> Element:
 
 
 def _count(suite: Element) -> None:
-    """Set the attributes that say how many test cases came out how."""
+    """Set the attributes that count test cases by their result."""
     for name, path in {**_COUNTED, "skipped": "testcase/skipped"}.items():
         suite.set(name, str(len(suite.findall(path))))

@@ -1,4 +1,4 @@
-"""Where CI shows a finding: a line of a file that lies in the repository."""
+"""Locations of findings in CI: lines of files in the repository."""
 
 import ntpath
 import posixpath
@@ -20,8 +20,9 @@ class Location:
     """A line that CI can show, or the next best."""
 
     path: str
-    """Relative to the repository, with forward slashes; a bare name where it lies outside. UTF-8
-    can encode it."""
+    """Path relative to the repository, with forward slashes; only the file name outside it. UTF-8
+    can encode it.
+    """
     line: int
     """Counted from 1."""
     in_repository: bool = True
@@ -33,7 +34,7 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelatedPlace:
+class RelatedLocation:
     """Another line that takes part in a cause."""
 
     location: Location
@@ -42,17 +43,19 @@ class RelatedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a finding is shown."""
+    """Location at which a finding is shown."""
 
     location: Location
     cause: Location | None
     """Location of the cause; None if unknown."""
     remark: str
-    """Why it is not the line that causes it; empty where it is. Printable, as `related`'s texts."""
+    """Reason why it is not the line that causes the finding; otherwise empty. Printable, as are the
+    texts of `related`.
+    """
     is_stand_in: bool
-    """Whether nothing of the finding lies there: it is but the target's file."""
-    related: tuple[RelatedPlace, ...]
-    """Other lines, those outside of the repository too."""
+    """Whether it is only the target's file, because no line of the finding is known."""
+    related: tuple[RelatedLocation, ...]
+    """Other lines, also those outside the repository."""
 
 
 def placement(finding: Finding, recording: Recording) -> Placement:
@@ -62,9 +65,11 @@ def placement(finding: Finding, recording: Recording) -> Placement:
     package, which CI has no file of.
     """
     target, site = recording.target, finding.location
-    cause = None if site is None else place_of(site.file, site.line, target)
+    cause = None if site is None else location_of(site.file, site.line, target)
     related = tuple(
-        RelatedPlace(location=place_of(one.file, one.line, target), message=printable(one.message))
+        RelatedLocation(
+            location=location_of(one.file, one.line, target), message=printable(one.message)
+        )
         for one in finding.related
     )
     if cause is not None and cause.in_repository:
@@ -83,7 +88,7 @@ def placement(finding: Finding, recording: Recording) -> Placement:
                 is_stand_in=False,
                 related=others,
             )
-    stand_in = target_place(recording)
+    stand_in = target_location(recording)
     if not stand_in.in_repository and cause is not None:
         stand_in = cause
     return Placement(
@@ -91,7 +96,7 @@ def placement(finding: Finding, recording: Recording) -> Placement:
     )
 
 
-def place_of(file: str, line: int, target: TargetRecord) -> Location:
+def location_of(file: str, line: int, target: TargetRecord) -> Location:
     """Return a line of a file, relative to the target's repository."""
     within = path_within(file, target.repository)
     return Location(
@@ -102,11 +107,11 @@ def place_of(file: str, line: int, target: TargetRecord) -> Location:
 
 
 def path_within(file: str, repository: str) -> str | None:
-    """Return the path of a file in the repository; None where it is no part of it.
+    """Return the path of a file in the repository; None if it is outside.
 
     What an environment inside of the repository has installed is none.
     """
-    # The recording may come from a machine of another kind than the one that renders it.
+    # The recording may come from another operating system.
     of_windows = _ON_WINDOWS.match(repository)
     normal, kind = (
         (ntpath.normpath, PureWindowsPath) if of_windows else (posixpath.normpath, PurePosixPath)
@@ -120,7 +125,7 @@ def path_within(file: str, repository: str) -> str | None:
 
 
 def _encodable(path: str) -> str:
-    """Return a path without the lone surrogates by which Python spells bytes that are no UTF-8."""
+    """Return a path without the lone surrogates that Python uses for bytes that are not UTF-8."""
     return path.encode(errors="replace").decode()
 
 
@@ -131,7 +136,7 @@ def _outside_name(file: str) -> str:
     return "/".join(parts[installed[-1] + 1 :]) if installed else parts[-1]
 
 
-def _definitions(finding: Finding, recording: Recording) -> Iterator[RelatedPlace]:
+def _definitions(finding: Finding, recording: Recording) -> Iterator[RelatedLocation]:
     """Yield the lines that made the modules concerned, from the inside out."""
     by_path = {module.path: module for module in recording.modules}
     module: ModuleRecord | None = by_path.get(next(iter(finding.modules), ""))
@@ -139,18 +144,18 @@ def _definitions(finding: Finding, recording: Recording) -> Iterator[RelatedPlac
         if module.site is not None:
             site = recording.sites[module.site]
             message = printable(f"{module.path or module.class_name} is made")
-            location = place_of(site.file, site.line, recording.target)
-            yield RelatedPlace(location=location, message=message)
+            location = location_of(site.file, site.line, recording.target)
+            yield RelatedLocation(location=location, message=message)
         module = None if module.parent is None else recording.modules[module.parent]
 
 
-def target_place(recording: Recording) -> Location:
+def target_location(recording: Recording) -> Location:
     """Return the first line of the target's file, else of the first known one in the repository."""
     named = named_file(recording.target, recording.sites)
     if named is not None:
         return Location(path=_encodable(named), line=1)
     for site in recording.sites:
-        location = place_of(site.file, 1, recording.target)
+        location = location_of(site.file, 1, recording.target)
         if location.in_repository:
             return location
     name = _encodable(_outside_name(bare_name(recording.target.name)))
@@ -181,8 +186,8 @@ def bare_name(target: str) -> str:
     return target if is_drive else module
 
 
-def unrecorded_place(name: str, beside: TargetRecord | None) -> Location:
-    """Return the first line of the file that a target names, of which nothing was recorded.
+def unrecorded_location(name: str, beside: TargetRecord | None) -> Location:
+    """Return the first line of the file that a target names, if nothing was recorded of it.
 
     Args:
         name: Of the target.

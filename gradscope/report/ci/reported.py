@@ -27,24 +27,24 @@ class ReportedFinding:
     item: CheckedFinding
     placement: Placement
     identity: str
-    """Unique in the check, and the same from check to check; 32 hexadecimal digits."""
+    """Identifier that is unique in the check and the same in every check; 32 hexadecimal digits."""
     statement: str
-    """What is wrong, with the parameters concerned."""
+    """Problem, with the parameters concerned."""
     details: tuple[str, ...]
-    """A line each: under which seeds it is seen, what it explains."""
+    """One line each: seeds that show the finding, and what it explains."""
     help: str
     is_alone: bool
     """Whether the check has no other target."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The details, with what the place and the target need words for."""
+        """The details, and remarks on location and target."""
         target = "" if self.is_alone else printable(f"target: {self.target.name}")
         return tuple(filter(None, (self.placement.remark, target, *self.details)))
 
     @property
     def recording(self) -> Recording:
-        """The run in which the finding is worst."""
+        """The run with the worst form of the finding."""
         return self.target.runs[self.item.run].recording
 
     @property
@@ -64,7 +64,7 @@ class ReportedFinding:
 
     @property
     def spot(self) -> str:
-        """Where it is shown, as `file:line`."""
+        """Location of the finding, as `file:line`."""
         return self.placement.location.text
 
 
@@ -80,7 +80,7 @@ class ReportedFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedTarget:
-    """What is said of a target."""
+    """A target, with the texts of its result."""
 
     target: TargetResult
     findings: tuple[ReportedFinding, ...]
@@ -94,12 +94,12 @@ class ReportedTarget:
 
 
 def reported(result: CheckResult) -> tuple[ReportedTarget, ...]:
-    """Return what is said of each target, in their order."""
+    """Return each target with the texts of its result, in their order."""
     is_alone = len(result.targets) == 1
     alike = Counter[str]()
     found = []
     for target in result.targets:
-        # Two recordings may be of one name.
+        # Two recordings may have the same name.
         alike[target.name] += 1
         key = f"{target.name}\0{alike[target.name]}"
         fingerprints = unique_fingerprints([item.finding for item in target.findings])
@@ -197,7 +197,7 @@ def unmatched_text(result: CheckResult) -> Iterator[str]:
 
 
 def failing_levels(result: CheckResult) -> frozenset[Severity]:
-    """Return the levels of findings that make the check fail; errors where nothing is a gate."""
+    """Return the levels of findings that make the check fail; errors if there is no check."""
     policy = result.policy
     if policy is None:
         return frozenset({"error"})
@@ -208,7 +208,7 @@ def failing_levels(result: CheckResult) -> frozenset[Severity]:
 
 
 def stale_text(result: CheckResult) -> tuple[str, ...]:
-    """Return that entries of the baseline match nothing, and which; nothing where none does."""
+    """Return which entries of the baseline match nothing; nothing if all match."""
     if not result.stale:
         return ()
     count = "an entry" if len(result.stale) == 1 else f"{len(result.stale):,} entries"

@@ -9,7 +9,7 @@ from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.check.phrasing import unjudged_rules
-from gradscope.report.ci.locations import Location, RelatedPlace
+from gradscope.report.ci.locations import Location, RelatedLocation
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -80,9 +80,9 @@ def _pascal_case(name: str) -> str:
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _MOST_RUNS = 20
-"""GitHub refuses a file with more."""
+"""GitHub rejects a file with more runs."""
 _MOST_RESULTS = 25_000
-"""GitHub refuses a run with more."""
+"""GitHub rejects a run with more results."""
 _LONGEST = 4000
 _NAMES_SHOWN = 10
 
@@ -107,7 +107,7 @@ def render_sarif(result: CheckResult) -> str:
 def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> Object:
     found = [one for target in targets for one in target.findings]
     rules = rule_descriptors([target.target for target in targets])
-    places = {str(rule["id"]): position for position, rule in enumerate(rules)}
+    locations = {str(rule["id"]): position for position, rule in enumerate(rules)}
     return {
         "tool": {
             "driver": {
@@ -119,7 +119,7 @@ def _run(name: str, targets: Sequence[ReportedTarget], result: CheckResult) -> O
         "automationDetails": {"id": f"gradscope/{name}/" if name else "gradscope/"},
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(targets, result, left_out=len(found) - _MOST_RESULTS)],
-        "results": [_result(one, places) for one in found[:_MOST_RESULTS]],
+        "results": [_result(one, locations) for one in found[:_MOST_RESULTS]],
     }
 
 
@@ -168,7 +168,7 @@ def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
             {"id": number, **_physical(near.location), "message": {"text": near.message}}
             for number, near in enumerate(_linked(one))
         ],
-        # Findings of several targets on one line are alerts of their own: of these fingerprints
+        # Findings of several targets on one line need separate alerts. Of these fingerprints,
         # code scanning reads the second.
         "partialFingerprints": {
             "gradscope/v1": one.identity,
@@ -180,7 +180,7 @@ def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
 
 
 def _message(one: ReportedFinding) -> str:
-    """Return the message; what stands in brackets before a number is a link to a location."""
+    """Return the message, in which brackets before a number link to a location."""
     lines = [f"{one.statement}.", *one.notes, f"help: {one.help}"]
     related = [
         f"[{_escaped(near.location.text)}]({number}): {_cut(_unlinked(near.message))}"
@@ -194,7 +194,7 @@ def _message(one: ReportedFinding) -> str:
     return "\n".join([*(_cut(_unlinked(line)) for line in lines), *related, *outside])
 
 
-def _linked(one: ReportedFinding) -> list[RelatedPlace]:
+def _linked(one: ReportedFinding) -> list[RelatedLocation]:
     """Return the other lines that viewers of the log can show."""
     return [near for near in one.placement.related if near.location.in_repository]
 

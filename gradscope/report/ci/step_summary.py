@@ -24,11 +24,11 @@ from gradscope.report.formats.markdown import code, escape, fenced, prose
 from gradscope.report.snippets import snippets
 
 _LARGEST = 512 * 1024
-"""Bytes of a summary; GitHub refuses more than twice as much of a step."""
+"""Maximum size of a summary in bytes; GitHub rejects more than twice as much per step."""
 _CLOSING = 200
-"""Bytes that are kept for the line on what is left out."""
+"""Bytes reserved for the line on omitted findings."""
 _LONGEST = 4000
-"""Characters of one text."""
+"""Maximum length of one text in characters."""
 _KNOWN_SHOWN = 50
 _OUTCOMES = {
     ExitCode.OK: "passed",
@@ -38,7 +38,7 @@ _OUTCOMES = {
 
 
 def step_summary(result: CheckResult) -> str:
-    """Return how the check came out, and every finding with its code, without a last line break.
+    """Return the result of the check and every finding with its code, without a last line break.
 
     What would make it larger than 512 KiB is left out, and counted.
     """
@@ -88,12 +88,12 @@ def _target(one: ReportedTarget) -> Iterator[str]:
 
 
 def _judged(target: TargetResult) -> str:
-    """Return what was measured, and which rules could not judge it."""
-    words = [
+    """Return the measurements, and the rules that could not judge them."""
+    parts = [
         measured_text(target),
         *(f"{codes} not applicable: {reason}" for codes, reason in unjudged_rules(target)),
     ]
-    return f"{escape('; '.join(words))}."
+    return f"{escape('; '.join(parts))}."
 
 
 def _failure(failure: ReportedFailure) -> str:

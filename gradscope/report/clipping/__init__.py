@@ -1,1 +1,1 @@
-"""The report on clipping: what it does, and what a limit would do."""
+"""The report on clipping: the effect of clips, and of other limits."""

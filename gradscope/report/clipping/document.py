@@ -21,7 +21,7 @@ from gradscope.report.clipping.phrasing import (
     rate_text,
     remarks,
     rest_text,
-    spread_words,
+    spread_phrase,
 )
 from gradscope.report.document import (
     Column,
@@ -45,6 +45,7 @@ from gradscope.report.document import (
 from gradscope.report.finding_phrasing import found_text
 from gradscope.report.findings import findings_of
 from gradscope.report.inspection import header_of
+from gradscope.report.next_command import next_of_report
 from gradscope.report.number_format import figure
 from gradscope.report.strips import LABEL, Scale, layout_for
 
@@ -54,7 +55,7 @@ _MODULES_SHOWN = 8
 def clipping_document(
     report: Report, clipping: Clipping, view: ViewOptions, width: int
 ) -> Document:
-    """Return what clips, how often and how far, and what other limits and methods would do."""
+    """Return the clips, their frequency and effect, and the effect of other limits and methods."""
     trial = clipping.trial
     measured = "" if trial is None else measured_text(trial, clipping.sections[0])
     return Document(
@@ -66,6 +67,7 @@ def clipping_document(
             *(block for one in clipping.sections for block in _sections(one, report, view, width)),
         ),
         closing=(Note(_closing(report, clipping)),),
+        next_command=next_of_report(report),
     )
 
 
@@ -81,7 +83,7 @@ def _sections(clip: Clip, report: Report, view: ViewOptions, width: int) -> Iter
 
 
 def _clip(clip: Clip, report: Report) -> Section:
-    """Return what clips, how often and how far."""
+    """Return the clip, its frequency and its effect."""
     note: Line = shown_site(clip.site, report.target.root)
     if clip.is_advised:
         note = "the recommended limit"
@@ -95,17 +97,17 @@ def _clip(clip: Clip, report: Report) -> Section:
         if line
     ]
     facts += [
-        Fact("ok", one.words, "good") if one.is_right else Fact("not", one.words, "error")
+        Fact("ok", one.text, "good") if one.is_right else Fact("not", one.text, "error")
         for one in clip.checks
     ]
-    told = [Word(text, "notable") for text in (headline(clip), *remarks(clip)) if text]
+    reported = [Word(text, "notable") for text in (headline(clip), *remarks(clip)) if text]
     is_clipped = clip.method is not None or clip.is_advised
     return Section(
-        title=clip.words if is_clipped else "Clip",
-        note=note if is_clipped else ("nothing clips the gradients of ", Word(clip.words, "code")),
+        title=clip.text if is_clipped else "Clip",
+        note=note if is_clipped else ("nothing clips the gradients of ", Word(clip.text, "code")),
         blocks=(
             *([Facts(tuple(facts))] if facts else []),
-            *([Points(tuple(told))] if told else []),
+            *([Points(tuple(reported))] if reported else []),
         ),
     )
 
@@ -115,16 +117,16 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
     norms = clip.norms
     if norms is None:
         return
-    words = list(spread_words(norms))
+    parts = list(spread_phrase(norms))
     blocks: list[Inner] = [Points((figure(norms.least),))]
     if norms.count > 1:
-        # The quantiles that a narrow page has no room for are those of the least use.
+        # A narrow page omits the least useful quantiles.
         spread = Table(
             columns=tuple(
                 Column(title=name, kind="number", rank=int(name in ("25 %", "75 %", "95 %")))
-                for name, _ in words
+                for name, _ in parts
             ),
-            rows=(tuple(value for _, value in words),),
+            rows=(tuple(value for _, value in parts),),
         )
         blocks = [spread, _histogram(clip)]
     if len(clip.points) > 2:
@@ -134,7 +136,7 @@ def _norms(clip: Clip, width: int) -> Iterator[Section]:
 
 
 def _histogram(clip: Clip) -> Table:
-    """Return how many norms lie in each bin, and where the limit lies between them."""
+    """Return the number of norms in each bin, and the limit between the bins."""
     most = max((one.count for one in clip.bins), default=0)
     limit = clip.limit if clip.method in ("norm", "per-tensor") else None
     rows: list[tuple[Value, ...]] = []
@@ -156,7 +158,7 @@ def _histogram(clip: Clip) -> Table:
 
 
 def _over_time(clip: Clip, width: int) -> Strips:
-    """Return strips of the norm before, and of what is left of it."""
+    """Return strips of the norm before the clip, and of the remaining part."""
     layout = layout_for(width, label=LABEL)
     steps = list(dict.fromkeys(point.step for point in clip.points))
     columns = Columns(steps, layout.strip)
@@ -238,7 +240,7 @@ def _shares(kind: str, rows: Sequence[Contribution], shown: int) -> Iterator[Inn
 
 
 def _methods(clip: Clip) -> Table:
-    """Return what the methods do to the same gradients."""
+    """Return the effects of the methods on the same gradients."""
     titles = ("limit", "steps clipped", "norm after", "coefficient", "cosine", "min cosine")
     marks: dict[bool, Mark] = {True: "strong", False: "plain"}
     return Table(
@@ -267,7 +269,7 @@ def _closing(report: Report, clipping: Clipping) -> str:
     for clip in clipping.sections[:1]:
         words.append(f"{counted(len(clip.points), 'gradient')} measured")
         if clip.method is not None:
-            words.append(f"{len(clip.cut):,} clipped by {clip.words}")
+            words.append(f"{len(clip.cut):,} clipped by {clip.text}")
         if clip.advice is not None:
             words.append(f"recommended max_norm {clip.advice.limit:g}")
     return f"{', '.join(words)}."

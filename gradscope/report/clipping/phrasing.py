@@ -1,4 +1,4 @@
-"""What reports on clipping say in words, whatever the format."""
+"""Texts of reports on clipping, for all formats."""
 
 from collections.abc import Iterator
 
@@ -21,11 +21,11 @@ _APPLIED: dict[ClipMethod, str] = {
     "adaptive": "clipped adaptively",
 }
 _LITTLE = 1.5
-"""Factors up to which a change of the steps' length is not worth telling."""
+"""Factors up to this one are too small a change of the steps' length to report."""
 
 
 def norm_name(section: Section, *, of: str = "gradient norm") -> str:
-    """Return `gradient norm`, with its type where that is not the Euclidean."""
+    """Return `gradient norm`, with its type if it is not Euclidean."""
     if section.norm_type == 2:
         return of
     return f"{of} of type {section.norm_type:g}"
@@ -42,7 +42,7 @@ def measured_text(trial: ClipTrial, section: Section) -> str:
     return f"{count}: before each of {counted(made, 'step')}{early}, {clipped}, and {after}"
 
 
-def spread_words(found: Distribution) -> Iterator[tuple[str, str]]:
+def spread_phrase(found: Distribution) -> Iterator[tuple[str, str]]:
     """Yield quantiles by name: `least`, `25 %`, `median` and so on."""
     yield "least", figure(found.least)
     for share, value in zip(SHARES, found.quantiles, strict=True):
@@ -51,7 +51,7 @@ def spread_words(found: Distribution) -> Iterator[tuple[str, str]]:
 
 
 def headline(section: Section) -> str:
-    """Return who decides when everything is cut; empty where it is not one alone."""
+    """Return what dominates the norm if all steps are clipped; empty if nothing does alone."""
     leader = section.contributions.leader
     if leader is None:
         return ""
@@ -63,7 +63,7 @@ def headline(section: Section) -> str:
 
 
 def cut_text(section: Section) -> str:
-    """Return how many steps are cut, and how far."""
+    """Return how many steps are clipped, and by how much."""
     known = len(section.points) - len(section.broken)
     cut = section.cut
     text = f"{len(cut):,} of {counted(known, 'step')} ({percent(section.cut_share)})"
@@ -78,7 +78,7 @@ def cut_text(section: Section) -> str:
 
 
 def direction_text(section: Section) -> str:
-    """Return how far the gradients turn; empty where that is not known."""
+    """Return by how much the direction of the gradients changes; empty if unknown."""
     cosines = section.cosines
     if section.method is None or cosines is None:
         return ""
@@ -91,7 +91,7 @@ def direction_text(section: Section) -> str:
 
 
 def rate_text(section: Section) -> str:
-    """Return what the clip makes of the learning rate; empty where nothing is cut."""
+    """Return the effect of the clip on the learning rate; empty if nothing is clipped."""
     optimizer, spread = section.optimizer, section.coefficients
     if section.method is None or spread is None or not section.cut:
         return ""
@@ -150,7 +150,7 @@ def atypical_text(advice: Advice) -> str:
 
 
 def exchange_text(section: Section) -> str:
-    """Return what taking the advised limit does to the steps; empty where it does little."""
+    """Return the effect of the recommended limit on the steps; empty if it is small."""
     given, advised = (
         next((row.mean for row in section.sweep if word in row.mark), None)
         for word in ("given", "auto")
@@ -181,12 +181,12 @@ def nonfinite_text(section: Section) -> str:
 
 
 def rest_text(hidden: tuple[Contribution, ...]) -> str:
-    """Return what the parameters that are not shown make together."""
+    """Return the sum over the parameters that are not shown."""
     return f"{len(hidden):,} more: {percent(sum(one.share for one in hidden))}"
 
 
 def remarks(section: Section) -> Iterator[str]:
-    """Yield what is to be said beside the numbers."""
+    """Yield remarks on the numbers."""
     if text := nonfinite_text(section):
         yield text
     if section.obstacle:

@@ -55,6 +55,7 @@ from gradscope.report.document import (
     section,
 )
 from gradscope.report.findings import finding_block
+from gradscope.report.next_command import next_of_comparison
 from gradscope.report.number_format import figure
 from gradscope.report.run.phrasing import course_text
 from gradscope.report.strips import Scale, layout_for
@@ -65,7 +66,9 @@ _LABEL = 10
 _SIDES_DRAWN, _SIDES_TOLD = 8, 16
 _RENAMINGS_SHOWN = 3
 _WITHIN = 5
-"""So many parameters within the tolerance are listed, to tell how much of it is used."""
+"""Maximum number of parameters within the tolerance that are listed, to show how much of it is
+used.
+"""
 _SILENT: frozenset[Change] = frozenset({*PRESENCE, "equal", "none", "rounding", "shard"})
 """Changes that have no row of their own."""
 _MARKS: dict[Change, Mark] = {
@@ -82,29 +85,36 @@ _MARKS: dict[Change, Mark] = {
 
 
 def comparison_document(
-    comparison: Comparison, width: int, *, top: int, is_brief: bool = False
+    comparison: Comparison,
+    width: int,
+    *,
+    top: int,
+    is_brief: bool = False,
+    lists_all: bool = False,
 ) -> Document:
-    """Return how sides differ, and what a gate makes of it.
+    """Return how sides differ, and whether a check would pass.
 
     Args:
         comparison: Of the sides.
         width: Characters of a line.
         top: How many parameters are listed.
         is_brief: Whether findings that are still there are left out.
+        lists_all: Whether all findings are told, however many.
     """
     program, names = "gradscope compare", " ".join(side.name for side in comparison.sides)
     return Document(
         program=program,
-        # They stand below too.
+        # They are also listed below.
         subject=names if len(program) + len(names) < width else "",
         header=(Facts(tuple(_facts(comparison))),),
         blocks=(
-            *_findings(comparison, is_brief=is_brief),
+            *_findings(comparison, is_brief=is_brief, lists_all=lists_all),
             *_numbers(comparison),
             *_curves(comparison, width),
             *section("Parameters", list(_parameters(comparison, top=top))),
         ),
         closing=tuple(_verdict(comparison)),
+        next_command=next_of_comparison(comparison),
     )
 
 
@@ -122,12 +132,12 @@ def _facts(comparison: Comparison) -> Iterator[Fact]:
             yield Fact("names", renaming_text(renaming, side))
         if (hidden := len(renamings) - _RENAMINGS_SHOWN) > 0:
             yield Fact("names", f"{hidden:,} more such modules in {side.letter}")
-    told = (("ranks", ranks_text(comparison)), ("compared", compared_text(comparison)))
-    yield from (Fact(name, words) for name, words in told if words)
+    reported = (("ranks", ranks_text(comparison)), ("compared", compared_text(comparison)))
+    yield from (Fact(name, words) for name, words in reported if words)
 
 
-def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
-    """Yield what came with its code, then a line for each of the others."""
+def _findings(comparison: Comparison, *, is_brief: bool, lists_all: bool) -> Iterator[Block]:
+    """Yield new findings with their code, then a line for each of the others."""
     news = [one for one in comparison.findings if is_news(one)]
     others = [one for one in comparison.findings if not is_news(one)]
     if is_brief:
@@ -141,19 +151,20 @@ def _findings(comparison: Comparison, *, is_brief: bool) -> Iterator[Block]:
     groups = (("new", news), ("gone", gone), ("still there", stayed))
     full = news[:_FINDINGS_IN_FULL]
     short = [*news[_FINDINGS_IN_FULL:], *others]
+    most = len(short) if lists_all else _FINDINGS_IN_SHORT
     yield Findings(
         title="Findings",
         note="; ".join(f"{name}: {findings_text(group)}" for name, group in groups if group),
         found=(
             *(_finding(one, comparison, is_brief=False) for one in full),
-            *(_finding(one, comparison, is_brief=True) for one in short[:_FINDINGS_IN_SHORT]),
+            *(_finding(one, comparison, is_brief=True) for one in short[:most]),
         ),
-        more=more(len(short) - _FINDINGS_IN_SHORT, "more: --output-format json"),
+        more=more(len(short) - most, "more: --output-format json"),
     )
 
 
 def _finding(one: ComparedFinding, comparison: Comparison, *, is_brief: bool) -> FindingBlock:
-    """Return a finding as the first side has it in which it is new, else as the first has it."""
+    """Return a finding of the first side in which it is new, otherwise of the first that has it."""
     sides = enumerate(one.findings)
     is_new = (at for at, _ in sides if at and one.standing(at) in ("came", "worse"))
     position = next(is_new, one.first[0])
@@ -163,7 +174,7 @@ def _finding(one: ComparedFinding, comparison: Comparison, *, is_brief: bool) ->
 
 
 def _numbers(comparison: Comparison) -> Iterator[Table]:
-    """Yield loss and norm of each side; those of runs are with their curves."""
+    """Yield loss and norm of each side; for runs with their curves."""
     if any(curve.kind == "loss" for curve in comparison.curves):
         return
     base = comparison.sides[0]
@@ -208,13 +219,13 @@ def _curves(comparison: Comparison, width: int) -> Iterator[Section]:
         blocks.append(
             Strips(strips=strips, first=steps[0], last=steps[-1], layout=layout, has_axis=False)
         )
-        told = [
+        reported = [
             (letter_of(position), parting_text(curve, position, comparison))
             for position in range(1, len(curve.sides))
         ]
         name = CURVE_NAMES[curve.kind]
         blocks += [
-            Points(tuple(f"{name} of {letters}: {words}" for letters, words in by_side(told)))
+            Points(tuple(f"{name} of {letters}: {words}" for letters, words in by_side(reported)))
         ]
     if (hidden := len(curves) - _CURVES_SHOWN) > 0:
         blocks.append(Points((Word(f"… {counted(hidden, 'more curve')}", "soft"),)))
@@ -263,15 +274,15 @@ def _extreme(curve: ComparedCurve, side: SideCurve) -> str:
 
 
 def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
-    """Yield how many parameters changed how, and so many of the worst."""
+    """Yield how many parameters changed in which way, and the worst of them."""
     if not comparison.parameters:
         return
     base = comparison.sides[0].letter
-    told = []
+    reported = []
     for position, side in enumerate(comparison.sides[1:], 1):
         words = (counts_text(comparison, position), spread_text(comparison, position))
-        told.append((side.letter, "; ".join(word for word in words if word)))
-    lines = [f"{letters} against {base}: {words}" for letters, words in by_side(told)]
+        reported.append((side.letter, "; ".join(word for word in words if word)))
+    lines = [f"{letters} against {base}: {words}" for letters, words in by_side(reported)]
     yield Points((*lines, *presence_texts(comparison)))
     shown = [
         one
@@ -280,7 +291,7 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
     ]
     shown.sort(key=lambda one: one.worst)
     beyond = sum(one.change != "within" for one in shown)
-    # What is within the tolerance is there to tell how much of it is used.
+    # Parameters within the tolerance show how much of it is used.
     most = max(beyond, _WITHIN) if top <= DEFAULT_TOP else top
     count = min(most, top, len(shown))
     if shown:
@@ -290,7 +301,7 @@ def _parameters(comparison: Comparison, *, top: int) -> Iterator[Inner]:
 
 
 def _table(rows: Sequence[ComparedParameter], comparison: Comparison) -> Table:
-    """Return the rows, with the columns first that tell most."""
+    """Return the rows, with the most important columns first."""
     changes = [one.change for one in rows]
     firsts = [turn == 0 or changes[turn - 1] != change for turn, change in enumerate(changes)]
     columns = dict(_columns(rows, comparison))
@@ -335,7 +346,7 @@ def _columns(
 
 
 def _others(rows: Sequence[ComparedParameter], comparison: Comparison) -> list[int]:
-    """Return the places of the sides in which something is other than in the base."""
+    """Return the indices of the sides in which something differs from the base."""
     return [
         position
         for position in range(1, len(comparison.sides))

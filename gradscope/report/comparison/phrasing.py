@@ -1,4 +1,4 @@
-"""What comparisons say in words and numbers, whatever the format."""
+"""Texts and numbers of comparisons, for all formats."""
 
 import math
 from collections import Counter
@@ -21,14 +21,14 @@ from gradscope.report.page import UNICODE
 from gradscope.report.parameter_names import folded_names
 
 _TWICE = 1.0
-"""Relative increase from which a change is written as a factor."""
+"""Relative increase above which a change is written as a factor."""
 _ONE = 0.005
-"""What is nearer to 1 than this is not told apart by three digits."""
+"""Values nearer to 1 than this look equal to it in three digits."""
 _MOST_DIGITS = 9
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """Return `+5.5 %`, `x12.3` or `equal`; empty where nothing can be said."""
+    """Return `+5.5 %`, `x12.3` or `equal`; empty if unknown."""
     if before is not None and before == after:
         return "equal"
     if before is None or after is None or before == 0 or not math.isfinite(before):
@@ -53,7 +53,7 @@ def limit_text(share: float) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
-    """Return a ratio in three digits, and in more where it is near to 1: `0.9999996`."""
+    """Return a ratio with three digits, and with more if it is near 1: `0.9999996`."""
     if ratio == 1.0:
         return "1"
     if ratio is None or not abs(ratio - 1) < _ONE:
@@ -63,7 +63,7 @@ def ratio_text(ratio: float | None) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return how far something is off: `1.9 %`, a factor where that is more than once."""
+    """Return a relative difference: `1.9 %`, or a factor if it is above one."""
     if share >= _TWICE:
         return f"{UNICODE.times}{figure(1 + share)}"
     return f"{100 * share:.2g} %"
@@ -89,27 +89,27 @@ TITLES: dict[Change, str] = {
     "equal": "equal",
     "none": "no gradient",
 }
-"""What a change is called in a table."""
+"""Name of each change in a table."""
 
 PRESENCE: tuple[Change, ...] = ("missing", "new")
-"""Changes that leave nothing to compare."""
+"""Changes after which no gradients can be compared."""
 
 
 def side_text(side: Side) -> str:
-    """Return what a side is of: a run and its steps, or one step of a model."""
+    """Return the source of a side: a run and its steps, or one step of a model."""
     report = side.report
     count = counted(len(side.parameters), "parameter")
     if side.is_run:
         run = report.training_run
         ended = "" if run is None or run.ending is None else run.ending.title
-        words = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
+        parts = [f"run of {report.target.name}", counted(side.steps, "step"), count, ended]
     else:
-        # Of a target that was just run, the name is the target's, with what was varied.
+        # A target that was just run has its own name, with the varied option.
         is_target = f"{side.name} ".startswith(f"{report.target.name} ")
-        words = [report.target.model if is_target else report.target.name, count]
+        parts = [report.target.model if is_target else report.target.name, count]
     if report.job is not None and report.job.world_size > 1:
-        words.append(report.job.title)
-    return ", ".join(word for word in words if word)
+        parts.append(report.job.title)
+    return ", ".join(word for word in parts if word)
 
 
 def difference_text(difference: Difference) -> str:
@@ -134,7 +134,7 @@ def renaming_text(renaming: Renaming, side: Side) -> str:
 
 
 def ranks_text(comparison: Comparison) -> str:
-    """Return what is asked of ranks; empty of others."""
+    """Return the question that a comparison of ranks answers; empty for other comparisons."""
     if not comparison.of_ranks:
         return ""
     return (
@@ -144,7 +144,7 @@ def ranks_text(comparison: Comparison) -> str:
 
 
 def compared_text(comparison: Comparison) -> str:
-    """Return in which steps sides are compared."""
+    """Return the steps in which sides are compared."""
     runs = sum(side.is_run for side in comparison.sides)
     if not runs:
         return ""
@@ -186,25 +186,25 @@ def _counted_changes(comparison: Comparison) -> dict[Change, str]:
 
 
 def norm_limit(comparison: Comparison) -> float:
-    """Return by which share norms may differ."""
+    """Return the relative difference that norms may have."""
     return comparison.tolerance.norm_limit(of_ranks=comparison.of_ranks)
 
 
 def parting_text(curve: ComparedCurve, position: int, comparison: Comparison) -> str:
-    """Return where a side leaves the base, and where both end."""
+    """Return where a side departs from the base, and the ends of both."""
     parting = curve.partings[position]
     if parting is None:
         return ""
     if parting.first_different is None:
         return f"equal in all {counted(parting.common, 'common step')}"
     limit = comparison.tolerance.loss if curve.kind == "loss" else norm_limit(comparison)
-    words = [
+    parts = [
         f"differs from step {parting.first_different:,}",
         f"first by more than {limit_text(limit)} at step {parting.first_beyond:,}"
         if parting.first_beyond is not None
         else f"never by more than {limit_text(limit)}",
     ]
-    return f"{', '.join(words)}; {end_text(parting)}"
+    return f"{', '.join(parts)}; {end_text(parting)}"
 
 
 def end_text(parting: Parting) -> str:
@@ -216,7 +216,7 @@ def end_text(parting: Parting) -> str:
 
 
 def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield letters of sides and what is told of them: those of whom the same is told together."""
+    """Yield letters of sides and their text; sides with the same text are joined."""
     letters: dict[str, list[str]] = {}
     for side, words in told:
         letters.setdefault(words, []).append(side)
@@ -224,30 +224,30 @@ def by_side(told: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def spread_text(comparison: Comparison, position: int) -> str:
-    """Return how far norms and directions of a side's gradients are off, in the median and most."""
+    """Return the median and the largest difference of a side's norms and directions."""
     pairs = [
         pair
         for one in comparison.parameters
         if (pair := one.pairs[position]) is not None and pair.change in _MEASURED
     ]
-    words = []
+    parts = []
     shares = sorted(share_off(pair.ratio) for pair in pairs if pair.ratio is not None)
     if shares and shares[-1] > 0:
-        words.append(f"norms differ: {_median_and_most(shares)}")
+        parts.append(f"norms differ: {_median_and_most(shares)}")
     cosines = sorted(pair.cosine for pair in pairs if pair.cosine is not None)
     direction = comparison.directions[position]
     total = None if direction is None or direction.total is None else direction.total.cosine
     if cosines and direction is not None and total is not None:
         least = ratio_text(cosines[0])
         steps = f" at {steps_text(direction.steps)}" if direction.steps else ""
-        words.append(f"cosine {ratio_text(total)} over all{steps}, min {least}")
+        parts.append(f"cosine {ratio_text(total)} over all{steps}, min {least}")
     weights = sorted(
         share_off(pair.weight_ratio) for pair in pairs if pair.weight_ratio is not None
     )
     if weights:
         apart = f"weights differ: {_median_and_most(weights)}"
-        words.append(apart if weights[-1] > 0 else "weights have equal norms")
-    return "; ".join(words)
+        parts.append(apart if weights[-1] > 0 else "weights have equal norms")
+    return "; ".join(parts)
 
 
 _MEASURED: frozenset[Change] = frozenset({"turned", "norm", "within", "equal"})
@@ -280,7 +280,7 @@ def standing_text(finding: ComparedFinding) -> str:
 
 
 def is_news(finding: ComparedFinding) -> bool:
-    """Return whether a finding came, or became worse, in a side at least."""
+    """Return whether a finding is new, or worse, in at least one side."""
     standings = {finding.standing(position) for position in range(1, len(finding.findings))}
     return bool(standings & {"came", "worse"})
 
@@ -315,7 +315,7 @@ def presence_texts(comparison: Comparison) -> Iterator[str]:
 
 
 def regression_text(regression: Regression, comparison: Comparison) -> str:
-    """Return what is worse, by how much, and what would have passed."""
+    """Return the regression, its size, and the limit that would have passed."""
     subjects, count = regression.subjects, len(regression.subjects)
     before, after = (figure(value) for value in (regression.before, regression.after))
     moved = f"{before} → {after}"
@@ -355,7 +355,7 @@ def _most(subjects: Sequence[str]) -> str:
 
 
 def verdict_text(comparison: Comparison) -> str:
-    """Return the last line: what a gate says, or how far apart the sides are."""
+    """Return the last line: the result of a check, or the difference of the sides."""
     verdict = comparison.verdict
     if verdict.skip_reasons:
         return f"Could not compare: {'; '.join(verdict.skip_reasons)}."

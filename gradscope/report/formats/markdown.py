@@ -49,14 +49,14 @@ def code(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text in which Markdown and HTML find nothing to act on, mentions included."""
+    """Return text without special meaning in Markdown and HTML, mentions included."""
     return _ACTIVE.sub(lambda sign: f"&#{ord(sign[0])};", printable(text))
 
 
 def prose(text: str) -> str:
-    """Return a sentence in which what stands between backticks is code, and nothing else acts."""
+    """Return a sentence in which text between backticks is code, and nothing else is markup."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # one of them has no partner
+    if len(parts) % 2 == 0:  # the last backtick has no partner
         return escape(text)
     return "".join(
         code(part) if position % 2 else escape(part) for position, part in enumerate(parts)
@@ -71,7 +71,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def fenced(snippet: Snippet) -> str:
-    """Return lines of code, a mark before the one meant, in a fence longer than any in them."""
+    """Return lines of code, the important one marked, in a fence longer than any in them."""
     lines = [
         f"{'>' if line.number == snippet.line else ' '} {line.number} {printable(line.text)}"
         for line in snippet.lines
@@ -91,7 +91,7 @@ def _fence(lines: list[str], language: str) -> str:
 
 
 _WIDTH = 100
-"""Characters of a line with a strip."""
+"""Number of characters of a line with a strip."""
 
 _BOLD = ("strong", "bad", "error", "warning", "note")
 
@@ -102,7 +102,7 @@ def render_markdown(build: Build) -> str:
 
 
 def markdown_paragraphs(document: Document) -> Iterator[str]:
-    """Yield the title, what the document comes to, and its blocks."""
+    """Yield the title, the conclusion of the document, and its blocks."""
     subject = f": {code(document.subject)}" if document.subject else ""
     yield f"## {document.program}{subject}"
     for block in (*document.closing, *document.header, *document.blocks):
@@ -138,7 +138,7 @@ def _paragraphs(block: Inner) -> Iterator[str]:
 
 
 def _inline(line: Line) -> str:
-    """Return a line in which nothing acts but its own marks."""
+    """Return a line in which only its own marks are markup."""
     if isinstance(line, str):
         return prose(line)
     if isinstance(line, tuple):
@@ -204,23 +204,23 @@ def _cell(value: Value) -> str:
             return code(value.location)
         case TreeLabel():
             name = code(value.name or value.class_name)
-            return f"{'&nbsp;&nbsp;' * value.level}{name}{escape(tree_words(value))}"
+            return f"{'&nbsp;&nbsp;' * value.level}{name}{escape(tree_text(value))}"
         case _:
             return value_text(value)
 
 
-def tree_words(label: TreeLabel) -> str:
-    """Return what stands behind the name of a module: how many it is, calls, class."""
-    words = [
+def tree_text(label: TreeLabel) -> str:
+    """Return the text after the name of a module: number of modules, calls, class."""
+    parts = [
         f"×{label.copies}" if label.copies > 1 else "",  # noqa: RUF001 - multiplication
         f"({counted(label.calls, 'call')})" if label.calls > 1 else "",
         label.class_name if label.name not in ("", label.class_name) else "",
     ]
-    return "".join(f" {word}" for word in words if word)
+    return "".join(f" {word}" for word in parts if word)
 
 
 def strip_lines(block: Strips) -> list[str]:
-    """Return strips as lines of characters, their parts below each other."""
+    """Return strips as lines of characters, aligned with each other."""
     labels = dedent("\n".join(_label(one.label) for one in block.strips)).split("\n")
     width = max(map(len, labels), default=0)
     count = max((len(one.cells) for one in block.strips), default=0)

@@ -1,4 +1,4 @@
-"""A document as a piece of HTML, for notebooks: no scripts, no style sheet."""
+"""A document as an HTML fragment for notebooks, without scripts and style sheet."""
 
 from collections.abc import Iterable, Iterator
 from html import escape
@@ -23,7 +23,7 @@ from gradscope.report.document import (
     Word,
     plain,
 )
-from gradscope.report.formats.markdown import strip_lines, tree_words
+from gradscope.report.formats.markdown import strip_lines, tree_text
 from gradscope.report.number_format import value_text
 
 _WIDTH = 100
@@ -46,13 +46,18 @@ def _html(text: str) -> str:
 
 def _block(block: Block) -> Iterator[str]:
     if not isinstance(block, Section):
-        yield from _parts(block)
+        yield inner_html(block)
         return
     note = f" {_inline(block.note)}" if block.note else ""
     if block.title or note:
         yield f"<p><b>{_html(block.title)}</b>{note}</p>"
     for inner in block.blocks:
-        yield from _parts(inner)
+        yield inner_html(inner)
+
+
+def inner_html(block: Inner) -> str:
+    """Return a block as elements."""
+    return "".join(_parts(block))
 
 
 def _parts(block: Inner) -> Iterator[str]:
@@ -84,16 +89,16 @@ def _inline(line: Line) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence in which what stands between backticks is code."""
+    """Return a sentence in which text between backticks is code."""
     parts = _html(text).split("`")
-    if len(parts) % 2 == 0:  # one of them has no partner
+    if len(parts) % 2 == 0:  # the last backtick has no partner
         return _html(text)
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
 
 def _findings(findings: Findings) -> Iterator[str]:
-    if words := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
-        yield f"<p>{_html(words)}</p>"
+    if text := " ".join(filter(None, (findings.note, plain(findings.verdict)))):
+        yield f"<p>{_html(text)}</p>"
     rows = [_finding(one) for one in findings.found]
     rows += [(_inline(line), "", "", "", "") for line in findings.more]
     if rows:
@@ -124,6 +129,6 @@ def _cell(value: Value) -> str:
             return _html(value.location)
         case TreeLabel():
             name = _html(value.name or value.class_name)
-            return f"{'&nbsp;&nbsp;' * value.level}{name}{_html(tree_words(value))}"
+            return f"{'&nbsp;&nbsp;' * value.level}{name}{_html(tree_text(value))}"
         case _:
             return value_text(value)

@@ -6,6 +6,7 @@ from textwrap import wrap
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.padding import Padding
+from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -50,7 +51,7 @@ def finding_parts(finding: FindingBlock, page: Page) -> Iterator[RenderableType]
     yield text
     yield from (_place if is_note else _code)(finding, page)
     for fact in finding.details:
-        # A note is told in short.
+        # Notes are shortened.
         if not is_note or fact.name not in ("measured", "explains"):
             yield _detail(fact.name, "dim", fact.text, page)
     yield _detail("help", "bold green", finding.remedy, page)
@@ -63,19 +64,21 @@ def _finding_title(finding: FindingBlock, page: Page) -> Text:
 
 
 def _line(finding: FindingBlock, page: Page) -> Text:
-    """Return a finding in a line, which is folded where it is too long."""
+    """Return a finding in one line, which is folded if it is too long."""
     head = Text(page.spell(f"{finding.standing}: ") if finding.standing else "", "dim")
     text = head.append_text(_finding_title(finding, page))
     if finding.location:
-        text.append(page.spell(f" ({finding.location})"))
+        text.append(" (").append(page.spell(finding.location), page.link(finding.location))
+        text.append(")")
     return hanging(text, page.width, indent=_INDENT, further=2 * _INDENT)
 
 
 def _place(finding: FindingBlock, page: Page) -> Iterator[Text]:
     if finding.location:
-        position = page.spell(f"--> {finding.location}  ")
-        source = cut(page.spell(finding.source), page.width - _INDENT - cell_len(position), page)
-        yield Text(" " * _INDENT).append(position, "dim").append(source)
+        position = Text("--> ", "dim")
+        position.append(page.spell(finding.location), page.link(finding.location)).append("  ")
+        source = cut(page.spell(finding.source), page.width - _INDENT - position.cell_len, page)
+        yield Text(" " * _INDENT).append_text(position).append(source)
 
 
 def _code(finding: FindingBlock, page: Page) -> Iterator[Text]:
@@ -91,19 +94,22 @@ def _detail(name: str, style: str, words: str, page: Page) -> Text:
 
 
 class _Frame:
-    """Shows the snippets of one finding, their line numbers below each other."""
+    """Shows the snippets of one finding, with aligned line numbers."""
 
     def __init__(self, page: Page, digits: int, style: str) -> None:
         self._page, self._digits, self._style = page, digits, style
 
     def show(self, snippet: Snippet) -> Iterator[Text]:
-        """Yield a snippet's lines, after its place in a line of its own."""
+        """Yield a snippet's location on a line of its own, then its lines."""
         position = f"{self._page.spell(snippet.file)}:{snippet.line}"
         inside = f" in {self._page.spell(snippet.function)}" if snippet.function else ""
         margin = " " * self._digits
         message = self._page.spell(f": {snippet.message}") if snippet.message else ""
         text = Text(f"{margin}--> ", "dim", overflow="fold")
-        yield text.append(position + inside + message, "not dim")
+        link = self._page.link(f"{snippet.file}:{snippet.line}")
+        yield text.append(position, Style.parse("not dim") + link).append(
+            inside + message, "not dim"
+        )
         if snippet.lines:
             yield self._gutter("")
         for line in snippet.lines:
@@ -126,7 +132,7 @@ class _Frame:
             yield from self._label(label, indent, cell_len(code) - indent)
 
     def _label(self, label: Label, indent: int, length: int) -> Iterator[Text]:
-        """Yield a line below the code, and the message after it or below where it is too long."""
+        """Yield a line below the code, with the message after it, or below it if it is too long."""
         mark, style = ("^", self._style) if label.is_cause else ("-", _RELATED_STYLE)
         underline = self._gutter("").append(" " * indent).append(mark * length, f"not dim {style}")
         message = self._page.spell(label.message)
@@ -144,16 +150,16 @@ _STYLES = {BROKEN: "bold red", ZERO: "magenta"}
 
 
 def strips_parts(strips: Strips, page: Page) -> Iterator[RenderableType]:
-    """Yield a line a strip with the steps below, then what a narrow page has no column for."""
+    """Yield a line per strip with the steps below, then the columns that a narrow page omits."""
     yield _grid(strips, page)
     if not strips.layout.extreme:
-        words = [
+        parts = [
             f"{' '.join(plain(one.label).split())} {one.extreme}"
             for one in strips.strips
             if one.extreme and not isinstance(one.label, TreeLabel)
         ]
-        if words:
-            text = Text(page.spell("; ".join(words)))
+        if parts:
+            text = Text(page.spell("; ".join(parts)))
             yield hanging(text, page.width, indent=_GAP, further=_GAP)
 
 
@@ -189,7 +195,7 @@ def _drawn(one: Strip, page: Page) -> Text:
 
 
 _NAME = 10
-"""Least width of what facts are about."""
+"""Minimum width of the subjects of facts."""
 
 
 def render_text(build: Build, console: Console) -> str:
@@ -205,7 +211,7 @@ def render_text(build: Build, console: Console) -> str:
 
 
 def _groups(document: Document, page: Page) -> Iterator[list[RenderableType]]:
-    """Yield what stands together, between empty lines."""
+    """Yield blocks that belong together, separated by empty lines."""
     title = Text(document.program, "bold cyan", overflow="fold")
     if document.subject:
         title.append(f" {page.spell(document.subject)}", "not cyan bold")
@@ -281,7 +287,7 @@ def _findings(findings: Findings, page: Page) -> Iterator[RenderableType]:
         yield _title(findings.title, written(findings.note, page), page)
     is_close = True
     for one in findings.found:
-        # A finding with its code stands between empty lines.
+        # A finding with its code is surrounded by empty lines.
         if not (is_close and one.is_brief) and one is not findings.found[0]:
             yield Text()
         yield from finding_parts(one, page)

@@ -24,7 +24,7 @@ STYLES: dict[Mark, str] = {
 
 
 def written(line: Line, page: Page, width: int = 0) -> Text:
-    """Return a line on a page; names in it are broken at their dots to so many columns, if any."""
+    """Return a line on a page; names in it are broken at dots to fit the columns, if given."""
     text = Text(overflow="fold")
     for word in line if isinstance(line, tuple) else (line,):
         if isinstance(word, str):
@@ -60,7 +60,7 @@ def hanging(text: Text, width: int, *, indent: int = 0, further: int = 0) -> Tex
 
 
 def cut(text: str, width: int, page: Page) -> str:
-    """Return text in so many columns, without its end where it is longer."""
+    """Return text in this number of columns; a longer text loses its end."""
     if cell_len(text) <= width:
         return text
     room = max(width - len(page.signs.ellipsis), 1)

@@ -1,4 +1,4 @@
-"""Tables in text: the columns that a page has room for, names folded into what is left."""
+"""Tables in text: the columns that fit a page, with folded names."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _PLACE, _BESIDE = 44, 60
 
 
 def text_table(table: Table, page: Page, width: int) -> Grid:
-    """Return a table in so many columns of a page."""
+    """Return a table in this number of columns of a page."""
     return _Fitting(table, page, width).grid()
 
 
@@ -58,7 +58,7 @@ class _Fitting:
         return self._table.columns[position].kind
 
     def _taken(self) -> int:
-        """Return the least width of the columns that are kept."""
+        """Return the minimum width of the shown columns."""
         return sum(self._least(position) + _GAP for position in self._kept) - _GAP
 
     def _least(self, position: int) -> int:
@@ -159,7 +159,7 @@ def _place(place: Place, width: int, page: Page) -> Text:
 
 
 def linear_bar(share: float, width: int, page: Page) -> Text:
-    """Return a bar of a share of the width; at least a trace of what is not nothing."""
+    """Return a bar of a share of the width; never empty for a share above zero."""
     steps = len(page.signs.parts)
     eighths = max(round(share * width * steps), 1 if share > 0 else 0)
     whole, part = divmod(eighths, steps)
@@ -167,9 +167,9 @@ def linear_bar(share: float, width: int, page: Page) -> Text:
 
 
 def tree_label(label: TreeLabel, width: int, page: Page) -> Text:
-    """Return a module's name, how many it stands for, and its class, in a column of that width."""
+    """Return a module's name, number of copies and class, in a column of this width."""
     class_name = page.spell(label.class_name)
-    # Names of deep modules keep half of the column.
+    # Long names get at least half of the column.
     indent = min(2 * label.level, width // 2)
     if not label.name:
         return Text(class_name, style="bold", overflow="fold")

@@ -1,4 +1,4 @@
-"""Places items and the links between them, the forward from top to bottom."""
+"""Arranges items and the links between them, the forward from top to bottom."""
 
 import math
 from bisect import bisect_right, insort
@@ -10,11 +10,11 @@ from statistics import median
 from gradscope.report.graph.layers import Arc, Item, LayeredGraph, Segment, layered
 
 _CROSSING_SWEEPS = 8
-"""Down and up in turn; more of them hardly ever help."""
+"""Number of sweeps, down and up in turn; more hardly ever help."""
 
 
 def ordered(graph: LayeredGraph) -> tuple[tuple[int, ...], ...]:
-    """Return the layers with each item near those that it is linked with above and below.
+    """Return the layers with each item near the items that it is linked with.
 
     Source: Sugiyama, Tagawa, Toda, "Methods for Visual Understanding of Hierarchical System
     Structures", 1981: sweeps by barycenters, of which the best is kept.
@@ -40,7 +40,7 @@ def ordered(graph: LayeredGraph) -> tuple[tuple[int, ...], ...]:
 
 
 def crossings(layers: Sequence[Sequence[int]], below: dict[int, list[int]]) -> int:
-    """Return how often links cross between the layers."""
+    """Return the number of crossings of links between the layers."""
     total = 0
     for upper, lower in pairwise(layers):
         positions = {item: position for position, item in enumerate(lower)}
@@ -56,7 +56,7 @@ def crossings(layers: Sequence[Sequence[int]], below: dict[int, list[int]]) -> i
 def _by_barycenter(
     layer: Sequence[int], fixed: Sequence[int], linked: dict[int, list[int]]
 ) -> list[int]:
-    """Return a layer sorted by where its links lead; what has none there keeps its place."""
+    """Return a layer sorted by the ends of its links; items without links keep their position."""
     positions = {item: position for position, item in enumerate(fixed)}
     centers = {
         item: sum(positions[end] for end in ends) / len(ends)
@@ -75,12 +75,13 @@ _WEIGHT = 1e-6
 _BEND_WEIGHT = Item(left=0.0, right=0.0, height=0.0)
 
 _Linked = dict[int, list[tuple[int, float, int]]]
-"""By item: one that it is linked with, how far left of that one's axis it would be straight below
-or above it, and how much that matters."""
+"""By item: a linked item, the offset to the left of its axis at which the link is vertical, and the
+weight of the link.
+"""
 
 
 def item_of(items: Sequence[Item], number: int) -> Item:
-    """Return what a number in a layer stands for; bends have no size."""
+    """Return what a number in a layer represents; bends have no size."""
     return items[number] if number < len(items) else _BEND_WEIGHT
 
 
@@ -119,7 +120,7 @@ class _Row:
 
     numbers: Sequence[int]
     starts: Sequence[float]
-    """The axes when all are packed to the left."""
+    """Axes if all items are packed to the left."""
     weights: Sequence[float]
 
     @classmethod
@@ -132,7 +133,7 @@ class _Row:
         return cls(layer, starts, [_WEIGHT if number >= len(items) else 1.0 for number in layer])
 
     def room(self, position: int, axes: dict[int, float]) -> tuple[float, float]:
-        """Return between which axes an item can stand, the others where they are."""
+        """Return the range of axes of an item, given the positions of the others."""
         number, low, high = self.numbers[position], -math.inf, math.inf
         if position:
             before = self.numbers[position - 1]
@@ -159,7 +160,7 @@ class _Row:
 def _straighten(
     items: Sequence[Item], graph: LayeredGraph, rows: Sequence[_Row], axes: dict[int, float]
 ) -> None:
-    """Move the bends of each long link to one axis, where there is one that has room for all."""
+    """Move the bends of each long link to one axis, if one has space for all."""
     place_of = {
         number: (row, position) for row in rows for position, number in enumerate(row.numbers)
     }
@@ -210,14 +211,14 @@ def ascending(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 
 LAYER_GAP = 30.0
 PORT_GAP = 8.0
-"""Between what links come in by and the first layer."""
+"""Distance between the ports of incoming links and the first layer."""
 _SLOPE = 0.06
 """Extra vertical space per pixel of horizontal distance."""
 _MOST_GAP = 60.0
 _TURN = 6.0
-"""Distance of links that lead up from the layers where they turn."""
+"""Distance from the layers at which upward links turn."""
 _BEND = 16.0
-"""The least height of a link that leads aside."""
+"""Minimum height of a link that leads aside."""
 
 Point = tuple[float, float]
 
@@ -236,7 +237,7 @@ class Arrangement:
 
 
 def arrange(items: Sequence[Item], arcs: Sequence[Arc]) -> Arrangement:
-    """Return places that keep items apart, and links out of the items that they pass."""
+    """Return positions that keep items apart, and keep links off the items that they pass."""
     graph = layered(items, arcs)
     layers = ordered(graph)
     axes = horizontal(items, graph, layers)

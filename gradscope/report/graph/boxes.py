@@ -15,7 +15,7 @@ from gradscope.report.graph.vertices import Box, GraphPart, Severities
 
 @dataclass(slots=True)
 class Contents:
-    """What is each module's own."""
+    """The own contents of each module."""
 
     report: Report
     view: StepView
@@ -23,7 +23,7 @@ class Contents:
     nodes: dict[int, list[NodeRecord]] = field(init=False, default_factory=dict)
     """By module: its operations, in the order of the forward."""
     parameters: dict[int, dict[str, int]] = field(init=False, default_factory=dict)
-    """By module: its parameters, by their name in it."""
+    """By module: its parameters, by their name in the module."""
 
     def __post_init__(self) -> None:
         for node in sorted(self.view.nodes, key=created):
@@ -48,7 +48,7 @@ class Contents:
     def twins(
         self, copies: Mapping[int, Sequence[ModuleRow]]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return by node and by parameter of a copy that of the module that is drawn."""
+        """Map each node and parameter of a copy to that of the module that is drawn."""
         nodes: dict[int, int] = {}
         parameters: dict[int, int] = {}
         for first, rows in copies.items():
@@ -62,7 +62,7 @@ class Contents:
 
 
 Path = tuple[tuple[int, int], ...]
-"""Boxes, outermost first, each with which of its copies is meant."""
+"""Boxes, outermost first, each with the index of the copy."""
 
 
 @dataclass(slots=True)
@@ -71,18 +71,18 @@ class Boxes:
 
     severities: Severities
     drops_lists: bool
-    """Whether what lies in a list of modules is drawn in its place."""
+    """Whether the content of a list of modules is drawn in place of the list."""
     boxes: list[Box] = field(default_factory=list)
     paths: dict[int, Path] = field(default_factory=dict)
-    """By module: the boxes around what is in it."""
+    """By module: the boxes around its content."""
     around: dict[int, Path] = field(default_factory=dict)
     """By module: the boxes around it."""
     drawn_as: dict[int, int] = field(default_factory=dict)
-    """By module: the one that is drawn in its place, itself where it is."""
+    """By module: the module that is drawn for it; itself if it is drawn."""
     copies: dict[int, tuple[ModuleRow, ...]] = field(default_factory=dict)
-    """By module that is drawn: all that are drawn as it."""
+    """By drawn module: all modules that it represents."""
     names: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """By module that is drawn: its name in the box around it, and how often it is there."""
+    """By drawn module: its name in the box around it, and the number of copies."""
 
     def add(self, tree: FoldedModule) -> None:
         """Add the boxes of a tree of modules."""
@@ -199,7 +199,7 @@ def without_unused(part: GraphPart) -> GraphPart:
 
 
 def _pattern(siblings: Sequence[FoldedModule], position: int, parents: int) -> int:
-    """Return how many siblings from here on repeat in turn; 1 for one alone."""
+    """Return the length of the pattern that siblings repeat from here on; 1 for a single one."""
     rows, copies = siblings[position].rows, siblings[position].copies
     if copies == 1:
         return 1

@@ -82,7 +82,7 @@ def _attributes(vertex: Vertex) -> Iterator[str]:
 def _link(link: Link) -> str:
     attributes = [f"label={_quoted(link_label(link))}"]
     if link.kind == "next":
-        # To the next copy of what is drawn once: it would turn the drawing upside down.
+        # A link to the next copy leads back to the same box, and would reverse the layout.
         attributes += ["style=dashed", "constraint=false"]
     elif link.kind == "cut":
         attributes += ["style=dashed", f"color={_quoted(_CUT)}", f"fontcolor={_quoted(_CUT)}"]

@@ -38,7 +38,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedVertex:
-    """A vertex and its place."""
+    """A vertex and its position."""
 
     vertex: Vertex
     frame: Frame
@@ -46,7 +46,7 @@ class PlacedVertex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedBox:
-    """A box and its place."""
+    """A box and its position."""
 
     box: Box
     frame: Frame
@@ -54,7 +54,7 @@ class PlacedBox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Where a norm is written: the start of its base line, or the end."""
+    """Position of a norm's text: the start of its base line, or the end."""
 
     x: float
     y: float
@@ -63,15 +63,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedLink:
-    """A link and the points that it leads through, from source to target."""
+    """A link and its points, from source to target."""
 
     link: Link
     ways: tuple[tuple[Point, ...], ...]
-    """One; of a link to the next copy two, out of the box and into it."""
+    """Lines of the link: one, or for a link to the next copy two, out of the box and into it."""
     is_back: bool
-    """Whether it leads up somewhere, as one that closes a circle."""
+    """Whether it leads up, as a link that closes a cycle does."""
     is_beside: bool = False
-    """Whether it leads aside, from a parameter to the operation that it stands beside."""
+    """Whether it leads aside, from a parameter to the operation beside it."""
     figure: Figure | None = None
     """Text of the norm; None if there is no space."""
 
@@ -83,7 +83,7 @@ class Drawing:
     width: float
     height: float
     boxes: tuple[PlacedBox, ...]
-    """Outermost first."""
+    """Boxes, outermost first."""
     vertices: tuple[PlacedVertex, ...]
     links: tuple[PlacedLink, ...]
 
@@ -100,19 +100,19 @@ class NormScale:
 
     @classmethod
     def of(cls, drawing: Drawing) -> Self | None:
-        """Return the scale of a drawing; None where there is no norm to tell apart."""
+        """Return the scale of a drawing; None if no norms differ."""
         vertices = (placed.vertex.norms for placed in drawing.vertices)
         ends = list(_ends(chain(vertices, (placed.link.norms for placed in drawing.links))))
         return cls(low=min(ends), high=max(ends)) if ends else None
 
     def level(self, norms: Span) -> int:
-        """Return 0 to 6; of a range that of its middle."""
+        """Return 0 to 6; for a range, the level of its middle."""
         known = list(_ends([norms]))
         if not known:
             return 0
         middle = sum(map(math.log10, known)) / len(known)
         low, high = math.log10(self.low), math.log10(self.high)
-        # Norms of one size are not told apart.
+        # A narrow range of norms uses only the middle levels: its differences mean little.
         room = max(0.0, 1.0 - (high - low)) / 2
         share = (middle - low + room) / (high - low + 2 * room)
         return min(LEVELS - 1, max(0, int(share * LEVELS)))
@@ -130,36 +130,36 @@ _HEIGHT = 11.0
 _ASIDE = 5.0
 _ROOM = text_width("0.00e-00", FIGURE_FONT)
 _CURVE = 8
-"""Pieces of a curve that are kept clear."""
+"""Number of pieces of a curve that are kept free of text."""
 _BAND = 48.0
 
 
 def with_figures(drawing: Drawing, links: Sequence[PlacedLink]) -> tuple[PlacedLink, ...]:
-    """Return the links with the places of their norms; None where there is no room.
+    """Return the links with the positions of their norms; None without space.
 
     Links that bring one gradient to one vertex have it written once.
     """
     taken = _taken(drawing, links)
-    told: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     found = []
     for link in links:
         key = (link.link.source, norms_text(link.link.norms))
-        figure = _free(link, key[1], taken) if _is_told(link) and key not in told else None
+        figure = _free(link, key[1], taken) if _has_figure(link) and key not in reported else None
         if figure is not None:
-            told.add(key)
+            reported.add(key)
         found.append(replace(link, figure=figure))
     return tuple(found)
 
 
-def _is_told(link: PlacedLink) -> bool:
-    """Return whether a link has a norm that stands nowhere else; a parameter has its own."""
+def _has_figure(link: PlacedLink) -> bool:
+    """Return whether a link has a norm that is not shown elsewhere; a parameter shows its own."""
     return not link.is_beside and link.link.kind != "cut" and link.link.norms is not None
 
 
 def curve_point(start: Point, end: Point, share: float) -> Point:
     """Return a point of the curve that leads down, aside and down again."""
     ease = share * share * (3 - 2 * share)
-    # The curve's control points lie halfway down: its height is no even share of the way.
+    # The control points are halfway down, so the height is not proportional to the parameter.
     fall = 1.5 * share * (1 - share) + share**3
     return (start[0] + (end[0] - start[0]) * ease, start[1] + (end[1] - start[1]) * fall)
 
@@ -210,7 +210,7 @@ def _overlap(one: Frame, other: Frame) -> bool:
 
 
 def _along(way: Sequence[Point], *, is_beside: bool) -> Iterator[Frame]:
-    """Yield what a link covers."""
+    """Yield the area that a link covers."""
     for start, end in pairwise(way):
         steps = 1 if start[0] == end[0] or is_beside else _CURVE
         points = [curve_point(start, end, step / steps) for step in range(steps + 1)]

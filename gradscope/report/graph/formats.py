@@ -21,7 +21,7 @@ ENDINGS: dict[str, GraphFormat] = {
 
 
 def graph_format(chosen: GraphFormat | None, file: str) -> GraphFormat:
-    """Return the format that was chosen, else that of the file's ending; `-` gets text.
+    """Return the chosen format, otherwise that of the file's extension; `-` gets text.
 
     Raises:
         GradscopeError: The ending is that of no format.

@@ -34,7 +34,7 @@ def _graph(_: GraphPart, context: _Context) -> GraphSummary:
 
 
 class _Summary(Shape):
-    """The structure of the whole graph, and how much of it is folded."""
+    """The structure of the whole graph, and the number of folded parts."""
 
     structure: Annotated[_Structure, INLINE, Of(_graph)]
     folded_nodes: Count
@@ -42,7 +42,7 @@ class _Summary(Shape):
 
 
 def _single(vertex: Vertex, context: _Context) -> NodeRecord | None:
-    """Return the node that a vertex stands for; None where there are several or none."""
+    """Return the node that a vertex represents; None if there are several or none."""
     nodes = context[0].recording.nodes
     return nodes[vertex.nodes[0]] if len(vertex.nodes) == 1 else None
 

@@ -13,20 +13,20 @@ from gradscope.report.number_format import figure, operation_text, span_figure
 from gradscope.report.page import UNICODE
 
 State = Literal["gradient", "zero", "non-finite", "none", "frozen", "unknown"]
-"""What backward left in a parameter, or brought along a link."""
+"""State of a parameter after backward, or of the gradient along a link."""
 
 LONGEST = 36
-"""Characters of a name that are drawn; the rest is in the tooltip."""
+"""Maximum number of characters of a drawn name; the tooltip has all of it."""
 
 
 def vertex_label(vertex: Vertex) -> str:
-    """Return what stands on a vertex in one line: name, norm of a parameter's gradient, size."""
-    words = vertex_words(vertex, is_short=vertex.box is not None)
-    return ", ".join(line for line in words if line)
+    """Return the text of a vertex in one line: name, norm of a parameter's gradient, size."""
+    text = vertex_text(vertex, is_short=vertex.box is not None)
+    return ", ".join(line for line in text if line)
 
 
-def vertex_words(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
-    """Return what stands on a vertex: what it is, and what is known of it.
+def vertex_text(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
+    """Return the description of a vertex.
 
     Args:
         vertex: The vertex.
@@ -45,12 +45,12 @@ def vertex_words(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
 
 
 def box_title(box: Box) -> str:
-    """Return name, class, and how often it is there."""
+    """Return name, class, and number of copies."""
     return _titled(box.name, box.class_name, box.copies)
 
 
 def _titled(name: str, class_name: str, copies: int) -> str:
-    # A loss of no name has that of its class.
+    # A loss without a name is named after its class.
     title = name if name == class_name else f"{name} {class_name}".strip()
     return title if copies == 1 else f"{title} {UNICODE.times}{copies}"
 
@@ -60,15 +60,15 @@ def _size(vertex: Vertex) -> str:
 
 
 def fate(vertex: Vertex) -> str:
-    """Return `gradient 0.12`, or why a parameter has none, or those of a module."""
+    """Return `gradient 0.12`, or the reason why a parameter, or those of a module, have none."""
     if vertex.norms is not None:
         return f"gradient {norms_text(vertex.norms)}"
-    words = {"frozen": "frozen", "unknown": "not measured"}
-    return words.get(vertex.reach or "", "no gradient")
+    parts = {"frozen": "frozen", "unknown": "not measured"}
+    return parts.get(vertex.reach or "", "no gradient")
 
 
 def link_label(link: Link) -> str:
-    """Return the norm, and how many tensors it is the total of where there are several."""
+    """Return the norm, and the number of tensors in it if there are several."""
     if link.kind == "cut":
         return "cut"
     norm = norms_text(link.norms)
@@ -94,14 +94,14 @@ def exact(value: float) -> str:
 
 
 def module_reach(row: ModuleRow) -> Reach | None:
-    """Return what became of a module's parameters that have no gradient; None where it has none."""
+    """Return the state of a module's parameters without a gradient; None if it has none."""
     if not row.parameters:
         return None
     return "none" if row.trainable_parameters else "frozen"
 
 
 def vertex_state(vertex: Vertex) -> State | None:
-    """Return what backward left in a parameter or a module's parameters; None where it has none."""
+    """Return the state of a parameter or a module's parameters after backward; None without any."""
     if vertex.norms is not None:
         return state_of(vertex.norms)
     if vertex.reach is None:
@@ -110,7 +110,7 @@ def vertex_state(vertex: Vertex) -> State | None:
 
 
 def state_of(norms: Span | None) -> State:
-    """Return what a range of norms says; copies that are not alike are not drawn as one."""
+    """Return the state of a range of norms; copies that differ are not drawn as one."""
     if norms is None:
         return "unknown"
     if norms.high != norms.high or norms.high == float("inf"):
@@ -119,12 +119,12 @@ def state_of(norms: Span | None) -> State:
 
 
 def below(path: str, around: str) -> str:
-    """Return a module's path below that of one around it."""
+    """Return a module's path relative to a module around it."""
     return path.removeprefix(f"{around}.") if around else path
 
 
 def shortened(name: str, longest: int = LONGEST) -> str:
-    """Return a name without what would break a line, its middle left out where it is too long."""
+    """Return a name without characters that break a line; a long one loses its middle."""
     shown = printable(name)
     if len(shown) <= longest:
         return shown
@@ -140,11 +140,11 @@ def link_state(link: Link) -> State:
 _NARROW = frozenset("iIjl.,:;|!'`()[]{}ft-/\\ r")
 _WIDE = frozenset("mwMW@%…✂")
 _SLACK = 1.06
-"""Fonts differ, and none may be wider than its frame."""
+"""Factor for different fonts: no text may be wider than its frame."""
 
 
 def text_width(text: str, size: float) -> float:
-    """Return about how many pixels a line takes in a common sans-serif font of that size."""
+    """Return the approximate width in pixels of a line in a common sans-serif font of this size."""
     return _SLACK * size * sum(_em(sign) for sign in text)
 
 
@@ -169,31 +169,31 @@ BOX_SIDE = 12.0
 BOX_FOOT = 8.0
 TITLE_GAP = 10.0
 LONGEST_TITLE = 44
-"""Characters of a box's title that are drawn."""
+"""Maximum number of characters of a drawn box title."""
 
 _FIGURE = text_width("0.00e-00", SMALL_FONT)
-"""Room for a norm, whatever it is: so modules that are alike are drawn alike."""
+"""Width reserved for any norm, so that equal modules are drawn equally."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
-    """What is written on a vertex."""
+    """Text on a vertex."""
 
     name: str
     detail: str
-    """Softer, behind the name of a parameter, below that of others; may be empty."""
+    """Secondary text after the name of a parameter, below other names; may be empty."""
     figure: str
-    """The gradient of a parameter, or what became of it."""
+    """Gradient norm of a parameter, or the reason why it has none."""
 
 
 def writing(vertex: Vertex) -> Writing:
-    """Return what is written on a vertex."""
+    """Return the text on a vertex."""
     if vertex.kind == "parameter":
         known = norms_text(vertex.norms) if vertex.norms is not None else fate(vertex)
         name = shortened(vertex.name or vertex.label, 28)
         dims = vertex.detail[vertex.detail.find("[") :]
         return Writing(name=name, detail=shortened(dims, 20), figure=known)
-    name, detail = vertex_words(vertex, is_short=True)
+    name, detail = vertex_text(vertex, is_short=True)
     return Writing(name=shortened(name), detail=shortened(detail), figure="")
 
 
@@ -214,7 +214,7 @@ def vertex_size(vertex: Vertex) -> tuple[float, float]:
 
 
 def box_writing(box: Box) -> Writing:
-    """Return what is written on a box."""
+    """Return the text on a box."""
     norms = norms_text(box.norms) if box.copies > 1 and box.norms is not None else ""
     name = shortened(box_title(box), LONGEST_TITLE)
     return Writing(name=name, detail=f"gradient {norms}" if norms else "", figure="")
@@ -246,11 +246,11 @@ def vertex_title(vertex: Vertex) -> str:
 def _gradient(vertex: Vertex) -> str:
     if vertex.norms is not None:
         return f"gradient norm {exact_norms(vertex.norms)}"
-    words = {"frozen": "frozen", "unknown": "gradient not measured", "none": "no gradient"}
-    return words.get(vertex_state(vertex) or "", "")
+    parts = {"frozen": "frozen", "unknown": "gradient not measured", "none": "no gradient"}
+    return parts.get(vertex_state(vertex) or "", "")
 
 
-def box_words(box: Box) -> str:
+def box_text(box: Box) -> str:
     """Return the whole title of a box, and the exact norm of its parameters' gradients."""
     lines = [box_title(box)]
     if box.copies > 1:
@@ -261,7 +261,7 @@ def box_words(box: Box) -> str:
 
 
 def link_title(link: Link, source: Vertex, target: Vertex) -> str:
-    """Return what a link leads from and to, and the exact norm of the gradient along it."""
+    """Return source and target of a link, and the exact norm of the gradient along it."""
     ends = f"{printable(source.label)} → {printable(target.label)}"
     if link.kind == "cut":
         return f"{ends}\ncut off: no gradient flows here"

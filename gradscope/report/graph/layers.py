@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import Literal
 
 Rank = Literal["first", "inner", "last"]
-"""`first` and `last` are what links come in and go out by: above and below all others."""
+"""`first` and `last` are ports of incoming and outgoing links: above and below all other items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Arc:
 
 
 _Neighbours = Sequence[Sequence[int]]
-"""By item: those that arcs lead to, or come from."""
+"""By item: the items at the other ends of its arcs."""
 
 
 def ranks(items: Sequence[Item], arcs: Sequence[Arc]) -> list[int]:
@@ -80,7 +80,7 @@ def _neighbours(count: int, arcs: Sequence[Arc]) -> tuple[list[list[int]], list[
 
 
 def _forward_order(count: int, arcs: Sequence[Arc]) -> list[int]:
-    """Return the items so that arcs lead on; of a circle, the first item comes first."""
+    """Return the items so that arcs lead forward; the first item of a cycle comes first."""
     below, above = _neighbours(count, arcs)
     waiting = [len(sources) for sources in above]
     ready = [item for item, sources in enumerate(waiting) if not sources]
@@ -101,7 +101,7 @@ def _forward_order(count: int, arcs: Sequence[Arc]) -> list[int]:
 
 
 def _in_circle(left: Collection[int], above: _Neighbours) -> int:
-    """Return the first item of a circle to which only the circle itself leads.
+    """Return the first item of a cycle that has no arcs from outside.
 
     Args:
         left: The items to choose from; each has one of them above it.
@@ -117,7 +117,7 @@ def _in_circle(left: Collection[int], above: _Neighbours) -> int:
 
 
 def _leading_to(item: int, left: Collection[int], above: _Neighbours) -> set[int]:
-    """Return the items from which arcs lead to one, itself included where it is in a circle."""
+    """Return the items that lead to one, itself included if it is in a cycle."""
     found: set[int] = set()
     pending = [item]
     while pending:
@@ -141,20 +141,21 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayeredGraph:
-    """Items and bends in layers; where a link passes through a layer, it has a bend there."""
+    """Items and bends in layers; a link has a bend in each layer that it passes through."""
 
     layers: tuple[tuple[int, ...], ...]
-    """Top to bottom. Numbers from that of the items on are bends."""
+    """Layers, top to bottom. Numbers from the number of items on are bends."""
     segments: tuple[Segment, ...]
     ways: tuple[tuple[int, ...], ...]
-    """What each arc goes through, from its source to its target. One that leads up has a bend in
-    the layers of both too: it leaves its source below, and comes to its target from above."""
+    """Items and bends of each arc, from its source to its target. An arc that leads up also has a
+    bend in the layers of both: it leaves its source below, and enters its target from above.
+    """
     is_back: tuple[bool, ...]
-    """Whether each arc leads up, as one link of a cycle must."""
+    """Whether each arc leads up, as one arc of every cycle must."""
 
 
 def layered(items: Sequence[Item], arcs: Sequence[Arc]) -> LayeredGraph:
-    """Return the items in layers; their order is that of the forward, as far as links allow."""
+    """Return the items in layers, in the order of the forward as far as links allow."""
     return _Layering(items, arcs).build()
 
 
@@ -164,7 +165,7 @@ class _Layering:
     arcs: Sequence[Arc]
     layer: list[int] = field(init=False, default_factory=list)
     bends: dict[tuple[int, float, int], int] = field(init=False, default_factory=dict)
-    """By upper end of the arcs, where they leave it, and layer: they share bends on their way."""
+    """By upper end of the arcs, their start there, and layer: the bend that they share."""
     segments: dict[tuple[int, int, float, float], Segment] = field(init=False, default_factory=dict)
 
     def build(self) -> LayeredGraph:
@@ -196,7 +197,7 @@ class _Layering:
         yield arc.source
         before = None
         for layer in range(self.layer[arc.source], self.layer[arc.target] - 1, -1):
-            # It shares no bend with others, which are told apart by items.
+            # A negative key never equals an item, so the bend is not shared.
             bend = self._bend((-1 - number, 0.0, layer))
             if before is not None:
                 self._join(bend, before, 0.0, 0.0)
@@ -215,7 +216,7 @@ class _Layering:
         )
 
     def _layers(self) -> tuple[tuple[int, ...], ...]:
-        """Return the layers, each in the order in which a walk along the arcs comes to it."""
+        """Return the layers, each in the order in which a walk along the arcs reaches it."""
         layer = dict(enumerate(self.layer)) | {
             bend: number for (_, _, number), bend in self.bends.items()
         }

@@ -1,4 +1,4 @@
-"""Lays out a part of a graph: a box from what is in it, then as one item of the box around it."""
+"""Lays out a part of a graph: a box from its content, then as an item of the box around it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ MARGIN = 10.0
 _PORT = 4.0
 
 Arrangements = dict[tuple[tuple[Item, ...], tuple[Arc, ...]], Arrangement]
-"""What was arranged before: modules that are alike are arranged once."""
+"""Cache of arrangements: equal modules are arranged once."""
 
 
 def lay_out(part: GraphPart, known: Arrangements | None = None) -> Drawing:
@@ -33,7 +33,7 @@ def lay_out(part: GraphPart, known: Arrangements | None = None) -> Drawing:
         known: Arrangements of other drawings, to be used again; new ones are added.
     """
     layout = _Layout(part, {} if known is None else known)
-    # A box comes before those that lie in it.
+    # Boxes are listed before the boxes inside them.
     for box in reversed(part.boxes):
         layout.arrange_box(box)
     return layout.drawing()
@@ -44,7 +44,7 @@ class _Inside:
     """The content of a box, or of the whole drawing."""
 
     positions: Mapping[Stop, int]
-    """Position of each content among what was arranged."""
+    """Index of each content among the arranged items."""
     arcs: Mapping[Piece, int]
     arrangement: Arrangement
     width: float
@@ -54,14 +54,14 @@ class _Inside:
 
     @property
     def axis(self) -> float:
-        """Where the first link crosses the frame, from its left edge; else its middle."""
+        """Distance from the left edge to the first link on the frame, or to its middle."""
         for stop in self.positions:
             if stop.box is not None:
                 return self.port(stop)
         return self.width / 2
 
     def port(self, stop: Stop) -> float:
-        """Return where a link crosses the frame, from its left edge."""
+        """Return the distance from the left edge to where a link crosses the frame."""
         return self.left + self.arrangement.positions[self.positions[stop]][0]
 
 
@@ -89,7 +89,7 @@ class _Layout:
                 self.first.setdefault(around, vertex.index)
 
     def arrange_box(self, box: Box) -> None:
-        """Arrange what is in a box."""
+        """Arrange the content of a box."""
         positions, arcs, arrangement = self._arranged(box.index)
         width = max(arrangement.width + 2 * BOX_SIDE, title_width(box))
         self.insides[box.index] = _Inside(
@@ -101,7 +101,7 @@ class _Layout:
         )
 
     def drawing(self) -> Drawing:
-        """Return everything in its place."""
+        """Return the finished drawing."""
         positions, arcs, whole = self._arranged(None)
         self.insides[None] = _Inside(
             positions=positions, arcs=arcs, arrangement=whole, width=whole.width, left=0.0
@@ -125,7 +125,7 @@ class _Layout:
         return replace(drawing, links=with_figures(drawing, links))
 
     def _arranged(self, box: int | None) -> tuple[dict[Stop, int], dict[Piece, int], Arrangement]:
-        """Return the places of what is in a box, those of the pieces of links, and all arranged."""
+        """Return the positions of a box's content, those of the pieces of links, and everything."""
         content = self._content(box)
         positions = {stop: position for position, (stop, _) in enumerate(content)}
         pieces = self.routes.arcs.get(box, {})
@@ -148,7 +148,7 @@ class _Layout:
         )
 
     def _content(self, box: int | None) -> list[tuple[Stop, Item]]:
-        """Return what is in a box: ways in, then all in the order of the forward, then ways out."""
+        """Return the content of a box: entries, items in the order of the forward, exits."""
         inner = [
             (unit.first, Stop("unit", unit.first), unit.item)
             for unit in self.units.of_box.get(box, ())
@@ -173,14 +173,14 @@ class _Layout:
         return Item(left=inside.axis, right=inside.width - inside.axis, height=height)
 
     def _offset(self, stop: Stop, box: int | None) -> float:
-        """Return where a link stops at an item, from its axis."""
+        """Return the distance from the axis of an item at which a link stops."""
         if stop.box is None or stop.box == box:
             return 0.0
         inside = self.insides[stop.box]
         return inside.port(stop) - inside.axis
 
     def _box_frame(self, box: Box) -> Frame:
-        """Return a box's place, and note where its content begins."""
+        """Return a box's position, and store that of its content."""
         inside, around = self.insides[box.index], self.insides[box.parent]
         corner = self.corners[box.parent]
         axis, top = around.arrangement.positions[around.positions[Stop("box", box.index)]]

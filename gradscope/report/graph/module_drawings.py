@@ -1,4 +1,4 @@
-"""A drawing of each module's inside, one level deep: what a reader opens one after the other."""
+"""A drawing of each module's content, one level deep, which readers open one by one."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, s
 from gradscope.report.html.page import Chart
 
 WHOLE = -1
-"""Stands for the whole graph: the models, and what is outside of all modules."""
+"""Stands for the whole graph: the models, and everything outside all modules."""
 
 MOST_VERTICES = 150
 
 _LISTED = 24
-"""A list of more modules is one vertex in the module around it."""
+"""Lists with more modules than this are one vertex in the module around them."""
 
 _Kind = Literal["module", "node", "parameter", "cut", "before", "after"]
 
@@ -60,20 +60,20 @@ class _Bundle:
 
 @dataclass(slots=True)
 class _Insides:
-    """What is in each module, gathered in one walk over the graph."""
+    """The content of each module, gathered in one walk over the graph."""
 
     report: Report
     view: StepView
     links: TensorLinks = field(init=False)
     members: dict[int, dict[_Member, list[int]]] = field(init=False, default_factory=dict)
-    """By module: what is in it, each with its nodes, in the order of the forward."""
+    """By module: its content, each part with its nodes, in the order of the forward."""
     bundles: dict[int, dict[tuple[_Member, _Member], _Bundle]] = field(
         init=False, default_factory=dict
     )
     paths: dict[int, tuple[int, ...]] = field(init=False, default_factory=dict)
-    """By module: those around it, and itself."""
+    """By module: the modules around it, and itself."""
     lists: set[int] = field(init=False, default_factory=set)
-    """Modules that only hold a few others, which are drawn in their place."""
+    """Modules that only contain a few others, which are drawn in their stead."""
     behind: set[_Member] = field(init=False, default_factory=set)
     maker: VertexMaker = field(init=False)
 
@@ -93,7 +93,7 @@ class _Insides:
         self._add_cuts()
 
     def part(self, module: int) -> GraphPart:
-        """Return what is drawn of a module."""
+        """Return the part of a module that is drawn."""
         members = dict(self.members[module])
         bundles = self.bundles.get(module, {})
         for pair in bundles:
@@ -222,7 +222,7 @@ class _Insides:
                 return Vertex(index=0, kind="outside", label=kind)
 
     def _name(self, row: ModuleRow) -> str:
-        """Return a module's path below the one around it that is no list."""
+        """Return a module's path relative to the module around it that is not a list."""
         parent = row.parent
         while parent is not None and parent in self.lists:
             parent = self.report.modules[parent].parent
@@ -234,11 +234,11 @@ def _single(norm: float | None) -> Span | None:
 
 
 MOST_DRAWN, FEWEST_VERTICES = 12_000, 3_000
-"""Of all drawings together: about a megabyte, of which long tables take some."""
+"""Limits of all drawings together: about a megabyte, of which long tables need some."""
 
 
 def inside_chart(report: Report) -> Chart | None:
-    """Return the picture; None where the report is of no graph, as that of a training run."""
+    """Return the chart; None if the report has no graph, as for a training run."""
     every = module_drawings(report)
     if not every:
         return None

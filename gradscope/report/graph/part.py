@@ -1,4 +1,4 @@
-"""The part of a graph that is drawn: modules folded until it fits, views left out."""
+"""The part of a graph that is drawn: modules are folded until it fits, views are omitted."""
 
 from dataclasses import dataclass, field, replace
 
@@ -23,12 +23,12 @@ class GraphOptions:
 
     module: str | None = None
     depth: int | None = None
-    """Modules so deep below the model, or below `module`, are one vertex each."""
+    """Depth below the model, or below `module`, at which each module is one vertex."""
     max_nodes: int | None = None
     has_views: bool = False
-    """Whether nodes that hand their neighbour's gradient on are vertices too."""
+    """Whether nodes that pass on their neighbour's gradient are vertices too."""
     folds_repeats: bool = False
-    """Whether siblings that are alike are drawn as one."""
+    """Whether equal siblings are drawn as one."""
 
 
 def graph_part(report: Report, options: GraphOptions) -> GraphPart:
@@ -58,10 +58,10 @@ class _Part:
     limit: int | None = field(init=False)
     """Depth below `base` at which modules are folded; None for no folding."""
     nodes_like: dict[int, int] = field(init=False)
-    """By node of a copy: the one that is drawn."""
+    """By node of a copy: the node that is drawn."""
     parameters_like: dict[int, int] = field(init=False)
     same: dict[int, list[int]] = field(init=False, default_factory=dict)
-    """By parameter that is drawn: all that are drawn as it."""
+    """By drawn parameter: all parameters that it represents."""
 
     def __post_init__(self) -> None:
         self.view = first_step(self.report.recording)
@@ -121,7 +121,7 @@ class _Part:
         return without_unused(part)
 
     def _fit(self) -> None:
-        """Fold the deepest modules until what is left fits."""
+        """Fold the deepest modules until the rest fits."""
         most = self.options.max_nodes
         if most is None or len(self._members()) <= most:
             return
@@ -140,7 +140,7 @@ class _Part:
         return members
 
     def _key(self, node: NodeRecord) -> Key | None:
-        """Return the vertex that a node is in; None where it is passed over, or not wanted."""
+        """Return the vertex that contains a node; None if the node is skipped or excluded."""
         home = module_of(self.view, node)
         if home is None:
             if self.options.module:
@@ -159,7 +159,7 @@ class _Part:
         return None if is_passed else ("node", self.nodes_like.get(node.index, node.index))
 
     def _folded(self, module: int) -> int | None:
-        """Return the module around one that is a vertex, itself where it is; None where none is."""
+        """Return the module around one that is a vertex, or the module itself; None without one."""
         if self.limit is None:
             return None
         row = self.report.modules[module]
@@ -179,7 +179,7 @@ class _Part:
         return () if home is None else self._path_in(home)
 
     def _path_in(self, module: int) -> Path:
-        """Return the boxes around what is a module's own, or around the vertex that it is in."""
+        """Return the boxes around a module's own content, or around the vertex that contains it."""
         folded = self._folded(module)
         return self.boxes.paths[module] if folded is None else self.boxes.around[folded]
 
@@ -200,7 +200,7 @@ class _Part:
         return path[-1][0] if path else None
 
     def _add_cuts(self, links: PartLinks, boxes_of: dict[Key, int | None]) -> set[Key]:
-        """Add the cuts to the vertices and links, and return what is behind one."""
+        """Add the cuts to the vertices and links, and return the part behind each cut."""
         every: set[Key] = set()
         for position, cut in enumerate(cuts_of(self.view)):
             behind = [

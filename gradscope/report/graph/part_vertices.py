@@ -13,8 +13,8 @@ from gradscope.report.graph.labels import module_reach
 from gradscope.report.graph.tensor_links import (
     TensorLinks,
     cut_label,
-    cut_place,
-    node_place,
+    cut_location,
+    node_location,
     output_shape,
 )
 from gradscope.report.graph.vertices import Box, Link, LinkKind, Severities, Vertex
@@ -23,7 +23,7 @@ from gradscope.report.number_format import shape_text
 
 @dataclass(slots=True)
 class VertexMaker:
-    """Makes vertices that have no place among others yet."""
+    """Makes vertices that have no index yet."""
 
     report: Report
     view: StepView
@@ -71,17 +71,17 @@ class VertexMaker:
             kind=node.kind,
             label=node.operation,
             detail=output_shape(node),
-            position=node_place(self.view, node),
+            position=node_location(self.view, node),
         )
 
     def cut(self, cut: CutRecord) -> Vertex:
         """Return the line that cuts a gradient off."""
-        position = cut_place(self.view, cut)
+        position = cut_location(self.view, cut)
         return Vertex(index=0, kind="cut", label=cut_label(cut), detail=position, position=position)
 
 
 Key = tuple[Literal["node", "module", "parameter", "cut", "before", "after", "rest"], int]
-"""What a vertex stands for; a node, a module or a parameter may have copies."""
+"""What a vertex represents; a node, a module or a parameter may have copies."""
 
 BEFORE: Key = ("before", 0)
 AFTER: Key = ("after", 0)
@@ -89,7 +89,7 @@ AFTER: Key = ("after", 0)
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What a link leads from and to."""
+    """Source and target of a link."""
 
     source: Key
     target: Key
@@ -99,7 +99,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Which vertex a node is in, and in which of the copies."""
+    """The vertex that contains a node, and the copy."""
 
     key: Key
     path: Path
@@ -111,9 +111,9 @@ class PartLinks:
 
     tensors: TensorLinks
     positions: Mapping[int, Position]
-    """By node."""
+    """Position of each vertex, by node."""
     found: dict[Ends, dict[object, dict[TensorRef, None]]] = field(default_factory=dict)
-    """The tensors of each link, by which of the copies they are in."""
+    """Tensors of each link, by the copies that contain them."""
 
     def add_tensors(self) -> None:
         """Add the links along which gradients come back."""
@@ -128,7 +128,7 @@ class PartLinks:
                 refs[self.tensors.view.measured(ref)] = None
 
     def is_passed(self, node: NodeRecord) -> bool:
-        """Return whether a node is passed over: it hands on a gradient, and is in no vertex."""
+        """Return whether a node is skipped: it passes on a gradient, and belongs to no vertex."""
         return node.kind == "view" and node.index not in self.positions
 
     def add_cut(self, cut: int, sources: Mapping[Key, int | None], record: CutRecord) -> None:
@@ -148,13 +148,13 @@ class PartLinks:
                 self.found[Ends(key, AFTER if position is None else position.key, "cut")] = {}
 
     def keys(self) -> Iterator[Key]:
-        """Yield what is linked."""
+        """Yield the linked keys."""
         for ends in self.found:
             yield ends.source
             yield ends.target
 
     def links(self, indices: Mapping[Key, int]) -> Iterable[Link]:
-        """Return the links between vertices, given by what they stand for."""
+        """Return the links between vertices, given by what they represent."""
         made = (
             Link(
                 source=indices[ends.source],
@@ -182,7 +182,7 @@ def _copies(position: Position | None) -> tuple[int, ...]:
 
 
 def next_copy(one: Path, other: Path) -> int | None:
-    """Return the box of which two paths lead into different copies; None where there is none."""
+    """Return the box in which two paths lead into different copies; None without one."""
     for (box, copy), (other_box, other_copy) in zip(one, other, strict=False):
         if box != other_box:
             return None
@@ -194,7 +194,7 @@ def next_copy(one: Path, other: Path) -> int | None:
 def whole_boxes(
     behind: Iterable[Key], boxes_of: Mapping[Key, int | None], boxes: list[Box]
 ) -> dict[Key, int | None]:
-    """Return what is cut off, and of boxes that are cut off whole the first vertex in each.
+    """Return the parts that are cut off, and the first vertex of each box that is wholly cut off.
 
     Args:
         behind: The vertices that are cut off.

@@ -13,14 +13,14 @@ from gradscope.report.graph.part import GraphOptions, graph_part
 from gradscope.report.graph.vertices import GraphPart
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import Tab, render_page
-from gradscope.report.html.phrasing import words_of
+from gradscope.report.html.phrasing import texts_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def render_graph_page(report: Report, module: str | None) -> str:
-    """Return a page that needs nothing beside itself, without a last line break.
+    """Return a self-contained page, without a last line break.
 
     Args:
         report: Whose graph it is.
@@ -37,7 +37,7 @@ def render_graph_page(report: Report, module: str | None) -> str:
         chart = replace(chart, content={**chart.content, "start": start})
     tab = Tab(
         title=report.target.name,
-        words=words_of(report),
+        texts=texts_of(report),
         charts=(replace(chart, height=720),),
         modules=module_columns(report),
     )
@@ -45,7 +45,7 @@ def render_graph_page(report: Report, module: str | None) -> str:
 
 
 DRAWN_NODES = 200
-"""Layout programs and readers give up on drawings of many more nodes."""
+"""Layout programs and readers cannot handle drawings of many more nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class RenderedGraph:
     text: str
     """Text without a final line break."""
     folded: str | None = None
-    """What had to be folded, in words."""
+    """Description of the folded parts; None if nothing is folded."""
 
 
 def render_graph(
@@ -72,7 +72,7 @@ def render_graph(
     Raises:
         GradscopeError: The chosen module is not in the report.
     """
-    # A renderer is imported when it is asked for: `svg` needs no rich, `json` no layout.
+    # Each renderer is imported on demand: `svg` needs no rich, `json` no layout.
     match graph_format:
         case "text":
             from gradscope.report.graph.text import render_graph_text

@@ -1,4 +1,4 @@
-"""A drawing as SVG: one file that needs no other, for light and for dark paper."""
+"""A drawing as a self-contained SVG file, for light and dark backgrounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from gradscope.report.graph.labels import (
     SMALL_FONT,
     TITLE_GAP,
     State,
-    box_words,
+    box_text,
     box_writing,
     link_state,
     link_title,
@@ -101,7 +101,7 @@ class _Writer:
     scale: NormScale | None
     root: Element
     cut_off: set[int | None] = field(init=False)
-    """The boxes that are cut off as a whole."""
+    """Boxes that a cut separates as a whole."""
 
     def __post_init__(self) -> None:
         links = (placed.link for placed in self.drawing.links)
@@ -113,21 +113,21 @@ class _Writer:
             self._box(box)
         for link in sorted(self.drawing.links, key=self._weight):
             self._link(link)
-        # A title stands over the links that enter its box.
+        # A box's title is drawn above the links that enter it.
         for box in self.drawing.boxes:
             self._title(box)
         for vertex in self.drawing.vertices:
             self._vertex(vertex)
 
     def _weight(self, placed: PlacedLink) -> int:
-        """Return what decides which of two links lies above the other: the larger gradient."""
+        """Return the drawing order of links: a larger gradient is drawn above a smaller one."""
         norms = placed.link.norms
         return 0 if norms is None or self.scale is None else self.scale.level(norms)
 
     def _box(self, placed: PlacedBox) -> None:
         box, frame = placed.box, placed.frame
         group = SubElement(self.root, "g")
-        add_title(group, box_words(box))
+        add_title(group, box_text(box))
         if box.copies > 1:
             for shift in (6.0, 3.0):
                 add_frame(group, frame.moved(shift, shift), "f-paper s-line", 7)
@@ -137,7 +137,7 @@ class _Writer:
     def _title(self, placed: PlacedBox) -> None:
         box, frame, words = placed.box, placed.frame, box_writing(placed.box)
         group = SubElement(self.root, "g")
-        add_title(group, box_words(box))
+        add_title(group, box_text(box))
         ground = Frame(x=frame.x + 6, y=frame.y + 4, width=title_width(box) - 12, height=16.0)
         add_frame(group, ground, "f-paper", 0)
         at = (frame.x + BOX_SIDE, frame.y + 16)
@@ -160,16 +160,16 @@ class _Writer:
         add_title(group, vertex_title(vertex))
         corner = frame.height / 2 if vertex.kind in ("parameter", "leaf", "outside") else 4.0
         if vertex.copies > 1 and vertex.kind == "module":
-            add_frame(group, frame.moved(4, 4), self._look(vertex), corner)
-        add_frame(group, frame, self._look(vertex), corner)
+            add_frame(group, frame.moved(4, 4), self._css_class(vertex), corner)
+        add_frame(group, frame, self._css_class(vertex), corner)
         if vertex.kind == "parameter":
             self._parameter(group, placed)
         else:
-            self._words(group, placed)
+            self._text_lines(group, placed)
         if vertex.severity is not None:
             self._finding(group, (frame.right - 1, frame.y + 1), vertex.severity)
 
-    def _look(self, vertex: Vertex) -> str:
+    def _css_class(self, vertex: Vertex) -> str:
         fill = _PLAIN[vertex.kind].split()[0]
         state = vertex_state(vertex) if vertex.reach is not None else None
         if vertex.is_behind_cut:
@@ -188,7 +188,7 @@ class _Writer:
         end = (frame.right - PADDING, base)
         add_text(group, words.figure, end, SMALL_FONT, self._ink(placed.vertex), "end")
 
-    def _words(self, group: Element, placed: PlacedVertex) -> None:
+    def _text_lines(self, group: Element, placed: PlacedVertex) -> None:
         frame, words = placed.frame, writing(placed.vertex)
         middle, center = frame.x + frame.width / 2, frame.y + frame.height / 2
         is_cut = placed.vertex.kind == "cut"
@@ -200,7 +200,7 @@ class _Writer:
             add_text(group, words.detail, (middle, center + 12), SMALL_FONT, soft, "middle")
 
     def _ink(self, vertex: Vertex) -> str:
-        """Return the colour of what is told of a gradient."""
+        """Return the colour of a gradient's state."""
         state = vertex_state(vertex) if vertex.reach is not None else None
         if vertex.is_behind_cut:
             return "f-cut"

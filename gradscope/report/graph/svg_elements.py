@@ -89,31 +89,31 @@ def _colours(colours: dict[str, str]) -> list[str]:
 
 
 def number(value: float) -> str:
-    """Return a number of pixels with one digit behind the point."""
+    """Return a number of pixels with one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def add_title(parent: Element, words: str) -> None:
-    """Add what is told where the pointer rests."""
+    """Add a tooltip."""
     SubElement(parent, "title").text = words
 
 
 def add_text(
-    parent: Element, words: str, at: Point, size: float, look: str, anchor: str = "start"
+    parent: Element, words: str, at: Point, size: float, css_class: str, anchor: str = "start"
 ) -> None:
     """Add a line of text whose base line begins at a point, or has its middle or end there."""
     attributes = {
         "x": number(at[0]),
         "y": number(at[1]),
         "font-size": number(size),
-        "class": look,
+        "class": css_class,
     }
     if anchor != "start":
         attributes["text-anchor"] = anchor
     SubElement(parent, "text", attributes).text = printable(words)
 
 
-def add_frame(parent: Element, frame: Frame, look: str, corner: float) -> None:
+def add_frame(parent: Element, frame: Frame, css_class: str, corner: float) -> None:
     """Add a rectangle with round corners."""
     SubElement(
         parent,
@@ -124,7 +124,7 @@ def add_frame(parent: Element, frame: Frame, look: str, corner: float) -> None:
             "width": number(frame.width),
             "height": number(frame.height),
             "rx": number(corner),
-            "class": look,
+            "class": css_class,
         },
     )
 
@@ -147,7 +147,7 @@ def curve(points: Sequence[Point], *, is_beside: bool) -> str:
 
 
 def arrowhead(points: Sequence[Point], size: float, *, is_beside: bool) -> str:
-    """Return a triangle whose tip is where a way ends."""
+    """Return a triangle with its tip at the end of a line."""
     x, y = points[-1]
     across, along = number(size * 0.6), number(size)
     tip = f"M{number(x)} {number(y)}"
@@ -175,7 +175,7 @@ _FOUND = {"error": "f-broken", "warning": "f-warning", "note": "f-note"}
 _SPACE = " "
 
 Row = tuple[tuple[str, str], ...]
-"""Looks of lines, and words; of words alone the look is empty."""
+"""Style of each line of a legend, and its text; for text alone the style is empty."""
 
 
 def legend_size(
@@ -194,23 +194,28 @@ def add_legend(
     y = drawing.height + _ROW / 2
     for row in _rows(drawing, scale, notes):
         x = _MARGIN
-        for look, words in row:
-            if look in _FOUND.values():
-                spot = {"cx": number(x + _SWATCH - 9), "cy": number(y), "r": "5", "class": look}
+        for css_class, words in row:
+            if css_class in _FOUND.values():
+                spot = {
+                    "cx": number(x + _SWATCH - 9),
+                    "cy": number(y),
+                    "r": "5",
+                    "class": css_class,
+                }
                 SubElement(root, "circle", spot)
-            elif look.strip():
+            elif css_class.strip():
                 path = f"M{number(x)} {number(y)}h{number(_SWATCH - 4)}"
-                width = "6" if look.startswith("s-g") and look != "s-gradient" else "2"
-                SubElement(root, "path", {"d": path, "class": look, "stroke-width": width})
+                width = "6" if css_class.startswith("s-g") and css_class != "s-gradient" else "2"
+                SubElement(root, "path", {"d": path, "class": css_class, "stroke-width": width})
             if words:
-                aside = _SWATCH + 2 if look else 0.0
+                aside = _SWATCH + 2 if css_class else 0.0
                 add_text(root, words, (x + aside, y + 4), _FONT, "f-soft")
-            x += _width(look, words)
+            x += _width(css_class, words)
         y += _ROW
 
 
-def _width(look: str, words: str) -> float:
-    swatch = _SWATCH - 4 if look else 0.0
+def _width(css_class: str, words: str) -> float:
+    swatch = _SWATCH - 4 if css_class else 0.0
     return swatch + (text_width(words, _FONT) + 14 if words else 0.0)
 
 
@@ -226,9 +231,9 @@ def _rows(drawing: Drawing, scale: NormScale | None, notes: Sequence[str]) -> It
     states = [name for name in _STATES if name in found or (is_cut and name == "cut")]
     severities = {one.vertex.severity for one in drawing.vertices}
     severities |= {one.box.severity for one in drawing.boxes}
-    told = tuple((_FOUND[name], f"found: {name}") for name in SEVERITIES if name in severities)
-    if states or told:
-        yield (*(_STATES[name] for name in states), *told)
+    reported = tuple((_FOUND[name], f"found: {name}") for name in SEVERITIES if name in severities)
+    if states or reported:
+        yield (*(_STATES[name] for name in states), *reported)
     yield (("", _EXPLAINED),)
     for note in notes:
         yield (("", printable(note)),)

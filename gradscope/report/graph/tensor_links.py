@@ -28,12 +28,12 @@ def cut_call(cut: CutRecord) -> str:
 
 
 def cut_label(cut: CutRecord) -> str:
-    """Return the call that cuts, behind scissors."""
+    """Return the call that cuts, after a scissors sign."""
     return f"{SCISSORS} {cut_call(cut)}".removesuffix(",")
 
 
-def cut_place(view: StepView, cut: CutRecord) -> str:
-    """Return the line that cuts, empty where it is not known."""
+def cut_location(view: StepView, cut: CutRecord) -> str:
+    """Return the line that cuts; empty if unknown."""
     site = None if cut.site is None else view.recording.sites[cut.site]
     return shown_site(site, view.recording.target.root)
 
@@ -50,14 +50,14 @@ def module_of(view: StepView, node: NodeRecord) -> int | None:
     return None if node.module_call is None else view.recording.calls[node.module_call].module
 
 
-def node_place(view: StepView, node: NodeRecord) -> str:
-    """Return the line that made a node, as `file:line`; empty where it is not known."""
+def node_location(view: StepView, node: NodeRecord) -> str:
+    """Return the line that made a node, as `file:line`; empty if unknown."""
     site = None if node.site is None else view.recording.sites[node.site]
     return shown_site(site, view.recording.target.root)
 
 
 def output_shape(node: NodeRecord) -> str:
-    """Return the shape and type of what a node makes; of several outputs, each."""
+    """Return shape and dtype of a node's output; for several outputs, each."""
     return ", ".join(
         f"{shape.dtype}[{', '.join(map(str, shape.dims))}]" for shape in node.outputs if shape
     )
@@ -70,9 +70,9 @@ class TensorLinks:
     report: Report
     view: StepView
     forward: dict[int, list[TensorRef]] = field(init=False, default_factory=dict)
-    """By node: the tensors that it was made from."""
+    """By node: the tensors it was made from."""
     consumers: dict[int, list[int]] = field(init=False, default_factory=dict)
-    """By node: those that were made from it."""
+    """By node: the nodes that were made from it."""
 
     def __post_init__(self) -> None:
         for edge in self.view.recording.edges:
@@ -114,7 +114,7 @@ class TensorLinks:
                 yield current
 
     def users(self, node: int, is_passed: Callable[[NodeRecord], bool]) -> tuple[int, ...]:
-        """Return the node, or those that what it hands on leads to where it is passed over."""
+        """Return the node, or if it is skipped, the nodes that its gradient comes from."""
         pending, found = [node], dict[int, None]()
         while pending:
             current = pending.pop()

@@ -22,7 +22,7 @@ from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
 from gradscope.recording.records import CutRecord
 from gradscope.report.graph.part import GraphOptions
-from gradscope.report.graph.tensor_links import cut_call, cut_place, cuts_of, module_of
+from gradscope.report.graph.tensor_links import cut_call, cut_location, cuts_of, module_of
 from gradscope.report.number_format import operation_text, span_figure
 from gradscope.report.page import Page, Trimmed
 from gradscope.report.strips import sparkline
@@ -31,7 +31,7 @@ _BUCKETS = 40
 _ROWS = 200
 _NARROW = 72
 _NEVER_CALLED = ("ParameterList", "ParameterDict")
-"""Their parameters are used without a call."""
+"""Modules whose parameters are used without a call."""
 
 Operations = tuple[tuple[str, int], ...]
 """Operations with their counts, in the order of the forward."""
@@ -54,8 +54,8 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
     console.print(Trimmed(tree.table(shown, has_rest=not options.module)), end="")
     hidden = sum(root.size() for root in roots) - sum(root.size() for root in shown)
     if hidden:
-        words = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
-        console.print(Text(f"{words}: use --depth or --module", style="dim"))
+        text = f"{page.signs.ellipsis} {counted(hidden, 'row')} of deeper modules folded"
+        console.print(Text(f"{text}: use --depth or --module", style="dim"))
     console.print()
     if options.module:
         console.print(Text("of the whole model:", style="dim"))
@@ -63,7 +63,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
 
 
 def _in_order(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
-    """Return the modules by their first call, or that of a module in them; the uncalled last."""
+    """Return the modules in the order of their first calls; uncalled modules come last."""
     first: dict[int, float] = {}
     for row in sorted(rows, key=lambda row: -row.depth):
         call = min((call.index for call in row.calls), default=float("inf"))
@@ -106,7 +106,7 @@ class _Tree:
             self._add(table, root, 0)
         rest = self._operations.get(None) if has_rest else None
         if rest:
-            table.add_row(Text("outside of modules", style="dim"), "", self._words(rest))
+            table.add_row(Text("outside of modules", style="dim"), "", self._operation_text(rest))
         return table
 
     def _add(self, table: Table, module: FoldedModule, level: int) -> None:
@@ -129,7 +129,7 @@ class _Tree:
         return text.append(f"{' ' if module.name else ''}{page.spell(row.class_name)}", style=style)
 
     def _inside(self, row: ModuleRow) -> Text:
-        text = self._words(self._operations.get(row.index, ()))
+        text = self._operation_text(self._operations.get(row.index, ()))
         if len(row.calls) > 1:
             calls = Text(f"{len(row.calls)} calls", style="bold")
             text = calls.append(": ").append_text(text) if text else calls
@@ -145,10 +145,10 @@ class _Tree:
                 _add_word(text, f"{words}: {', '.join(names)}", "magenta")
         return text
 
-    def _words(self, operations: Operations) -> Text:
+    def _operation_text(self, operations: Operations) -> Text:
         times = self._page.signs.times
-        words = [name if count == 1 else f"{name} {times}{count}" for name, count in operations]
-        return Text(", ".join(words))
+        parts = [name if count == 1 else f"{name} {times}{count}" for name, count in operations]
+        return Text(", ".join(parts))
 
 
 def _add_word(text: Text, word: str, style: str) -> None:
@@ -156,7 +156,7 @@ def _add_word(text: Text, word: str, style: str) -> None:
 
 
 def _operations(view: StepView) -> dict[int | None, Operations]:
-    """Return the operations of each module's own, views and leaves left out."""
+    """Return the operations of each module itself, without views and leaves."""
     counts: dict[int | None, Counter[str]] = {}
     for node in sorted(view.nodes, key=created):
         if node.kind == "operation":
@@ -192,7 +192,7 @@ def _statistics(report: Report, page: Page) -> Table:
 
 
 def _cut(view: StepView, cut: CutRecord) -> str:
-    position = cut_place(view, cut)
+    position = cut_location(view, cut)
     where = f" in {position}" if position else ""
     lost = counted(len(cut.parameters), "parameter")
     return f"{cut_call(cut)}{where} cuts the gradient of {lost}"

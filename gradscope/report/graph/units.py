@@ -1,4 +1,4 @@
-"""What is placed as one unit, and how links lead from unit to unit through boxes."""
+"""Units of the arrangement, and the routes of links between them through boxes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from gradscope.report.graph.vertices import GraphPart, Link, Vertex
 _CHIP_GAP = 4.0
 _SIDE_GAP = 20.0
 _COLUMN = 8
-"""Parameters without links stand in columns of so many."""
+"""Number of parameters without links in a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Unit:
     """Vertices that are placed as one."""
 
     first: int
-    """The vertex by which it has its place in the order of the forward."""
+    """Vertex that gives the unit its position in the order of the forward."""
     item: Item
     frames: Mapping[int, Frame]
     """Frames of the vertices, relative to the axis and the upper edge."""
@@ -34,7 +34,7 @@ class Units:
     chips: dict[int, list[int]] = field(init=False, default_factory=dict)
     """By operation: the parameters that are drawn beside it."""
     chip_links: set[int] = field(init=False, default_factory=set)
-    """The places of the links that lead from those."""
+    """Indices of the links from these parameters."""
     of_box: dict[int | None, list[Unit]] = field(init=False, default_factory=dict)
     unit_of: dict[int, Unit] = field(init=False, default_factory=dict)
 
@@ -44,7 +44,7 @@ class Units:
         for position, link in enumerate(self.part.links):
             out.setdefault(link.source, []).append(position)
             linked.add(link.target)
-            # Of a box that is cut off as a whole, the link begins at the box.
+            # If a cut separates a whole box, the link begins at the box.
             if link.kind != "cut" or link.box is None:
                 linked.add(link.source)
         self._find_chips(out)
@@ -110,7 +110,7 @@ def _rank(vertex: Vertex) -> Rank:
 
 
 def _column(vertices: Sequence[Vertex]) -> Unit:
-    """Return parameters that nothing is linked with, one below the other."""
+    """Return parameters without links, one below the other."""
     sizes = [vertex_size(vertex) for vertex in vertices]
     width = max(size[0] for size in sizes)
     tall = sizes[0][1] + _CHIP_GAP
@@ -132,13 +132,13 @@ def _column(vertices: Sequence[Vertex]) -> Unit:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where a piece of a link begins or ends: at a unit, a box, or a port in the frame of one."""
+    """Start or end of a piece of a link: a unit, a box, or a port in the frame of a box."""
 
     kind: Literal["unit", "box", "in", "out"]
     number: int
-    """The unit's first vertex, the box, or the vertex that what comes through the port is from."""
+    """First vertex of the unit, or the box, or the source vertex of a port."""
     box: int | None = None
-    """Whose port it is."""
+    """Box whose port it is; None for no port."""
 
     def item_in(self, box: int | None) -> "Stop":
         """Return what of the content of a box it belongs to: a port of a box in it is that box."""
@@ -149,7 +149,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The part of a link that lies in one box, outside of the boxes in that."""
+    """The part of a link inside one box, outside the boxes in it."""
 
     box: int | None
     source: Stop
@@ -161,14 +161,14 @@ Way = tuple[Piece, ...]
 
 @dataclass(slots=True)
 class Routes:
-    """The ways of all links, and what they need in each box."""
+    """The routes of all links, and the ports that they need in each box."""
 
     part: GraphPart
     units: Units
     ways: dict[int, tuple[Way, ...]] = field(init=False, default_factory=dict)
-    """By place of the link: one; of a link to the next copy two."""
+    """By index of the link: its lines, one, or two for a link to the next copy."""
     arcs: dict[int | None, dict[Piece, None]] = field(init=False, default_factory=dict)
-    """The pieces in each box."""
+    """Pieces of links in each box."""
     ports: dict[int | None, dict[Stop, None]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class Routes:
                         self.ports.setdefault(stop.box, {})[stop] = None
 
     def around(self, box: int | None) -> tuple[int | None, ...]:
-        """Return the boxes around a place, from the whole drawing on."""
+        """Return the boxes around a position, the whole drawing first."""
         found: list[int | None] = []
         while box is not None:
             found.append(box)
@@ -235,7 +235,7 @@ class Routes:
         yield (*out, Piece(above[shared - 1], leaves, enters), *into)
 
     def _out(self, boxes: Sequence[int | None], start: Stop, port: int) -> Iterator[Piece]:
-        """Yield the pieces out of boxes, given from the outermost on."""
+        """Yield the pieces out of boxes, given with the outermost first."""
         for box in reversed(boxes):
             stop = Stop("out", port, box)
             yield Piece(box, start, stop)

@@ -11,13 +11,14 @@ from gradscope.recording.finding import SEVERITIES, Severity
 from gradscope.recording.records import Reach
 
 VertexKind = Literal["operation", "view", "parameter", "leaf", "module", "outside", "cut", "rest"]
-"""`outside` is what lies beyond the chosen module, `module` one whose inside is folded, `cut` a
-line that cuts a gradient off, `rest` what there was no room for."""
+"""`outside`: anything beyond the chosen module. `module`: a module whose content is folded. `cut`:
+a line that cuts off a gradient. `rest`: parts without space in the drawing.
+"""
 
 LinkKind = Literal["gradient", "next", "cut"]
-"""`gradient`: tensors of the forward, along which backward comes back. `next`: likewise from one
-copy of a repeated module to the next. `cut`: a way of the forward that backward does not come
-back."""
+"""`gradient`: tensors of the forward, whose gradients backward passes along. `next`: likewise from
+one copy of a repeated module to the next. `cut`: an edge of the forward without a gradient.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +28,15 @@ class Vertex:
     index: int
     kind: VertexKind
     label: str
-    """The operation as autograd names it, or a name that may hold any character."""
+    """Operation by autograd's name, or a name that may contain any character."""
     name: str = ""
-    """What it is called in the box that it is drawn in; empty where that is the label."""
+    """Name inside the box in which it is drawn; empty if that is the label."""
     module: int | None = None
-    """The module that it is drawn in."""
+    """Module in which it is drawn."""
     box: int | None = None
     """Box that the vertex is drawn in."""
     nodes: tuple[int, ...] = ()
-    """The recording's nodes that it stands for; none where backward does not lead to it."""
+    """Nodes of the recording that it represents; empty if backward does not reach it."""
     modules: tuple[int, ...] = ()
     """Modules that a module vertex represents."""
     parameters: tuple[int, ...] = ()
@@ -44,9 +45,9 @@ class Vertex:
     class_name: str = ""
     """Class name of a module."""
     detail: str = ""
-    """The shape of a parameter or of what an operation makes, the line of a cut."""
+    """Shape of a parameter or of an operation's result, or the line of a cut."""
     position: str = ""
-    """The line that made it, as `file:line`; empty where it is not known."""
+    """Line that made it, as `file:line`; empty if unknown."""
     norms: Span | None = None
     """Gradient norms of a parameter, or of all parameters in a module; the range over copies."""
     reach: Reach | Literal["unknown"] | None = None
@@ -68,8 +69,9 @@ class Link:
     source: int
     target: int
     norms: Span | None
-    """Total norm of the gradients with respect to them, over all their uses; the range over
-    copies."""
+    """Total norm of the gradients with respect to these tensors, over all their uses; the range
+    over copies.
+    """
     tensors: int
     kind: LinkKind = "gradient"
     box: int | None = None
@@ -88,11 +90,11 @@ class Box:
 
     index: int
     parent: int | None
-    """The box that it lies in."""
+    """Box around it."""
     modules: tuple[int, ...]
     """Modules that the box represents; empty for a repeated pattern of siblings."""
     name: str
-    """Below the box around it: `h.0`; of copies `h.0 … h.11`."""
+    """Name relative to the box around it: `h.0`; for copies `h.0 … h.11`."""
     class_name: str
     copies: int
     norms: Span | None
@@ -102,18 +104,18 @@ class Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPart:
-    """What is drawn."""
+    """The part of a graph that is drawn."""
 
     vertices: tuple[Vertex, ...]
     links: tuple[Link, ...]
     boxes: tuple[Box, ...] = ()
-    """Outermost first."""
+    """Boxes, outermost first."""
     folded_nodes: int = 0
     folded_modules: int = 0
 
     @property
     def folded(self) -> str | None:
-        """What was folded, in words; None for nothing."""
+        """Description of the folded parts; None if nothing is folded."""
         if not self.folded_nodes:
             return None
         nodes = counted(self.folded_nodes, "node")
@@ -125,20 +127,20 @@ class Severities:
     """The worst finding about each module and about each parameter."""
 
     modules: Mapping[int, Severity]
-    """About a module, or what is in it."""
+    """Worst finding about a module or its content."""
     named: Mapping[int, Severity]
-    """About a module itself."""
+    """Worst finding about a module itself."""
     parameters: Mapping[int, Severity]
 
     @classmethod
     def of(cls, report: Report) -> Self:
-        """Return those of a report."""
+        """Return the worst findings of a report."""
         paths = {path: row.index for row in report.modules for path in (row.path, *row.aliases)}
         names = {name: row.index for row in report.parameters for name in (row.name, *row.aliases)}
         modules: dict[int, Severity] = {}
         named: dict[int, Severity] = {}
         parameters: dict[int, Severity] = {}
-        # The worst come first.
+        # The order of findings is: the worst first.
         for finding in report.findings:
             for name in finding.parameters:
                 if name in names:
@@ -155,11 +157,11 @@ class Severities:
         return cls(modules=modules, named=named, parameters=parameters)
 
     def of_boxes(self, modules: Iterable[int]) -> Severity | None:
-        """Return the worst about some modules themselves: what is in them is drawn in them."""
+        """Return the worst finding about some modules, without their drawn content."""
         return _worst(self.named.get(module) for module in modules)
 
     def of_modules(self, modules: Iterable[int]) -> Severity | None:
-        """Return the worst about some modules, and what is in them."""
+        """Return the worst finding about some modules and their content."""
         return _worst(self.modules.get(module) for module in modules)
 
     def of_parameters(self, parameters: Iterable[int]) -> Severity | None:
@@ -173,7 +175,7 @@ def _worst(found: Iterable[Severity | None]) -> Severity | None:
 
 
 def shortened_part(part: GraphPart, most: int) -> GraphPart:
-    """Return the part with so many vertices at most: of more, those in the middle are one.
+    """Return the part with at most this many vertices; further ones in the middle are merged.
 
     Only for parts without boxes.
     """
@@ -207,7 +209,7 @@ def _rest(middle: list[Vertex]) -> Vertex:
 
 
 def _moved(part: GraphPart, positions: dict[int, int]) -> tuple[Link, ...]:
-    """Return the links between what is left; of several that became one, the range of norms."""
+    """Return the links between the remaining vertices; merged links have the range of norms."""
     links: dict[tuple[int, int, str], list[Link]] = {}
     for link in part.links:
         source, target = positions[link.source], positions[link.target]

@@ -1,4 +1,4 @@
-"""The page of a check: what it decided, and a tab for each target."""
+"""The page of a check: its result, and a tab for each target."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -35,9 +35,9 @@ from gradscope.report.document import Fact
 from gradscope.report.html.page import SIZE_BUDGET, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     FindingCard,
+    PageTexts,
     SummaryCell,
     SummaryTable,
-    Words,
     finding_card,
     module_of_finding,
 )
@@ -48,7 +48,7 @@ _SIGNS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "unjudged": "?"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedTarget:
-    """A target of the check, and its place among the sheets."""
+    """A target of the check, and the index of its tab."""
 
     result: TargetResult
     outcome: Outcome
@@ -56,35 +56,35 @@ class CheckedTarget:
 
     @property
     def shown(self) -> int:
-        """The run whose pictures are shown: that of the worst finding, else the first."""
+        """The run whose charts are shown: that of the worst finding, otherwise the first."""
         return next((item.run for item in self.result.findings), 0)
 
     @property
     def urgency(self) -> int:
-        """What pictures are given room by: first to targets that fail, then to findings."""
+        """Priority of charts: first targets that fail, then those with findings."""
         return 0 if self.outcome != "passed" else 1 if self.result.findings else 2
 
 
 def target_tab(target: CheckedTarget, name: str) -> Tab:
-    """Return the sheet of a target, under a short name."""
+    """Return the tab of a target, under a short name."""
     title, result = f"{_SIGNS[target.outcome]} {name}", target.result
     if not result.runs:
-        words = Words(
+        words = PageTexts(
             heading=result.name,
             facts=tuple(_target_facts(target)),
             verdict="Could not be checked.",
             level="error",
             warnings=tuple(_failures(result)),
         )
-        return Tab(title=title, words=words, charts=())
+        return Tab(title=title, texts=words, charts=())
     run = result.runs[target.shown]
     report = Report.from_recording(run.recording, run.verdict)
     tab = tab_of(report, title)
-    return replace(tab, words=_target_words(target, report, tab.words))
+    return replace(tab, texts=_target_texts(target, report, tab.texts))
 
 
-def _target_words(target: CheckedTarget, report: Report, words: Words) -> Words:
-    """Return the words on the run that is shown, and in them what the other runs found."""
+def _target_texts(target: CheckedTarget, report: Report, words: PageTexts) -> PageTexts:
+    """Return the texts on the shown run, with the findings of the other runs."""
     result = target.result
     worst: Severity | None = next((item.finding.severity for item in result.counted()), None)
     return replace(
@@ -110,10 +110,10 @@ def _target_facts(target: CheckedTarget) -> Iterator[Fact]:
 
 def _failures(result: TargetResult) -> Iterator[str]:
     for failure, seeds in by_cause(result):
-        words = "seed" if len(seeds) == 1 else "seeds"
-        told = f"{words} {', '.join(map(str, seeds))}: " if seeds and result.runs else ""
+        phrase = "seed" if len(seeds) == 1 else "seeds"
+        text = f"{phrase} {', '.join(map(str, seeds))}: " if seeds and result.runs else ""
         advice = f" — {failure.help}" if failure.help else ""
-        yield f"{told}{failure_text(failure)}{advice}"
+        yield f"{text}{failure_text(failure)}{advice}"
 
 
 def by_cause(result: TargetResult) -> Iterator[tuple[Failure, list[int]]]:
@@ -128,24 +128,24 @@ def by_cause(result: TargetResult) -> Iterator[tuple[Failure, list[int]]]:
 def _cards(result: TargetResult, shown: Report) -> Iterator[FindingCard]:
     for item, report in with_reports(result, result.findings):
         card = finding_card(item.finding, report, _mark(item, result))
-        # The run that shows it need not be the one whose pictures are shown.
+        # The run with the finding may be another one than the run whose charts are shown.
         yield replace(card, module=module_of_finding(item.finding, shown))
 
 
 def _mark(item: CheckedFinding, result: TargetResult) -> str:
-    """Return what the check tells of a finding: seeds, steps, and what the baseline knows."""
+    """Return the check's remarks on a finding: seeds, steps, and its state in the baseline."""
     seeds = seeds_text(item, result)
-    told = (
+    reported = (
         "known" if item.is_known else "",
         f"worse than in the baseline: {item.worsened}" if item.worsened else "",
         f"seeds {seeds}" if seeds else "",
         when_text(item, result),
     )
-    return " · ".join(text for text in told if text)
+    return " · ".join(text for text in reported if text)
 
 
 _ALONE = "run gradscope check or inspect on this target alone to see them"
-_LOOKS: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
+_STYLES: dict[Outcome, str] = {"passed": "good", "failed": "error", "unjudged": "error"}
 
 
 def render_check_html(result: CheckResult, size_budget: int = SIZE_BUDGET) -> str:
@@ -166,7 +166,7 @@ def render_check_html(result: CheckResult, size_budget: int = SIZE_BUDGET) -> st
 
 
 def _short_names(names: Sequence[str]) -> list[str]:
-    """Return names for tabs: without folders, where that tells them apart."""
+    """Return names for tabs, without folders if they remain different."""
     short = [name.rpartition("/")[2] for name in names]
     return short if len(set(short)) == len(short) else list(names)
 
@@ -178,7 +178,7 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
     unjudged = tuple(unjudged_everywhere(result))
     return Tab(
         title="check",
-        words=Words(
+        texts=PageTexts(
             heading="gradscope check",
             facts=tuple(_gate_facts(result, targets)),
             warnings=tuple(remarks(result)),
@@ -197,8 +197,8 @@ def _overview(result: CheckResult, targets: Sequence[CheckedTarget]) -> Tab:
 def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterator[Fact]:
     outcomes = [target.outcome for target in targets]
     counts = [(outcomes.count(outcome), word) for outcome, word in OUTCOMES.items()]
-    told = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-    yield Fact("targets", told or "none")
+    text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+    yield Fact("targets", text or "none")
     if result.policy is not None:
         yield Fact("gate", _policy_text(result.policy))
         why = ", ".join(reasons(result))
@@ -209,12 +209,12 @@ def _gate_facts(result: CheckResult, targets: Sequence[CheckedTarget]) -> Iterat
 
 def _policy_text(policy: Policy) -> str:
     levels = " and ".join(f"{level}s" for level in at_least(policy.fail_level))
-    words = [f"{levels} fail"]
+    parts = [f"{levels} fail"]
     if policy.max_warnings is not None:
-        words.append(f"{counted(policy.max_warnings, 'warning')} allowed")
+        parts.append(f"{counted(policy.max_warnings, 'warning')} allowed")
     if policy.exit_zero:
-        words.append("--exit-zero lets findings pass")
-    return "; ".join(words)
+        parts.append("--exit-zero lets findings pass")
+    return "; ".join(parts)
 
 
 def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
@@ -245,17 +245,17 @@ def _tables(targets: Sequence[CheckedTarget]) -> Iterator[SummaryTable]:
 
 
 def _link(target: CheckedTarget) -> SummaryCell:
-    return SummaryCell(text=target.result.name, look="code", tab=target.position)
+    return SummaryCell(text=target.result.name, style="code", tab=target.position)
 
 
 def _target_row(target: CheckedTarget) -> tuple[SummaryCell, ...]:
     result = target.result
     found = found_text(result.findings) if result.runs else ""
     return (
-        SummaryCell(text=OUTCOMES[target.outcome], look=_LOOKS[target.outcome], is_strong=True),
+        SummaryCell(text=OUTCOMES[target.outcome], style=_STYLES[target.outcome], is_strong=True),
         _link(target),
         SummaryCell(text=found),
-        SummaryCell(text=measured_text(result), look="soft"),
+        SummaryCell(text=measured_text(result), style="soft"),
     )
 
 
@@ -265,7 +265,7 @@ def _failure_rows(target: CheckedTarget) -> Iterator[tuple[SummaryCell, ...]]:
             _link(target),
             SummaryCell(text=", ".join(map(str, seeds))),
             SummaryCell(text=failure_text(failure)),
-            SummaryCell(text=failure.help or "", look="good"),
+            SummaryCell(text=failure.help or "", style="good"),
         )
 
 
@@ -274,10 +274,12 @@ def _finding_rows(target: CheckedTarget, *, is_known: bool) -> Iterator[tuple[Su
     for item, report in with_reports(target.result, items):
         finding = item.finding
         yield (
-            SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
-            SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),
+            SummaryCell(text=finding.severity, style=f"level {finding.severity}", is_strong=True),
+            SummaryCell(
+                text=f"{finding.rule} {finding.name}", style="code short", rule=finding.rule
+            ),
             _link(target),
-            SummaryCell(text=shown_site(finding.location, report.target.root), look="code soft"),
+            SummaryCell(text=shown_site(finding.location, report.target.root), style="code soft"),
             SummaryCell(text=finding.message),
             SummaryCell(text=seeds_text(item, target.result)),
             SummaryCell(text="" if item.worsened is None else f"now worse: {item.worsened}"),

@@ -1,4 +1,4 @@
-"""The page of a report on clipping: a sheet for each line that clips."""
+"""The page of a report on clipping: a tab for each line that clips."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,12 +23,12 @@ from gradscope.report.html.charts.clip_steps import step_chart
 from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.page import Tab, render_page
-from gradscope.report.html.phrasing import SummaryCell, SummaryTable, Words, words_of
+from gradscope.report.html.phrasing import PageTexts, SummaryCell, SummaryTable, texts_of
 from gradscope.report.number_format import percent
 
 
 def render_clip_html(reports: Sequence[Report]) -> str:
-    """Return a page with a sheet for each line that clips, without a last line break.
+    """Return a page with a tab for each line that clips, without a last line break.
 
     Raises:
         GradscopeError: A recording tells nothing of clipping.
@@ -38,7 +38,7 @@ def render_clip_html(reports: Sequence[Report]) -> str:
 
 
 def clip_tabs(report: Report) -> Iterator[Tab]:
-    """Yield a sheet for each line that clips; where none does, for each optimizer.
+    """Yield a tab for each line that clips; if none does, for each optimizer.
 
     Raises:
         GradscopeError: The recording tells nothing of clipping.
@@ -55,7 +55,7 @@ def clip_tabs(report: Report) -> Iterator[Tab]:
         )
         yield Tab(
             title=_title(section, report, is_alone=not others),
-            words=_words(section, _of_section(report, others), clipping),
+            texts=_texts(section, _of_section(report, others), clipping),
             charts=tuple(chart for chart in charts if chart is not None),
             modules=module_columns(report),
         )
@@ -64,18 +64,18 @@ def clip_tabs(report: Report) -> Iterator[Tab]:
 def _title(section: Section, report: Report, *, is_alone: bool) -> str:
     if is_alone:
         return report.target.name
-    return shown_site(section.site, report.target.root) or section.words
+    return shown_site(section.site, report.target.root) or section.text
 
 
 def _of_section(report: Report, others: Sequence[Section]) -> Report:
-    """Return the report without the findings that are about other lines that clip."""
+    """Return the report without the findings about other lines that clip."""
     elsewhere = {section.site for section in others if section.site is not None}
     mine = tuple(one for one in report.findings if one.location not in elsewhere)
     return replace(report, findings=mine)
 
 
-def _words(section: Section, report: Report, clipping: Clipping) -> Words:
-    words = words_of(report)
+def _texts(section: Section, report: Report, clipping: Clipping) -> PageTexts:
+    words = texts_of(report)
     broken = nonfinite_text(section)
     return replace(
         words,
@@ -87,7 +87,7 @@ def _words(section: Section, report: Report, clipping: Clipping) -> Words:
 
 def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fact]:
     position = shown_site(section.site, report.target.root) if section.method is not None else ""
-    told = (
+    reported = (
         ("measured", "" if clipping.trial is None else measured_text(clipping.trial, section)),
         ("clip", _clip_text(section)),
         ("line", position),
@@ -95,17 +95,17 @@ def _facts(section: Section, report: Report, clipping: Clipping) -> Iterator[Fac
         ("direction", direction_text(section)),
         ("rate", rate_text(section)),
         *(("note", text) for text in remarks(section) if text != nonfinite_text(section)),
-        *(("right" if check.is_right else "wrong", check.words) for check in section.checks),
+        *(("right" if check.is_right else "wrong", check.text) for check in section.checks),
     )
-    return (Fact(name, text) for name, text in told if text)
+    return (Fact(name, text) for name, text in reported if text)
 
 
 def _clip_text(section: Section) -> str:
     if section.method is None:
-        return f"nothing clips the gradients of {section.words}"
+        return f"nothing clips the gradients of {section.text}"
     if section.is_advised:
-        return f"{section.words}, the recommended limit"
-    return section.words
+        return f"{section.text}, the recommended limit"
+    return section.text
 
 
 def _methods(rows: Sequence[MethodRow]) -> SummaryTable:

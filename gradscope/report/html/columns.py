@@ -1,4 +1,4 @@
-"""Columns of many values in JSON, exact and compact, and those of a report's modules."""
+"""Columns of many values in JSON, exact and compact, and the columns of a report's modules."""
 
 import math
 import struct
@@ -14,7 +14,7 @@ Json = str | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 """A value of JSON; floats are finite."""
 
 _INTEGERS = ((1, "b", 2**7), (2, "h", 2**15), (4, "i", 2**31))
-"""Bytes, type code and the first number that is too large."""
+"""Bytes, type code and the first integer that is too large."""
 
 
 def numbers(values: Iterable[float | None]) -> Json:
@@ -28,12 +28,12 @@ def numbers(values: Iterable[float | None]) -> Json:
 
 
 def single_numbers(values: Iterable[float | None]) -> Json:
-    """Return numbers as float32, for pictures of so many that seven digits have to do."""
+    """Return numbers as float32, for charts with so many that seven digits must do."""
     return _floats("f4", "f", [None if value is None else _rounded(value) for value in values])
 
 
 def positions(values: Iterable[int | None]) -> Json:
-    """Return integers from 0 to 2**31 - 1, as places in other columns."""
+    """Return integers from 0 to 2**31 - 1, such as indices in other columns."""
     given = [-1 if value is None else value for value in values]
     return _integers(given)
 
@@ -62,12 +62,12 @@ def _integers(given: Sequence[int]) -> dict[str, Json]:
 
 
 def _is_place(value: float) -> bool:
-    # Minus zero is none: it would lose its sign.
+    # An integer would lose the sign of minus zero.
     return 0 <= value < 2**31 and value == int(value) and math.copysign(1.0, value) > 0
 
 
 def _identity(value: float | None) -> object:
-    """Return what tells numbers apart that compare equal, and has NaN equal itself."""
+    """Return a key that separates numbers which compare equal, and equates NaN with itself."""
     return value if value is None or (math.isfinite(value) and value) else str(value)
 
 
@@ -76,7 +76,7 @@ def _spelled(value: float | None) -> Json:
 
 
 def _rounded(value: float) -> float:
-    """Return the number in float32, infinite where it is too large."""
+    """Return the number in float32, infinite if it is too large."""
     try:
         return float(struct.unpack("f", struct.pack("f", value))[0])
     except OverflowError:
@@ -90,14 +90,14 @@ def _base64(code: str, values: Sequence[float] | Sequence[int]) -> str:
     return b64encode(packed.tobytes()).decode("ascii")
 
 
-class ModulePlaces:
+class ModuleIndices:
     """The rows of a report's modules, found by path or alias."""
 
     def __init__(self, report: Report) -> None:
         self._rows = report.modules
         self._positions: dict[str, int] = {}
         for row in report.modules:
-            # A script may make models of equal paths: what the run names by it is the first.
+            # Models of a script may have equal paths: the run's names mean the first one.
             for path in (row.path, *row.aliases):
                 self._positions.setdefault(path, row.index)
 
@@ -110,7 +110,7 @@ class ModulePlaces:
         return [self.of(path) for path in paths]
 
     def above(self, module: int | None) -> tuple[int, ...]:
-        """Return a module after all that it lies in, the outermost first."""
+        """Return a module after those around it, the outermost first."""
         return () if module is None else self._chains[module]
 
     @cached_property
@@ -127,7 +127,7 @@ class ModulePlaces:
 
 
 def module_columns(report: Report) -> dict[str, Json]:
-    """Return a column for each thing that pictures want to know of modules.
+    """Return a column for each property of modules that charts use.
 
     `parent` is the place of the parent's row, `found` the places of the findings that are about it,
     by place in the sheet's cards.

@@ -1,4 +1,4 @@
-"""The page of a comparison: a sheet for each side beside the base, and one of all of them."""
+"""The page of a comparison: a tab for each side and the base, and one of all sides."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,9 +41,9 @@ from gradscope.report.html.columns import Json, module_columns
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     FindingCard,
+    PageTexts,
     SummaryCell,
     SummaryTable,
-    Words,
     finding_card,
     module_of_finding,
 )
@@ -85,7 +85,7 @@ def _pair_tab(pair: Comparison, *, is_alone: bool) -> Tab:
     )
     return Tab(
         title=f"{base.name} → {other.name}" if is_alone else f"{other.letter} {other.name}",
-        words=_pair_words(pair),
+        texts=_pair_texts(pair),
         charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
         modules=_modules(base),
     )
@@ -97,9 +97,9 @@ def _modules(base: Side) -> dict[str, Json]:
     return {name: columns[name] for name in ("path", "class", "parent")}
 
 
-def _pair_words(pair: Comparison) -> Words:
+def _pair_texts(pair: Comparison) -> PageTexts:
     base, other = pair.sides
-    return Words(
+    return PageTexts(
         heading=f"{base.name} → {other.name}",
         facts=tuple(_pair_facts(pair)),
         verdict=verdict_text(pair),
@@ -126,7 +126,7 @@ def _pair_facts(pair: Comparison) -> Iterator[Fact]:
     base, other = pair.sides
     direction = pair.directions[1]
     cosine = None if direction is None or direction.total is None else direction.total.cosine
-    told = (
+    reported = (
         (base.letter, side_text(base)),
         (other.letter, side_text(other)),
         ("compared", compared_text(pair)),
@@ -137,7 +137,7 @@ def _pair_facts(pair: Comparison) -> Iterator[Fact]:
         ("parameters", counts_text(pair, 1)),
         ("spread", spread_text(pair, 1)),
     )
-    return (Fact(name, text) for name, text in told if text)
+    return (Fact(name, text) for name, text in reported if text)
 
 
 def _moved(before: float | None, after: float | None) -> str:
@@ -152,7 +152,7 @@ def _pair_summaries(pair: Comparison) -> Iterator[SummaryTable]:
             header=("", *(side.letter for side in pair.sides)),
             rows=tuple(
                 (
-                    SummaryCell(text=one.what, look="soft short"),
+                    SummaryCell(text=one.what, style="soft short"),
                     *(SummaryCell(text=value or "none") for value in one.values),
                 )
                 for one in pair.differences
@@ -173,7 +173,7 @@ def _notes(comparison: Comparison) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _cards(pair: Comparison) -> Iterator[FindingCard]:
-    """Yield the findings of both: those that came are shown as the other side has them."""
+    """Yield the findings of both; new ones are shown as in the other side."""
     base, other = (side.report for side in pair.sides)
     for standing, one in by_standing(pair):
         own, its = one.findings
@@ -181,7 +181,7 @@ def _cards(pair: Comparison) -> Iterator[FindingCard]:
         if finding is None:
             continue
         card = finding_card(finding, report, STANDINGS[standing])
-        yield replace(card, module=module_of_finding(finding, base))
+        yield replace(card, module=module_of_finding(finding, base), is_mended=standing == "went")
 
 
 def _overview(comparison: Comparison) -> Tab:
@@ -193,7 +193,7 @@ def _overview(comparison: Comparison) -> Tab:
     )
     return Tab(
         title=_ALL,
-        words=Words(
+        texts=PageTexts(
             heading="gradscope compare",
             facts=tuple(_overview_facts(comparison)),
             verdict=verdict_text(comparison),
@@ -215,12 +215,12 @@ def _reasons(comparison: Comparison) -> Iterator[str]:
 
 
 def _overview_facts(comparison: Comparison) -> Iterator[Fact]:
-    told = (
+    reported = (
         ("compared", compared_text(comparison)),
         ("ranks", ranks_text(comparison)),
         *((one.what, difference_text(one)) for one in comparison.differences),
     )
-    return (Fact(name, text) for name, text in told if text)
+    return (Fact(name, text) for name, text in reported if text)
 
 
 def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
@@ -238,8 +238,8 @@ def _overview_summaries(comparison: Comparison) -> Iterator[SummaryTable]:
 
 
 def _link(sides: Sequence[Side], position: int, text: str) -> SummaryCell:
-    """Return a cell that opens a side's sheet; the base has none."""
-    return SummaryCell(text=text, look="code", tab=position if position else None)
+    """Return a cell that opens a side's tab; the base has none."""
+    return SummaryCell(text=text, style="code", tab=position if position else None)
 
 
 def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:
@@ -254,18 +254,23 @@ def _side_row(comparison: Comparison, position: int) -> tuple[SummaryCell, ...]:
         SummaryCell(text=number(side.grad_norm), is_number=True),
         SummaryCell(text="" if cosine is None else ratio_text(cosine), is_number=True),
         SummaryCell(
-            text=counts_text(comparison, position) if position else "the base", look="soft"
+            text=counts_text(comparison, position) if position else "the base", style="soft"
         ),
     )
+
+
+def _is_mended(one: ComparedFinding) -> bool:
+    positions = range(1, len(one.findings))
+    return {one.standing(position) for position in positions} == {"went"}
 
 
 def _finding_row(one: ComparedFinding, sides: Sequence[Side]) -> tuple[SummaryCell, ...]:
     position, finding = one.first
     root = sides[position].report.target.root
     return (
-        SummaryCell(text=finding.severity, look=f"level {finding.severity}", is_strong=True),
-        SummaryCell(text=f"{finding.rule} {finding.name}", look="code short"),
-        SummaryCell(text=shown_site(finding.location, root), look="code soft"),
+        SummaryCell(text=finding.severity, style=f"level {finding.severity}", is_strong=True),
+        SummaryCell(text=f"{finding.rule} {finding.name}", style="code short", rule=finding.rule),
+        SummaryCell(text=shown_site(finding.location, root), style="code soft"),
         SummaryCell(text=finding.message),
-        SummaryCell(text=standing_text(one)),
+        SummaryCell(text=standing_text(one), style="good" if _is_mended(one) else ""),
     )

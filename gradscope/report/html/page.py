@@ -9,28 +9,40 @@ from importlib.resources import files
 from typing import Literal
 
 from gradscope.errors import GradscopeError
+from gradscope.report.document import plain
+from gradscope.report.formats.notebook import inner_html
 from gradscope.report.html.columns import Json
-from gradscope.report.html.phrasing import Words
+from gradscope.report.html.manuals import manuals_of
+from gradscope.report.html.phrasing import PageTexts
 
 ChartKind = Literal["plot", "graph", "table", "timeline"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """Something to look at."""
+    """A chart of a tab."""
 
     name: str
     """Name of the chart's element, unique in its tab: `depth`."""
     kind: ChartKind
     title: str
     caption: str
-    """What is drawn how, in a sentence or two."""
+    """Description of the chart in a sentence or two."""
     content: Mapping[str, Json]
-    """What its painter draws."""
+    """Data that its painter draws."""
     is_wide: bool = True
-    """Whether it takes the whole width where there is room for two."""
+    """Whether it takes the whole width where two charts would fit."""
     height: int = 420
     """Height in CSS pixels."""
+    gist: str = ""
+    """The line that stands for it where it is collapsed."""
+    is_open: bool = True
+    """Whether it is not collapsed at first."""
+
+    @property
+    def file_formats(self) -> tuple[str, ...]:
+        """The formats of the files that a reader may save of it."""
+        return ("csv", "png", "svg") if self.kind in ("plot", "graph") else ("csv",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +50,10 @@ class Tab:
     """All that is shown of one thing reported on."""
 
     title: str
-    words: Words
+    texts: PageTexts
     charts: tuple[Chart, ...]
     modules: Mapping[str, Json] = field(default_factory=dict)
-    """Columns, a row a module: see `tabs.module_columns`."""
+    """Columns of the modules' table: see `tabs.module_columns`."""
 
 
 try:
@@ -62,19 +74,24 @@ SCRIPTS = (
     "hover",
     "tree",
     "plot",
+    "history",
     "graph",
     "timeline",
+    "download",
+    "manual",
+    "address",
+    "pin",
     "page",
 )
 """Scripts in `assets/`, in order: they share one scope."""
-STYLES = ("page", "graph", "timeline")
+STYLES = ("page", "graph", "timeline", "manual")
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def render_page(tabs: Sequence[Tab], title: str) -> str:
-    """Return a page that needs nothing beside itself, without a last line break.
+    """Return a self-contained page, without a last line break.
 
     Args:
         tabs: What it shows, at least one.
@@ -90,6 +107,8 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["plain"] = plain
+    environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
     return (
         environment.get_template("page.html")
         .render(
@@ -98,6 +117,7 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
             style=Markup(_own("css", STYLES)),
             scripts=[Markup(script) for script in scripts],
             tabs=tabs,
+            manuals=manuals_of([tab.texts for tab in tabs]),
             data=[Markup(embedded_json(_data(tab))) for tab in tabs],
         )
         .rstrip("\n")
@@ -113,7 +133,7 @@ def embedded_json(value: Json) -> str:
 
 
 def tab_size(tab: Tab) -> int:
-    """Return how many bytes of a page the data of a sheet takes."""
+    """Return the number of bytes that the data of a tab takes on a page."""
     return len(embedded_json(_data(tab)))
 
 
@@ -137,7 +157,7 @@ def _policy(scripts: Sequence[str]) -> str:
 
     Plotly writes styles into its elements, and draws images that it holds itself.
     """
-    # Browsers hash a script's text after the line ends have been made alike.
+    # Browsers normalise line ends before they hash a script.
     digests = (sha256(text.replace("\r\n", "\n").encode()).digest() for text in scripts)
     allowed = " ".join(f"'sha256-{b64encode(digest).decode('ascii')}'" for digest in digests)
     rules = (
@@ -152,22 +172,22 @@ def _policy(scripts: Sequence[str]) -> str:
 
 
 SIZE_BUDGET = 2_900_000
-"""Bytes for what the pictures of all sheets draw; beside them a page is about five million."""
+"""Maximum size in bytes of the data of all charts; the rest of a page has about five million."""
 
 
 def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone: str) -> list[Tab]:
-    """Return the sheets with the pictures that there is room for.
+    """Return the tabs with the charts that fit into the size budget.
 
     Args:
         size_budget: Bytes for all of them.
         tabs: In the order of the page.
-        urgency: Of each sheet; those of the lowest are given room first, and share it.
-        alone: What shows the pictures that are left out.
+        urgency: Priority of each tab: those with the lowest number get space first, and share it.
+        alone: Command that shows the omitted charts.
     """
     found = list(tabs)
     for level in sorted(set(urgency)):
         positions = [position for position, own in enumerate(urgency) if own == level]
-        # Small sheets leave more of what is shared to the others.
+        # Small tabs leave more of the shared budget to the others.
         positions.sort(key=lambda position: tab_size(tabs[position]))
         for turn, position in enumerate(positions):
             found[position] = _fitting(
@@ -178,7 +198,7 @@ def within(size_budget: int, tabs: Sequence[Tab], urgency: Sequence[int], alone:
 
 
 def _fitting(tab: Tab, size_budget: int, alone: str) -> Tab:
-    """Return the sheet with those of its pictures, the first ones first, that fit."""
+    """Return the tab with those of its charts, the first ones first, that fit."""
     used, kept = _size(tab.modules), []
     for chart in tab.charts:
         size = _size(chart.content)
@@ -188,14 +208,14 @@ def _fitting(tab: Tab, size_budget: int, alone: str) -> Tab:
     if len(kept) == len(tab.charts):
         return tab
     left_out = [one.title for one in tab.charts if one not in kept]
-    words = tab.words
+    words = tab.texts
     note = ("Omitted to keep the file small", (*left_out, alone))
     told = replace(words, notes=(note, *words.notes))
     if kept:
-        return replace(tab, words=told, charts=tuple(kept))
-    # Nothing is there that a button could show.
+        return replace(tab, texts=told, charts=tuple(kept))
+    # No button has anything to show.
     cards = tuple(replace(card, module=None, step=None) for card in words.cards)
-    return replace(tab, words=replace(told, cards=cards), charts=(), modules={})
+    return replace(tab, texts=replace(told, cards=cards), charts=(), modules={})
 
 
 def _size(value: Json) -> int:

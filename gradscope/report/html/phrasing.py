@@ -1,4 +1,4 @@
-"""The words and small tables of a page: header, findings with their code, missing parts."""
+"""Texts and small tables of a page: header, findings with their code, missing parts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -6,11 +6,16 @@ from dataclasses import dataclass, fields
 from gradscope.analysis.report import Report
 from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
-from gradscope.report.document import Fact, Facts, FindingBlock
+from gradscope.report.attention.document import attention_sections
+from gradscope.report.document import Fact, Facts, FindingBlock, Section
 from gradscope.report.finding_phrasing import guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
 from gradscope.report.inspection import header_of, parameters_line, summary_facts
+from gradscope.report.overfitting import overfit_sections
 from gradscope.report.run.document import part_text
+
+_WIDTH = 100
+"""Characters of a line of a section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +23,14 @@ class SummaryCell:
     """A cell of a small table."""
 
     text: str
-    look: str = ""
-    """Classes of the style sheet: `error`, `good`, `code`, `short` for what stays on a line."""
+    style: str = ""
+    """Classes of the CSS: `error`, `good`, `code`, `short` for text that is not wrapped."""
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
     """The sheet that a click on it opens, by its place on the page."""
+    rule: str = ""
+    """The code of the rule whose manual a click on it opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ class SummaryTable:
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The places of the columns in which something stands."""
+        """Indices of the columns that are not empty."""
         positions = range(len(self.header))
         return tuple(
             position for position in positions if any(row[position].text for row in self.rows)
@@ -49,37 +56,41 @@ class FindingCard(FindingBlock):
     """A finding as the template writes it, and what its buttons show."""
 
     module: int | None
-    """The module it is about, which its button selects."""
+    """Index of its module, which its button selects."""
     step: int | None
-    """The step of a run that shows it first."""
+    """First step of a run that shows it."""
     tab: int | None = None
     """The place among the page's sheets of the one that shows that step's tensors."""
+    is_mended: bool = False
+    """Whether a comparison found that it is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What is told of one thing reported on."""
+class PageTexts:
+    """The texts of one report."""
 
     heading: str
-    """What it is: `gradscope inspect`."""
+    """Heading: `gradscope inspect`."""
     facts: tuple[Fact, ...] = ()
     verdict: str = ""
     level: Severity | None = None
     """Level of the worst finding."""
     reasons: tuple[str, ...] = ()
-    """What the verdict is made of, line by line."""
+    """Reasons for the verdict, one per line."""
     is_judged: bool = True
     """Whether any rule ran."""
     warnings: tuple[str, ...] = ()
     cards: tuple[FindingCard, ...] = ()
     summaries: tuple[SummaryTable, ...] = ()
+    sections: tuple[Section, ...] = ()
+    """Parts of the text report that no chart shows."""
     notes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Titles and the lines below them."""
 
 
-def words_of(report: Report) -> Words:
-    """Return what is told of a report."""
-    return Words(
+def texts_of(report: Report) -> PageTexts:
+    """Return the texts of a report."""
+    return PageTexts(
         heading=report.target.name,
         facts=tuple(_facts(report)),
         verdict=verdict_text(report),
@@ -87,8 +98,16 @@ def words_of(report: Report) -> Words:
         is_judged=bool(report.rules.ran),
         warnings=tuple(_warnings(report)),
         cards=tuple(finding_card(finding, report) for finding in report.findings),
+        sections=tuple(_sections(report)),
         notes=tuple(_notes(report)),
     )
+
+
+def _sections(report: Report) -> Iterator[Section]:
+    yield from overfit_sections(report, _WIDTH)
+    for block in attention_sections(report):
+        if isinstance(block, Section):
+            yield block
 
 
 def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCard:
@@ -102,7 +121,7 @@ def finding_card(finding: Finding, report: Report, mark: str = "") -> FindingCar
 
 
 def module_of_finding(finding: Finding, report: Report) -> int | None:
-    """Return the module that a finding is about: the innermost that holds all that it names."""
+    """Return the module of a finding: the innermost one that contains everything it names."""
     paths = {alias: row for row in report.modules for alias in (row.path, *row.aliases)}
     names = list(finding.modules) or [name.rpartition(".")[0] for name in finding.parameters]
     rows = [paths[name] for name in names if name in paths]

@@ -1,6 +1,6 @@
 """The page of a report: tabs of a step, of a run, and of its captured steps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.job_summary import job_summary
@@ -17,25 +17,26 @@ from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.columns import module_columns
+from gradscope.report.html.gists import shortened
 from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, tab_size, within
-from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, words_of
+from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, texts_of
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
 
 
 def step_tab(report: Report, title: str) -> Tab:
-    """Return the sheet of a report without a training run."""
+    """Return the tab of a report without a training run."""
     return Tab(
         title=title,
-        words=words_of(report),
-        charts=tuple(step_charts(report)),
+        texts=texts_of(report),
+        charts=shortened(tuple(step_charts(report)), report),
         modules=module_columns(report),
     )
 
 
 def step_charts(report: Report) -> Iterator[Chart]:
-    """Yield the pictures of one step, those first that tell the most."""
+    """Yield the charts of one step, the most important first."""
     found = (
         depth(report),
         module_map(report),
@@ -49,7 +50,7 @@ def step_charts(report: Report) -> Iterator[Chart]:
 
 
 def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
-    """Return the sheet of a run."""
+    """Return the tab of a run."""
     charts = (
         curve_chart(report, run),
         rank_map(report),
@@ -60,8 +61,8 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     )
     return Tab(
         title=title,
-        words=replace(words_of(report), summaries=rank_tables(report)),
-        charts=tuple(chart for chart in charts if isinstance(chart, Chart)),
+        texts=replace(texts_of(report), summaries=rank_tables(report)),
+        charts=shortened([chart for chart in charts if isinstance(chart, Chart)], report),
         modules=module_columns(report),
     )
 
@@ -74,7 +75,7 @@ def _last_map(report: Report) -> Chart | None:
 
 
 def tab_of(report: Report, title: str | None = None) -> Tab:
-    """Return the sheet of a report, under its target's name or another title."""
+    """Return the tab of a report, under its target's name or another title."""
     if report.training_run is not None:
         return run_tab(report, report.training_run, title or report.target.name)
     return step_tab(report, title or report.target.name)
@@ -97,26 +98,20 @@ def run_tabs(report: Report, run: TrainingRun) -> list[Tab]:
         if size <= size_budget:
             found[position] = tab
             size_budget -= size
-    shown = sorted(found)
+    near = set(_near_findings(report, run))
+    shown = sorted(found, key=lambda position: (position not in near, position))
     if shown:
         words = replace(
-            whole.words,
-            cards=tuple(_linked(card, run, shown) for card in whole.words.cards),
-            summaries=(*whole.words.summaries, _table(report, run, shown)),
+            whole.texts,
+            cards=tuple(_linked(card, run, shown) for card in whole.texts.cards),
+            summaries=(*whole.texts.summaries, _table(report, run, shown, near)),
         )
-        whole = replace(whole, words=words)
+        whole = replace(whole, texts=words)
     return [whole, *(found[position] for position in shown)]
 
 
 def _by_interest(report: Report, run: TrainingRun) -> list[int]:
-    """Return positions of captured steps: those of findings, then each line's last and first."""
-    steps = [finding.step for finding in report.findings if finding.step is not None]
-    at_findings = [
-        position
-        for step in steps
-        for position, row in enumerate(run.captured_steps)
-        if row.step == step
-    ]
+    """Return positions of captured steps: those near findings, then each line's last and first."""
     # A run may have several losses: each gets a tab.
     last = {(row.site, row.subject): position for position, row in enumerate(run.captured_steps)}
     first = {
@@ -124,13 +119,25 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
         for position, row in reversed(list(enumerate(run.captured_steps)))
     }
     others = reversed(range(len(run.captured_steps)))
-    return list(dict.fromkeys([*at_findings, *last.values(), *first.values(), *others]))
+    return list(
+        dict.fromkeys([*_near_findings(report, run), *last.values(), *first.values(), *others])
+    )
+
+
+def _near_findings(report: Report, run: TrainingRun) -> list[int]:
+    """Return positions of the captured steps that are closest to each finding's step."""
+    found: list[int] = []
+    for step in (finding.step for finding in report.findings if finding.step is not None):
+        distances = [abs(row.step - step) for row in run.captured_steps]
+        closest = min(distances, default=0)
+        found += (position for position, one in enumerate(distances) if one == closest)
+    return found
 
 
 def _captured_tab(report: Report, run: TrainingRun, position: int) -> Tab:
     captured = report.recording.captured_steps[position]
     found = Report.from_recording(captured.recording, verdict_on(captured, report.rules))
-    # A captured step is of one rank, also on the page of a whole job.
+    # A captured step belongs to one rank, also on the page of a whole job.
     job = job_summary(report.ranks[:1] or (report.recording,))
     return step_tab(replace(found, job=job), _title(run.captured_steps, position))
 
@@ -152,41 +159,46 @@ def _linked(card: FindingCard, run: TrainingRun, shown: Sequence[int]) -> Findin
     return replace(card, tab=next(tabs, None))
 
 
-def _table(report: Report, run: TrainingRun, shown: Sequence[int]) -> SummaryTable:
+def _table(
+    report: Report, run: TrainingRun, shown: Sequence[int], near: Collection[int]
+) -> SummaryTable:
     """Return a table of the captured steps that have tabs, with links to these."""
     return SummaryTable(
         title="Captured steps",
-        header=("step", "backward of", "loss", "tensors", "line"),
+        header=("step", "", "backward of", "loss", "tensors", "line"),
         rows=tuple(
-            tuple(_cells(run.captured_steps[at], tab, report))
+            tuple(_cells(run.captured_steps[at], tab, report, is_near=at in near))
             for tab, at in enumerate(shown, start=1)
         ),
         caption=_caption(len(run.captured_steps) - len(shown)),
     )
 
 
-def _cells(row: CapturedStepRow, tab: int, report: Report) -> Iterator[SummaryCell]:
+def _cells(
+    row: CapturedStepRow, tab: int, report: Report, *, is_near: bool
+) -> Iterator[SummaryCell]:
     loss = "" if row.loss is None else f"{row.loss:.4g}"
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
-    yield SummaryCell(text=printable(row.subject), look="code")
+    yield SummaryCell(text="near a finding" if is_near else "", style="short")
+    yield SummaryCell(text=printable(row.subject), style="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
-    yield SummaryCell(text=shown_site(row.site, report.target.root), look="code")
+    yield SummaryCell(text=shown_site(row.site, report.target.root), style="code")
 
 
 def _caption(others: int) -> str:
-    told = "The gradient of every tensor was measured at these steps. Each has its own tab."
+    text = "The gradient of every tensor was measured at these steps. Each has its own tab."
     if not others:
-        return told
+        return text
     shown = counted(others, "more captured step")
-    return f"{told} Use gradscope report RECORDING --step N for {shown}."
+    return f"{text} Use gradscope report RECORDING --step N for {shown}."
 
 
 _NO_OTHER_CONTROLS = "report this recording alone to see them"
 
 
 def render_html(reports: Sequence[Report]) -> str:
-    """Return a page with a sheet for each report, without a last line break.
+    """Return a page with a tab for each report, without a last line break.
 
     That of one training run has tabs for its captured steps too.
     """

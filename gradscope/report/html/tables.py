@@ -13,13 +13,14 @@ from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_site
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.number_format import made_by, shape_text
 
 WordKind = Literal["name", "text", "place", "state", "findings"]
-"""`place` is a line of code, `state` what backward left in a parameter; `findings` are levels and
-codes in turn, as `error GS101 note GS112`."""
+"""`place` is a line of code; `state` is a parameter's state after backward; `findings` are levels
+and codes in turn, as `error GS101 note GS112`.
+"""
 NumberKind = Literal["number", "count", "share", "cosine"]
 CellKind = WordKind | NumberKind
 
@@ -44,7 +45,7 @@ def parameter_table(report: Report) -> Chart | None:
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
-        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "module": positions(ModuleIndices(report).each(row.module for row in rows)),
         "parameter": positions(row.index for row in rows),
     }
     return table_chart("parameters", len(rows), columns, links)
@@ -69,7 +70,7 @@ def tensor_table(report: Report) -> Chart | None:
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
-        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "module": positions(ModuleIndices(report).each(row.module for row in rows)),
         "tensor": positions(range(len(rows))),
     }
     return table_chart("tensors", len(rows), columns, links)
@@ -91,7 +92,7 @@ def column(
 def word_column(
     title: str, kind: WordKind, values: Sequence[str | None]
 ) -> Iterator[dict[str, Json]]:
-    """Yield a column of words, if there are any."""
+    """Yield a column of text, if there is any."""
     if any(values):
         yield column(title, kind, texts(values))
 
@@ -110,7 +111,7 @@ def number_column(
 
 
 def module_column(title: str, kind: CellKind, of: str) -> dict[str, Json]:
-    """Return a column of what is known of the modules that rows link to: see `module_columns`."""
+    """Return a column of the properties of linked modules: see `module_columns`."""
     return {"title": title, "kind": kind, "of": of}
 
 
@@ -121,7 +122,7 @@ _ROW, _TALLEST = 26, 600
 def table_chart(
     name: str, rows: int, columns: Sequence[Mapping[str, Json]], links: Mapping[str, Json]
 ) -> Chart:
-    """Return a table of so many rows; each link has an entry a row."""
+    """Return a table of this number of rows; each link has an entry per row."""
     return Chart(
         name=name,
         kind="table",
@@ -216,7 +217,7 @@ def run_parameter_table(report: Report) -> Chart | None:
         *word_column("line", "place", [line_text(row.site, report) for row in rows]),
     )
     links = {
-        "module": positions(ModulePlaces(report).each(row.module for row in rows)),
+        "module": positions(ModuleIndices(report).each(row.module for row in rows)),
         "parameter": positions(row.index for row in rows),
     }
     return table_chart("parameters", len(rows), columns, links)

@@ -1,4 +1,4 @@
-"""Shapes of accumulated micro-batches beside the full batch."""
+"""Shapes of accumulated micro-batches compared with the full batch."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -25,7 +25,7 @@ class MicroBatch(Shape, grows=True):
 
 
 class AccumulatedGradient(Shape, grows=True):
-    """A parameter's accumulated gradient beside the full batch's."""
+    """A parameter's accumulated gradient compared with the full batch's."""
 
     norm: Annotated[float, "Norm of the full batch's gradient."]
     scale: float

@@ -16,7 +16,8 @@ from gradscope.recording.finding import Severity
 from gradscope.report.check.phrasing import with_reports
 from gradscope.report.json import parts
 from gradscope.report.json.parts import Environment, Meta, Rules, Subject, Summary
-from gradscope.report.json.shape import INLINE, Count, Object, Of, Shape, Within
+from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape, Within
+from gradscope.report.next_command import next_of_check
 
 
 class Counts(Shape):
@@ -34,7 +35,7 @@ def _outcome(result: CheckResult, _: object) -> Outcome:
 
 
 class Gate(Shape):
-    """Whether the check passes, and by which limits."""
+    """Whether the check passes, and its limits."""
 
     outcome: Annotated[Outcome, Of(_outcome)]
     exit_code: Annotated[Literal[0, 1, 2], Of(lambda result, _: int(exit_code(result)))]
@@ -78,7 +79,7 @@ def _runs(target: TargetResult, _: CheckResult) -> Iterator[Within]:
 
 
 class Target(Shape, grows=True):
-    """A target, and how its runs came out."""
+    """A target, and the results of its runs."""
 
     name: str
     outcome: Annotated[Outcome, Of(outcome_of)]
@@ -121,6 +122,12 @@ class Check(Shape, grows=True):
     gate: Annotated[Gate, Of()]
     targets: tuple[Target, ...]
     findings: Annotated[tuple[Finding, ...], Of(_findings)]
+    next_command: Annotated[
+        str | None,
+        Named("next"),
+        Of(lambda result, _: next_of_check(result) or None),
+        "Command to run next; null where there is none.",
+    ]
 
 
 LINES: Mapping[str, str] = {"gate": "gate", "targets": "target", "findings": "finding"}

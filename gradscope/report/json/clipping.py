@@ -25,7 +25,7 @@ class Trial(Shape, grows=True):
 
 
 def _effective(section: Section, _: Report) -> float | None:
-    """Return the learning rate that the clip amounts to; None where it does not change it."""
+    """Return the effective learning rate of the clip; None if it does not change it."""
     rate, coefficients = section.optimizer.rate, section.coefficients
     if rate is None or coefficients is None or section.optimizer.family == "adaptive":
         return None
@@ -129,7 +129,7 @@ class Method(Shape, grows=True):
     """What another way to clip would do."""
 
     method: ClipMethod
-    call: Annotated[str, Of("words")]
+    call: Annotated[str, Of("text")]
     limit: float
     is_asked: bool
     share: float
@@ -143,7 +143,7 @@ class ClipCheck(Shape, grows=True):
     """Whether the script's clip is right in one respect."""
 
     is_right: bool
-    message: Annotated[str, Of("words")]
+    message: Annotated[str, Of("text")]
 
 
 class Points(Shape, grows=True):
@@ -158,7 +158,7 @@ class Points(Shape, grows=True):
 class ClipSeries(Shape, grows=True):
     """Gradients before and after a clip."""
 
-    call: Annotated[str, Of("words")]
+    call: Annotated[str, Of("text")]
     location: Where
     method: Annotated[ClipMethod | None, "Null where nothing clips."]
     limit: float | None

@@ -19,6 +19,7 @@ from gradscope.report.json.shape import (
     Count,
     Finite,
     Given,
+    Named,
     Object,
     Of,
     Positive,
@@ -26,6 +27,7 @@ from gradscope.report.json.shape import (
     Share,
     Within,
 )
+from gradscope.report.next_command import next_of_comparison
 
 
 class Tolerance(Shape, grows=True):
@@ -76,7 +78,7 @@ class Regression(Shape, grows=True):
 
 
 class Verdict(Shape, grows=True):
-    """What a gate makes of it, whether there is one or not."""
+    """The result that a check would have, whether it is one or not."""
 
     outcome: Annotated[Outcome, Of("verdict.outcome")]
     is_gate: Annotated[bool, Of("is_check"), "Whether failed means exit code 1."]
@@ -87,7 +89,7 @@ class Verdict(Shape, grows=True):
 
 
 class Agreement(Shape, grows=True):
-    """How far a side's gradients agree with the base's."""
+    """Agreement of a side's gradients with the base's."""
 
     cosine: Annotated[
         float | None, Of("total.cosine"), "Between all kept gradients and the base's."
@@ -131,7 +133,7 @@ class _Job(Shape):
 
 
 class Side(Shape, grows=True):
-    """A recording, and what is to be said of all of it."""
+    """A recording, and the facts that concern all of it."""
 
     letter: Annotated[str, "Letter of a side: A is the base."]
     name: Annotated[str, "Name as given by the user."]
@@ -163,7 +165,7 @@ class SideCurve(Shape, grows=True):
 
 
 class Parting(Shape, grows=True):
-    """Where a side leaves the base."""
+    """Point at which a side departs from the base."""
 
     common_steps: Annotated[Count, Of("common")]
     first_different: Count | None
@@ -201,7 +203,7 @@ class SideParameter(Shape, grows=True):
 
 
 class Pair(Shape, grows=True):
-    """A parameter in a side beside the base."""
+    """A parameter in a side, compared with the base."""
 
     change: Change
     ratio: Annotated[float | None, "Gradient norm over the base's."]
@@ -262,6 +264,12 @@ class Whole(Shape, grows=True):
     curves: tuple[Curve, ...]
     parameters: tuple[Parameter, ...]
     findings: tuple[Cause, ...]
+    next_command: Annotated[
+        str | None,
+        Named("next"),
+        Of(lambda comparison, _: next_of_comparison(comparison) or None),
+        "Command to run next; null where there is none.",
+    ]
 
 
 LINES: Mapping[str, str] = {

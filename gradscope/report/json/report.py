@@ -25,10 +25,11 @@ from gradscope.report.json.ranks import Ranks
 from gradscope.report.json.run import TrainingRun, Window
 from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape
 from gradscope.report.json.text import lines_of, object_text
+from gradscope.report.next_command import next_of_report
 
 
 class Gradient(Shape):
-    """Null is what was not measured: of a run, all but the norm."""
+    """Null means not measured: for a run, everything except the norm."""
 
     norm: float
     rms: float
@@ -131,7 +132,7 @@ class Widest(Shape):
 
 
 class DepthParameters(Shape):
-    """Number of parameters that backward leads to at a depth."""
+    """Number of parameters that backward reaches at a depth."""
 
     depth: Annotated[Count, Of(lambda pair, _: pair[0])]
     parameters: Annotated[Count, Of(lambda pair, _: pair[1])]
@@ -248,6 +249,12 @@ class Whole(Shape, grows=True):
     skipped: tuple[Skipped, ...]
     rules: Rules
     findings: tuple[Finding, ...]
+    next_command: Annotated[
+        str | None,
+        Named("next"),
+        Of(lambda report, _: next_of_report(report) or None),
+        "Command to run next; null where there is none.",
+    ]
 
 
 LINES: Mapping[str, str] = {

@@ -19,7 +19,7 @@ _COLUMNS = 100
 
 
 class Moment(Shape):
-    """An event of a step, or a group of them, and how many times it comes in a row."""
+    """An event of a step, or a group of them, and the number of its repetitions."""
 
     event: Annotated[Given, Of("word"), "Null of a group."]
     group: "tuple[Moment, ...]"
@@ -43,17 +43,15 @@ class ClippedNorms(Shape):
     cut: Annotated[Count, _of_norms("cut"), "Calls whose norm was above the limit."]
 
 
-def _picture(pattern: Pattern, _: Report) -> str:
+def _pattern_text(pattern: Pattern, _: Report) -> str:
     return pattern_text(pattern)
 
 
 class Window(Shape):
-    """What led to an optimizer step, and the steps to which the same led."""
+    """Events before an optimizer step, and the steps that follow equal events."""
 
-    optimizer: Annotated[
-        Count | None, "Place among training_run.optimizers; null of what led to no step."
-    ]
-    picture: Annotated[str, Of(_picture), "For people: the moments as text."]
+    optimizer: Annotated[Count | None, "Index in training_run.optimizers; null without a step."]
+    picture: Annotated[str, Of(_pattern_text), "For people: the moments as text."]
     moments: Annotated[tuple[Moment, ...], Of("folds")]
     clipped: Annotated[tuple[ClippedNorms, ...], Of("norms")]
     count: Positive
@@ -69,7 +67,7 @@ class EndingLocation(Shape):
     line: int | None
 
 
-def _place(ending: RunEnding, _: Report) -> RunEnding | None:
+def _known_location(ending: RunEnding, _: Report) -> RunEnding | None:
     return ending if ending.file else None
 
 
@@ -86,7 +84,7 @@ class Ending(Shape):
     message: Annotated[
         Given, "The first line of what the exception says, the option, or the reason."
     ]
-    location: Annotated[EndingLocation | None, Of(_place)]
+    location: Annotated[EndingLocation | None, Of(_known_location)]
 
 
 class Cost(Shape):
@@ -169,7 +167,7 @@ def _columns(run: TrainingRunFacts, _: Report) -> Columns:
 
 
 class Look(Shape):
-    """A backward pass of which every tensor was recorded."""
+    """A backward pass in which every tensor was recorded."""
 
     step: Count
     location: Where

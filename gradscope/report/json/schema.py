@@ -125,8 +125,8 @@ class _Definitions:
         found = [self._value(one) for one in members if one is not type(None)]
         is_nullable = type(None) in members
         if all("enum" in one for one in found):
-            words = [word for one in members for word in get_args(one)]
-            return {"enum": [*words, *([None] if is_nullable else [])]}
+            parts = [word for one in members for word in get_args(one)]
+            return {"enum": [*parts, *([None] if is_nullable else [])]}
         if is_nullable and len(found) == 1 and "type" in found[0]:
             return {**found[0], "type": [found[0]["type"], "null"]}
         return {"anyOf": [*found, *([{"type": "null"}] if is_nullable else [])]}
@@ -146,7 +146,7 @@ def _may_be_null(kind: object) -> bool:
 
 
 def _shape_in(key: Key) -> type[Shape]:
-    """Return the shape of a key that is inline, with or without None beside it."""
+    """Return the shape of a key that is inline, with or without None as an alternative."""
     bare = get_args(key.kind)[0]
     [shape] = [one for one in get_args(bare) or (bare,) if one is not type(None)]
     assert isinstance(shape, type)

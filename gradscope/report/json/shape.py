@@ -16,12 +16,12 @@ Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | bool | None
 Object = dict[str, Json]
 
 Read = Callable[..., object]
-"""Returns a key's value from the value that is written and its context, such as the report."""
+"""Returns a key's value from the source object and its context, such as the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Of:
-    """Where a key reads from: the path of an attribute, empty for the value itself, or `Read`."""
+    """Source of a key: the path of an attribute, empty for the value itself, or `Read`."""
 
     source: str | Read = ""
 
@@ -56,13 +56,14 @@ class Within:
 
 
 Mark = Literal["finite", "inline", "given"]
-"""`finite`: the number is never NaN or infinite. `inline`: the object's keys are keys of the object
-that it is in, and missing where it is None. `given`: an empty string is null."""
+"""`finite`: the number is never NaN or infinite. `inline`: the object's keys become keys of the
+enclosing object, and are missing if it is None. `given`: an empty string is null.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What is special about a key."""
+    """Special properties of a key."""
 
     mark: Mark
 
@@ -112,7 +113,7 @@ class Key:
 
     name: str
     kind: object
-    """Type of its value, with what is annotated."""
+    """Type of the value, with its annotations."""
     read: Read
     write: Write
 
@@ -147,7 +148,7 @@ def _keys(shape: type[Shape]) -> Iterator[Key]:
 
 
 def notes_of(kind: object) -> tuple[object, ...]:
-    """Return what is annotated to a type."""
+    """Return the annotations of a type."""
     return get_args(kind)[1:] if get_origin(kind) is Annotated else ()
 
 

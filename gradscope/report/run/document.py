@@ -52,7 +52,7 @@ from gradscope.report.run.phrasing import (
     of_each_optimizer,
     optimizer_text,
     pattern_text,
-    run_words,
+    run_text,
 )
 from gradscope.report.strips import BROKEN, ZERO, Scale, StripLayout, module_layout, scale_of
 
@@ -64,7 +64,7 @@ _LAYERS_SHOWN = 40
 
 
 def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inner]:
-    """Yield what was run: models, optimizers, steps and time, and how it ended.
+    """Yield the header of a run: models, optimizers, steps, time, and ending.
 
     Args:
         report: Of the run.
@@ -72,21 +72,21 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         further: Facts to add.
     """
     speed = len(run.steps) > 1 and run.seconds > 0
-    words = [
+    parts = [
         length_text(run),
         f"{len(run.steps) / run.seconds:.3g} steps/s" if speed else "",
         report.environment.device,
         f"torch {report.environment.torch}",
     ]
-    told = (
+    reported = (
         ("model", _models(report)),
         *(("optimizer", line) for line in _optimizers(report, run)),
         ("ranks", "" if report.job is None else report.job.title),
-        ("run", " · ".join(word for word in words if word)),
+        ("run", " · ".join(word for word in parts if word)),
         ("watched", "" if run.cost is None else cost_text(run.cost)),
         ("tensors", captured_steps_text(run)),
     )
-    yield Facts((*(Fact(name, line) for name, line in told if line), *further))
+    yield Facts((*(Fact(name, line) for name, line in reported if line), *further))
     if run.ending is not None:
         title = run.ending.title
         mark: Word = Word(title, "bad" if run.ending.is_trouble else "strong")
@@ -124,7 +124,7 @@ def _optimizers(report: Report, run: TrainingRun) -> Iterator[Line]:
 
 
 def _share_of(row: OptimizerRow, run: TrainingRun) -> str:
-    """Return how many steps an optimizer made on what, where it is not the only one."""
+    """Return the steps of an optimizer and their data, if there are other optimizers."""
     made = f", made {row.made:,} times" if row.made > 1 else ""
     if len(run.optimizers) == 1 and row.steps:
         return made
@@ -164,8 +164,8 @@ def _steps(report: Report, run: TrainingRun) -> Iterator[Inner]:
         )
         if (hidden := len(of_one) - _PATTERNS_SHOWN) > 0:
             count = sum(pattern.count for pattern in of_one[_PATTERNS_SHOWN:])
-            words = f"… {counted(count, 'step')} in {hidden:,} more ways: --output-format json"
-            yield Points((Word(words, "soft"),))
+            text = f"… {counted(count, 'step')} in {hidden:,} more ways: --output-format json"
+            yield Points((Word(text, "soft"),))
     if (hidden := len(drawn) - len(shown)) > 0:
         yield Points((Word(f"… of {hidden:,} more optimizers", "soft"),))
 
@@ -190,8 +190,8 @@ def _curves(run: TrainingRun, columns: Columns, layout: StripLayout) -> Iterator
         strips = [_curve(curve) for curve in drawn if curve.optimizer == position]
         blocks.append(_strips(strips, columns, layout))
     share = f", up to {columns.widest:,} in a column" if columns.widest > 1 else ""
-    words = f"{counted(len(run.steps), 'step')} from left to right{share}"
-    yield from section("Curves", blocks, note=words)
+    text = f"{counted(len(run.steps), 'step')} from left to right{share}"
+    yield from section("Curves", blocks, note=text)
 
 
 def _curve(curve: Curve) -> Strip:
@@ -222,11 +222,11 @@ def _layers(
     ends = f"{levels[0]} {figure(scale.low)} to {levels[-1]} {figure(scale.high)}"
     legend = _legend([row.cells for row in rows])
     hidden = len(found) - len(rows)
-    words = f"more {'row' if hidden == 1 else 'rows'}: --module NAME shows those of a module"
+    text = f"more {'row' if hidden == 1 else 'rows'}: --module NAME shows those of a module"
     blocks: list[Inner] = [
         *([Note(Word(legend, "soft"))] if legend else []),
         _strips((_layer(row, scale) for row in rows), columns, layout),
-        *([Points(more(hidden, words))] if hidden else []),
+        *([Points(more(hidden, text))] if hidden else []),
     ]
     yield from section("Layers", blocks, note=f"gradient norms, logarithmic from {ends}")
 
@@ -244,24 +244,24 @@ def _layer(row: Layer, scale: Scale) -> Strip:
 
 
 def _legend(strips: Iterable[Cells]) -> str:
-    """Return what the signs mean that are no levels, those that occur."""
+    """Return the legend of the special characters that occur."""
     known = [cell for cells in strips for cell in cells]
-    words = []
+    parts = []
     if any(cell is not None and not math.isfinite(cell) for cell in known):
-        words.append(f"{BROKEN} NaN or infinite")
+        parts.append(f"{BROKEN} NaN or infinite")
     if any(cell == 0.0 for cell in known):
-        words.append(f"{ZERO} exactly zero")
+        parts.append(f"{ZERO} exactly zero")
     if any(cell is None for cell in known):
-        words.append("blank: none measured")
-    return ", ".join(words)
+        parts.append("blank: none measured")
+    return ", ".join(parts)
 
 
 def run_closing(report: Report, run: TrainingRun, view: ViewOptions) -> Note:
-    """Return findings, steps, and where the loss went."""
+    """Return findings, steps, and the change of the loss."""
     found = found_text(report)
-    words = [*([found] if found else []), *run_words(run)]
+    parts = [*([found] if found else []), *run_text(run)]
     hint = "Use --save FILE to keep the recording." if view.can_save else ""
-    return Note(f"{', '.join(words)}.", hint=hint)
+    return Note(f"{', '.join(parts)}.", hint=hint)
 
 
 _COLUMNS = (
@@ -273,15 +273,15 @@ _COLUMNS = (
 )
 
 _SHOWN = 16
-"""Number of ranks up to which each has a row; of more, those that differ from the first."""
+"""Number of ranks up to which each has a row; otherwise only those that differ from the first."""
 
 
 def rank_sections(report: Report) -> Iterator[Block]:
-    """Yield a row for every recorded rank of a job, and what is said of all."""
+    """Yield a row for every recorded rank of a job, and the facts on all ranks."""
     job = report.job
     if job is None or job.world_size == 1:
         return
-    told = tuple(remarks(job, report.target.root))
+    reported = tuple(remarks(job, report.target.root))
     blocks: list[Inner] = []
     if job.is_joined:
         shown = job.rows if len(job.rows) <= _SHOWN else telling_rows(job, report)[:_SHOWN]
@@ -289,8 +289,8 @@ def rank_sections(report: Report) -> Iterator[Block]:
         blocks.append(Table(columns=_COLUMNS, rows=rows))
         if (hidden := len(job.rows) - len(rows)) > 0:
             blocks.append(Points((Word(f"… {counted(hidden, 'more rank')}", "soft"),)))
-    if told:
-        blocks.append(Points(told))
+    if reported:
+        blocks.append(Points(reported))
     yield from section("Ranks", blocks)
 
 
@@ -328,7 +328,7 @@ def part_text(job: JobSummary) -> str:
 
 
 def remarks(job: JobSummary, root: str) -> Iterator[str]:
-    """Yield sentences about the job: what is missing, the first failure, what norms are of."""
+    """Yield sentences about the job: missing ranks, the first failure, and the norms' scope."""
     if job.is_joined:
         yield from _of_several(job, root)
     if job.norms:

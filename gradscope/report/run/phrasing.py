@@ -1,4 +1,4 @@
-"""What reports of a run say in words, whatever the format."""
+"""Texts of reports of a run, for all formats."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -43,13 +43,13 @@ def length_text(run: TrainingRun) -> str:
 
 
 def optimizer_text(row: OptimizerRow, run: TrainingRun) -> str:
-    """Return `opt_d SGD(lr=0.1)`; without the name where there is no other."""
+    """Return `opt_d SGD(lr=0.1)`, without the name if there is only one optimizer."""
     has_others = len(run.optimizers) > 1
     return f"{row.name} {row.title}" if row.name and has_others else row.title
 
 
 def of_each_optimizer(run: TrainingRun) -> list[tuple[int | None, list[Pattern]]]:
-    """Return the patterns by optimizer; None is what led to no step."""
+    """Return the patterns by optimizer; None for windows without a step."""
     drawn: dict[int | None, list[Pattern]] = {}
     for pattern in run.patterns:
         drawn.setdefault(pattern.optimizer, []).append(pattern)
@@ -109,7 +109,7 @@ def _fold(fold: Fold, told: Callable[[str], str]) -> str:
     return f"{text} {UNICODE.times}{fold.least:,}{most}"
 
 
-def run_words(run: TrainingRun) -> Iterator[str]:
+def run_text(run: TrainingRun) -> Iterator[str]:
     """Yield `10,000 steps in 12 s`, and where loss and norm went: `loss 2.31 → 0.0420`."""
     yield length_text(run)
     stepping = [position for position, row in enumerate(run.optimizers) if row.steps]
@@ -127,13 +127,13 @@ def run_words(run: TrainingRun) -> Iterator[str]:
 
 
 def curves_note(run: TrainingRun) -> str:
-    """Return what the numbers of the curves are, where they are not what a script may print."""
-    words = []
+    """Return what the numbers of the curves are, if a script may print other ones."""
+    parts = []
     if run.loss_divided is not None:
-        words.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
+        parts.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
     if run.has_cut:
-        words.append("gradient norm: after clipping")
-    return "; ".join(words)
+        parts.append("gradient norm: after clipping")
+    return "; ".join(parts)
 
 
 def course_text(course: Course) -> str:
@@ -142,7 +142,7 @@ def course_text(course: Course) -> str:
 
 
 def extreme_text(curve: Curve) -> str:
-    """Return `lowest 0.0400 at step 9,870`; of what is no loss, the largest.
+    """Return `lowest 0.0400 at step 9,870`; the largest for anything but a loss.
 
     Empty where it looks like one of the ends.
     """
@@ -180,7 +180,7 @@ def _ends(values: Sequence[float]) -> str:
 
 
 def cost_text(cost: WatchCost) -> str:
-    """Return what was measured of a run, and what it cost; empty where there was no step."""
+    """Return what was measured of a run, and its cost; empty without steps."""
     if not cost.steps:
         return ""
     all_steps = counted(cost.steps, "step")

@@ -9,7 +9,7 @@ from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.sightings import most_common
+from gradscope.rules.helpers.affected_windows import most_common
 from gradscope.rules.rule import Rule
 
 
@@ -47,11 +47,11 @@ class BackwardWithoutStep(Rule):
     needs_run: ClassVar[bool] = True
 
     passes: int = 16
-    """Backward passes. Chosen: a first step may be fed by several micro-batches."""
+    """Number of backward passes. Chosen: a first step may use several micro-batches."""
     zeroed_passes: int = 2
-    """Zeroings of gradients that no step has used."""
+    """Number of times that gradients are zeroed before any step uses them."""
     steps: int = 5
-    """Steps of other optimizers."""
+    """Number of steps of other optimizers."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that never steps, or for all of them."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -54,15 +54,15 @@ class BatchStatisticsInAccumulation(Rule):
         ]
         found = context.shared(accumulations) if all_layers else ()
         layers_of = {one.series.optimizers: _layers_of(context, one, all_layers) for one in found}
-        sightings = [
-            Sighting(series=one.series, windows=one.windows, judged=len(one.series.windows))
+        affected = [
+            AffectedWindows(series=one.series, windows=one.windows, judged=len(one.series.windows))
             for one in found
             if layers_of[one.series.optimizers]
         ]
-        for group in by_line(sightings, lambda window: window.passes[-1].site):
+        for group in by_line(affected, lambda window: window.passes[-1].site):
             passes = next(one.passes for one in found if one.windows[0] in group.windows)
             rows = group.first.passes[-1].rows
-            layers = layers_of[group.sightings[0].series.optimizers]
+            layers = layers_of[group.affected[0].series.optimizers]
             each = "" if rows is None else f" of {rows:,.0f} rows"
             yield self.finding(
                 context,
@@ -86,7 +86,7 @@ class BatchStatisticsInAccumulation(Rule):
 def _layers_of(
     context: RuleContext, accumulation: Accumulation, layers: Sequence[ModuleRecord]
 ) -> list[ModuleRecord]:
-    """Return the layers that are in a model of which the optimizer holds something."""
+    """Return the layers in the models of which the optimizer holds parameters."""
     records = context.recording.parameters
     models = {_model_of(context, records[i].module) for i in accumulation.series.parameters}
     return [layer for layer in layers if _model_of(context, layer.index) in models]

@@ -8,7 +8,7 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.sightings import Group, Sighting, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -63,12 +63,12 @@ class ClosureAccumulates(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every closure that adds up gradients."""
-        found = [self._sighting(context, one) for one in context.shared(Windows).series]
-        sightings = [one for one in found if one is not None]
-        for group in by_line(sightings, _backward):
+        found = [self._affected(context, one) for one in context.shared(Windows).series]
+        affected = [one for one in found if one is not None]
+        for group in by_line(affected, _backward):
             yield self._found(context, group)
 
-    def _sighting(self, context: RuleContext, series: Series) -> Sighting | None:
+    def _affected(self, context: RuleContext, series: Series) -> AffectedWindows | None:
         counted = _evaluations(series)
         judged = [window for window, evaluations in counted if evaluations > 1]
         sick = tuple(window for window in judged if len(_clean(window)) <= 1 and _passes(window))
@@ -78,10 +78,10 @@ class ClosureAccumulates(Rule):
             context.measured(self.code, "share_of_steps", share, self.share, subject=subject)
         if not sick or len(sick) < self.share * len(judged):
             return None
-        return Sighting(series=series, windows=sick, judged=len(judged))
+        return AffectedWindows(series=series, windows=sick, judged=len(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
-        series = group.sightings[0].series
+        series = group.affected[0].series
         first = group.first
         counts = {window.step.position: number for window, number in _evaluations(series)}
         evaluations = counts.get(first.step.position, 0)
@@ -89,7 +89,7 @@ class ClosureAccumulates(Rule):
         return self.finding(
             context,
             message=(
-                f"the closure adds the gradients of its evaluations up: {group.words} evaluate it "
+                f"the closure adds the gradients of its evaluations up: {group.text} evaluate it "
                 f"several times ({evaluations} in the first), without zeroing in between"
             ),
             remedy="call zero_grad() at the start of the closure",
@@ -111,7 +111,7 @@ class ClosureAccumulates(Rule):
 
 
 def _evaluations(series: Series) -> list[tuple[Window, int]]:
-    """Return the steps of which it is known, with how often each evaluated its closure."""
+    """Return the steps with a known number of evaluations of their closure, and this number."""
     found = []
     before = 0
     for window in series.windows:
@@ -127,7 +127,7 @@ def _passes(window: Window) -> int:
 
 
 def _clean(window: Window) -> list[int]:
-    """Return the places of the passes that find no gradient."""
+    """Return the indices of the passes that find no gradient."""
     return [
         event.position
         for event in only(BackwardEvent, window.events)

@@ -9,8 +9,8 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Overwriting, last_erasure, overwriting
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -66,22 +66,22 @@ class GradientErasedBeforeStep(Rule):
 
     def _emptied(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
         erasures: dict[int, Event] = {}
-        sightings = []
+        affected = []
         for series in all_series:
             found = {
                 window.step.position: last_erasure(series, window) for window in series.windows
             }
             erasures |= {position: event for position, event in found.items() if event is not None}
-            sightings += self._sightings(
+            affected += self._affected(
                 context, series, [w for w in series.windows if found[w.step.position]]
             )
-        for group in by_line(sightings, lambda window: erasures[window.step.position].site):
+        for group in by_line(affected, lambda window: erasures[window.step.position].site):
             is_error = len(group.windows) >= self.error_share * group.judged
             passes = [event for event in group.first.events if isinstance(event, BackwardEvent)]
             yield self.finding(
                 context,
                 message=(
-                    f"zero_grad() is called between backward() and step(): {group.words} "
+                    f"zero_grad() is called between backward() and step(): {group.text} "
                     f"{'gets' if group.judged == 1 else 'get'} no gradient"
                 ),
                 remedy="call zero_grad() before backward(), or after step()",
@@ -105,14 +105,14 @@ class GradientErasedBeforeStep(Rule):
 
     def _overwritten(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:
         losses: dict[int, Overwriting] = {}
-        sightings = []
+        affected = []
         for series in all_series:
             found = {window.step.position: overwriting(series, window) for window in series.windows}
             losses |= {position: one for position, one in found.items() if one is not None}
-            sightings += self._sightings(
+            affected += self._affected(
                 context, series, [w for w in series.windows if found[w.step.position]]
             )
-        for group in by_line(sightings, lambda window: losses[window.step.position].zero.site):
+        for group in by_line(affected, lambda window: losses[window.step.position].zero.site):
             first = losses[group.first.step.position]
             passes = len(first.erased) + len(first.kept)
             is_divided = passes > 1 and _is_about(first.divisor, (passes, len(first.erased)))
@@ -121,7 +121,7 @@ class GradientErasedBeforeStep(Rule):
                 context,
                 message=(
                     f"zero_grad() is called for each of {passes} micro-batches: only gradients "
-                    f"of the last one reach the step, in {group.words}"
+                    f"of the last one reach the step, in {group.text}"
                 ),
                 remedy="call zero_grad() once per step, outside the loop over micro-batches",
                 site=group.site,
@@ -142,9 +142,9 @@ class GradientErasedBeforeStep(Rule):
                 step=group.first.step.step,
             )
 
-    def _sightings(
+    def _affected(
         self, context: RuleContext, series: Series, sick: Sequence[Window]
-    ) -> list[Sighting]:
+    ) -> list[AffectedWindows]:
         context.measured_share(
             self.code,
             "share_of_steps",
@@ -155,7 +155,7 @@ class GradientErasedBeforeStep(Rule):
         )
         if not sick or len(sick) < self.warning_share * len(series.windows):
             return []
-        return [Sighting(series=series, windows=tuple(sick), judged=len(series.windows))]
+        return [AffectedWindows(series=series, windows=tuple(sick), judged=len(series.windows))]
 
 
 def _is_about(divisor: float, counts: Sequence[int]) -> bool:

@@ -19,9 +19,9 @@ class GradientLeak(Rule):
     """A step uses gradients that another optimizer's loss has left behind.
 
     What it finds:
-        Two optimizers with a loss each, as an actor and a critic, or a generator and a
-        discriminator. The backward of one loss also fills the gradients of the other's parameters,
-        nothing zeroes them, and the other optimizer steps with the sum of both.
+        Two optimizers with separate losses, such as those of an actor and a critic, or of a
+        generator and a discriminator. The backward of one loss also fills the gradients of the
+        other's parameters, nothing zeroes them, and the other optimizer steps with the sum of both.
 
     Why it matters:
         Each of the two is trained by the other's loss, too. The generator's loss moves the
@@ -36,11 +36,12 @@ class GradientLeak(Rule):
         first backward reaches all that the second does, a warning if it reaches a part.
 
     How to fix it:
-        Call zero_grad() right before the backward whose gradients the step is to use; detach what
-        one loss takes from the other's network; or set `requires_grad_(False)` on it meanwhile.
+        Call zero_grad() right before the backward whose gradients the step should use. Or detach
+        the tensors that one loss takes from the other's network, or set `requires_grad_(False)` on
+        it meanwhile.
 
     When it may be wrong:
-        Where parameters are to learn from both losses, and their optimizer steps after the second.
+        If the parameters should learn from both losses, and their optimizer steps after the second.
 
     Source:
         Goodfellow et al. 2014, "Generative Adversarial Nets" (arXiv 1406.2661), algorithm 1: each
@@ -144,7 +145,7 @@ class _Reaches:
 
 
 def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
-    """Return the leak that a step of an optimizer shows, None where there is none."""
+    """Return the leak in a step of an optimizer, None without one."""
     zeros = window.zeros(series.optimizers)
     if not zeros:
         return None  # old gradients, which is another mistake
@@ -179,7 +180,7 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
 
 
 def _entries(context: RuleContext, leak: _Leak) -> tuple[Site, ...]:
-    """Return the lines where another network takes what the leaked-to parameters made."""
+    """Return the lines where another network uses results of the parameters with the leak."""
     lines = {(one.step, one.order): one.site for one in context.recording.events}
     records = context.recording.parameters
     names = {records[index].name for index in leak.parameters}
@@ -190,7 +191,7 @@ def _entries(context: RuleContext, leak: _Leak) -> tuple[Site, ...]:
 
 
 def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
-    """Yield the lines of operations that join what named parameters made with other parameters."""
+    """Yield the lines of operations on both results of named parameters and other parameters."""
     index = RecordingIndex(recording)
     own: dict[int, bool] = {}
     other: dict[int, bool] = {}
@@ -207,7 +208,7 @@ def _lines_of_entries(recording: Recording, names: set[str]) -> Iterator[Site]:
 
 
 def _outermost_line(recording: Recording, node: NodeRecord) -> int | None:
-    """Return the line that calls the model in which a node was made, else that of the node."""
+    """Return the line that calls the model in which a node was made, or the node's line."""
     site, call = node.site, node.module_call
     while call is not None:
         record = recording.calls[call]

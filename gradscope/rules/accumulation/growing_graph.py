@@ -19,10 +19,10 @@ from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _OF_A_STEP = ("GS502", "GS503")
-"""Rules that tell of the same exception, by the operation that it is about."""
+"""Rules that report the same exception, by the operation it is about."""
 
 _COUNTED_AT_MOST = 20_000
-"""Nodes of a graph: where capture stops counting."""
+"""Number of nodes of a graph at which capture stops counting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class GrowingGraph(Rule):
 
     What it finds:
         A loss that is added to those of earlier steps, and a hidden state that is carried to the
-        next step without `detach()`; and the exception that torch raises if the earlier part of the
-        graph is freed.
+        next step without `detach()`. Also the exception that torch raises if the earlier part of
+        the graph is freed.
 
     Why it matters:
         Each backward goes through the earlier steps again: time and memory grow without limit, and
@@ -178,7 +178,7 @@ class GrowingGraph(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Growth:
-    """How many nodes the first and the last count gave, and of how many passes."""
+    """The first and the last node count, and the number of passes between."""
 
     first: float
     last: float
@@ -195,12 +195,12 @@ class _Cause:
 
     @property
     def site(self) -> int | None:
-        """The line that stores it; of the backward where that is not known."""
+        """The line that stores it; the line of the backward if unknown."""
         carrier = self.carrier
         return self.passes[0].site if carrier is None or carrier.site is None else carrier.site
 
     def related(self, context: RuleContext, words: str) -> list[RelatedLocation | None]:
-        """Return the line of the backward, where it is another."""
+        """Return the line of the backward, if it is another one."""
         backward = self.passes[0].site
         return [] if backward == self.site else [context.related(backward, words)]
 
@@ -238,7 +238,7 @@ def _passes(windows: Windows) -> list[BackwardEvent]:
 
 
 def _reaching_back(passes: Sequence[BackwardEvent]) -> list[int]:
-    """Return the places of those counts that reach behind a step; none where one later does not."""
+    """Return the indices of counts that include an earlier step; none if a later one does not."""
     counted = [i for i, one in enumerate(passes) if one.nodes is not None]
     older = [position for position in counted if passes[position].older]
     is_let_go = bool(older) and any(position > older[0] for position in set(counted) - set(older))

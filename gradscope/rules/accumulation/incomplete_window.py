@@ -56,11 +56,11 @@ class IncompleteWindow(Rule):
         windows = context.shared(Windows)
         for one in context.shared(accumulations):
             if carried_over(one):
-                continue  # every window does: a rule of its own
+                continue  # another rule reports it if every window does
             leaking = overfull(one)
             if leaking:
                 yield self._leaking(context, one, leaking)
-            # Where the rest leaks, that of the last epoch stays: it is the same cause.
+            # What remains after the last epoch has the same cause as in earlier ones.
             dropped = [left for left in leftovers(windows, one) if left.zero or not leaking]
             if dropped:
                 yield self._dropped(context, one, dropped)

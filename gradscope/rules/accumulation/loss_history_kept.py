@@ -17,14 +17,14 @@ class LossHistoryKept(Rule):
     """A total or a list keeps the graph of every step, and memory grows.
 
     What it finds:
-        A variable or an attribute that takes in a tensor with its history in every step, as
-        `total += loss`, `losses.append(loss)`, or outputs of a validation without `no_grad`, and
-        from which no backward ever starts.
+        A variable or an attribute that stores a tensor with its history in every step, such as
+        `total += loss`, `losses.append(loss)`, or outputs of a validation without `no_grad`, if no
+        backward ever starts from it.
 
     Why it matters:
-        Each of the tensors keeps its graph alive. After a backward that is the graph's nodes; where
-        there is none, as in validation, it is every activation of the forward. Memory grows step by
-        step until it is exhausted, often only after hours.
+        Each of the tensors keeps its graph alive. After a backward, these are the graph's nodes.
+        Without one, as in validation, they include every activation of the forward. Memory grows
+        step by step until it is exhausted, often only after hours.
 
     How it is measured:
         Some of the backward passes, ever fewer, look through the variables of the running functions
@@ -38,8 +38,8 @@ class LossHistoryKept(Rule):
         `torch.no_grad()`.
 
     When it may be wrong:
-        Where the kept graphs are meant for a backward later on, after steps that have changed the
-        same parameters. Such a backward fails or gives the gradients of weights that are gone.
+        If the stored graphs are meant for a later backward, after steps that have changed the same
+        parameters. Such a backward fails or gives the gradients of outdated weights.
 
     Source:
         torch documentation, "Frequently Asked Questions", "My model reports out of memory": "don't
@@ -56,11 +56,13 @@ class LossHistoryKept(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 
     rises: int = 3
-    """Number of searches, each with more operations than all before. Chosen: two are reached by a
-    variable that holds the output of the step before and that of the last validation."""
+    """Number of searches, each with more operations than all before. Chosen: a variable with the
+    output of the previous step and that of the last validation causes two.
+    """
     error_steps: int = 20
-    """Number of steps between the first and the last of them from which it is an error. Chosen:
-    longer than buffers of the last few steps, as in GS309."""
+    """Minimum number of steps between the first and the last of them for an error. Chosen: longer
+    than buffers of the last few steps, as in GS309.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -74,7 +76,7 @@ class LossHistoryKept(Rule):
         for event in only(KeptEvent, context.shared(Windows).events):
             found.setdefault((event.site, event.subject), []).append(event)
         for events in found.values():
-            # The first event tells of three rises, each further one of one more.
+            # The first event reports three rises, each further event one more.
             last = events[-1]
             context.measured(
                 self.code,

@@ -7,7 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.sightings import Group, Sighting, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -57,13 +57,13 @@ class MissingZeroGrad(Rule):
     """Share as above. Chosen: it is 0.5 with `zero_grad` after every second step."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every backward that adds to what is used."""
-        found = [self._sighting(context, series) for series in context.shared(Windows).series]
-        sightings = [one for one in found if one is not None]
-        for group in by_line(sightings, _last_pass):
+        """Yield a finding for every backward that adds to used gradients."""
+        found = [self._affected(context, series) for series in context.shared(Windows).series]
+        affected = [one for one in found if one is not None]
+        for group in by_line(affected, _last_pass):
             yield self._found(context, group)
 
-    def _sighting(self, context: RuleContext, series: Series) -> Sighting | None:
+    def _affected(self, context: RuleContext, series: Series) -> AffectedWindows | None:
         judged = series.windows[1:]
         sick = tuple(window for window in judged if window.reuses_gradients)
         context.measured_share(
@@ -76,14 +76,14 @@ class MissingZeroGrad(Rule):
         )
         if not sick or len(sick) < self.warning_share * len(judged):
             return None
-        return Sighting(series=series, windows=sick, judged=len(judged))
+        return AffectedWindows(series=series, windows=sick, judged=len(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
         is_error = len(group.windows) > 1 and len(group.windows) >= self.error_share * group.judged
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
         rarely = "are zeroed too rarely" if zeros else "are never zeroed"
-        reuse = f"{group.words} {'reuses' if group.judged == 1 else 'reuse'}"
+        reuse = f"{group.text} {'reuses' if group.judged == 1 else 'reuse'}"
         return self.finding(
             context,
             message=(
@@ -117,7 +117,7 @@ def _zeros(group: Group) -> list[int | None]:
     """Return the lines that zero gradients of these optimizers, and erase something."""
     return [
         event.site
-        for one in group.sightings
+        for one in group.affected
         for window in one.series.windows
         for event in window.zeros(one.series.optimizers)
         if event.optimizer is not None and event.parameters

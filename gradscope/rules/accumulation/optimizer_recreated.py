@@ -14,7 +14,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _EPOCH = re.compile("epoch(?!s)", re.IGNORECASE)
-"""A name of what belongs to a single epoch."""
+"""Names of values that belong to a single epoch."""
 _LOOP = re.compile(r"\s*for\s+\w*epoch\w*\b.* in ", re.IGNORECASE)
 
 
@@ -34,8 +34,8 @@ class OptimizerRecreated(Rule):
         The rule counts the optimizers that each line creates one after the other over the same
         parameters. It reports at least `replacements` of them, or `step_replacements` if each makes
         a single step, or if each makes the steps of one epoch: the line is in a function or a loop
-        that is named after epochs, and all make as many steps with the same learning rate at first.
-        SGD without momentum is a note.
+        that is named after epochs, and all make the same number of steps and start with the same
+        learning rate. SGD without momentum is a note.
 
     How to fix it:
         Create the optimizer once, before the loop; change its learning rate with a scheduler or in
@@ -112,7 +112,7 @@ class OptimizerRecreated(Rule):
 
 
 def _is_by_epoch(context: RuleContext, series: Series) -> bool:
-    """Return whether each of some optimizers makes the steps of one epoch, as far as names tell."""
+    """Return whether each of some optimizers makes the steps of one epoch, judged by names."""
     site = None if series.record is None else context.site(series.record.site)
     if site is None or not _is_named_after_epochs(context, site):
         return False

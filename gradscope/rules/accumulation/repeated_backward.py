@@ -8,7 +8,7 @@ from gradscope.analysis.windows import Window, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.sightings import Sighting, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -49,7 +49,7 @@ class RepeatedBackward(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every backward that repeats another."""
-        sightings = []
+        affected = []
         for series in context.shared(Windows).series:
             sick = tuple(window for window in series.windows if _repeated(window) is not None)
             context.measured_share(
@@ -61,8 +61,10 @@ class RepeatedBackward(Rule):
                 subject=series.name,
             )
             if sick and len(sick) >= self.share * len(series.windows):
-                sightings.append(Sighting(series=series, windows=sick, judged=len(series.windows)))
-        for group in by_line(sightings, lambda window: (_repeated(window) or window.step).site):
+                affected.append(
+                    AffectedWindows(series=series, windows=sick, judged=len(series.windows))
+                )
+        for group in by_line(affected, lambda window: (_repeated(window) or window.step).site):
             again = _repeated(group.first)
             before = [
                 event.site
@@ -73,7 +75,7 @@ class RepeatedBackward(Rule):
                 context,
                 message=(
                     "backward() goes through a loss that was already backpropagated: its gradient "
-                    f"counts twice, in {group.words}"
+                    f"counts twice, in {group.text}"
                 ),
                 remedy="call backward() once, on the total, without retain_graph=True",
                 site=group.site,

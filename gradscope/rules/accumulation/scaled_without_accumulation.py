@@ -1,4 +1,4 @@
-"""GS313: losses that are divided for an accumulation that does not take place."""
+"""GS313: losses that are divided for an accumulation that never happens."""
 
 import math
 import re
@@ -11,11 +11,13 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import is_mean
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
+_SCALINGS = frozenset({"DivBackward0", "MulBackward0"})
 _SPEAKS_OF_IT = re.compile(r"accum|grad_?acc|micro", re.IGNORECASE)
 
 
@@ -34,7 +36,7 @@ class ScaledWithoutAccumulation(Rule):
     How it is measured:
         Nearly all steps of an optimizer have one pass, from one line, of a mean loss divided by the
         same integer k. In addition, gradients are zeroed only every kth step, or the line of the
-        backward mentions accumulation.
+        backward, or that of the division in a captured step, mentions accumulation.
 
     How to fix it:
         Step and zero after every k-th micro-batch, or do not divide the loss.
@@ -58,19 +60,19 @@ class ScaledWithoutAccumulation(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that divides for nothing."""
         divisors: dict[tuple[int, ...], int] = {}
-        sightings = []
+        affected = []
         for series in context.shared(Windows).series:
-            sighting, divisor = self._sighting(context, series)
-            if sighting is not None and _is_meant(context, sighting, divisor):
+            one_affected, divisor = self._affected(context, series)
+            if one_affected is not None and _is_meant(context, one_affected, divisor):
                 divisors[series.optimizers] = divisor
-                sightings.append(sighting)
-        for group in by_line(sightings, lambda window: window.passes[-1].site):
-            divisor = divisors[group.sightings[0].series.optimizers]
+                affected.append(one_affected)
+        for group in by_line(affected, lambda window: window.passes[-1].site):
+            divisor = divisors[group.affected[0].series.optimizers]
             yield self.finding(
                 context,
                 message=(
                     f"the loss is divided by {divisor}, but every micro-batch makes its own step, "
-                    f"in {group.words}"
+                    f"in {group.text}"
                 ),
                 remedy=f"step and zero after every {divisor} micro-batches, or do not divide",
                 site=group.site,
@@ -86,8 +88,8 @@ class ScaledWithoutAccumulation(Rule):
                 step=group.first.step.step,
             )
 
-    def _sighting(self, context: RuleContext, series: Series) -> tuple[Sighting | None, int]:
-        """Return the steps with one pass of a divided loss, and by what it is divided."""
+    def _affected(self, context: RuleContext, series: Series) -> tuple[AffectedWindows | None, int]:
+        """Return the steps with one pass of a divided loss, and the divisor."""
         windows = [
             window
             for window in series.windows
@@ -110,23 +112,41 @@ class ScaledWithoutAccumulation(Rule):
         if len(windows) < self.share * len(series.windows):
             return None, 1
         judged = len(series.windows)
-        return Sighting(series=series, windows=tuple(windows), judged=judged), next(iter(divisors))
+        return AffectedWindows(series=series, windows=tuple(windows), judged=judged), next(
+            iter(divisors)
+        )
 
 
 def _divisor(value: float | None) -> int:
-    """Return the whole number of a division, 1 where it is none."""
+    """Return the integer divisor, 1 without one."""
     if value is None or not math.isfinite(value):  # as of a loss multiplied by NaN, or by zero
         return 1
     whole = round(value)
     return whole if abs(value - whole) < 1e-6 * whole else 1
 
 
-def _is_meant(context: RuleContext, sighting: Sighting, divisor: int) -> bool:
+def _is_meant(context: RuleContext, one_affected: AffectedWindows, divisor: int) -> bool:
     """Return whether the division was there for an accumulation."""
-    site = context.site(sighting.windows[0].passes[-1].site)
+    site = context.site(one_affected.windows[0].passes[-1].site)
     if site is not None and _SPEAKS_OF_IT.search(site.source):
         return True
-    windows = enumerate(sighting.series.windows)
+    if site is not None and any(map(_SPEAKS_OF_IT.search, _divisions(context, site))):
+        return True
+    windows = enumerate(one_affected.series.windows)
     fresh = [position for position, one in windows if not one.reuses_gradients]
     distances = {later - sooner for sooner, later in pairwise(fresh)}
     return distances == {divisor}
+
+
+def _divisions(context: RuleContext, backward: Site) -> Iterator[str]:
+    """Yield the lines that divide or multiply a loss in captured steps, outside of any module."""
+    for captured in context.recording.captured_steps:
+        records = captured.recording
+        for node in records.nodes:
+            is_scaling = node.operation in _SCALINGS and node.module_call is None
+            site = records.sites[node.site] if is_scaling and node.site is not None else None
+            if site is not None and (site.file, site.function) == (
+                backward.file,
+                backward.function,
+            ):
+                yield site.source

@@ -69,7 +69,7 @@ class SchedulerBeforeOptimizer(Rule):
                 context,
                 message=(
                     f"{calls[0].subject or 'the scheduler'} steps before the first optimizer step"
-                    + _rates_words(*rates)
+                    + _rates_text(*rates)
                 ),
                 remedy="call optimizer.step() before scheduler.step()",
                 site=site,
@@ -98,7 +98,7 @@ def _first_step(events: Sequence[Event], optimizer: int | None) -> StepEvent | N
     )
 
 
-def _rates_words(before: float | None, after: float | None) -> str:
+def _rates_text(before: float | None, after: float | None) -> str:
     if before is None or after is None or before == after:
         return ": every learning rate comes one step early"
     return f": the learning rate {before:.3g} is never used, and training starts with {after:.3g}"

@@ -12,7 +12,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _ROUNDED = frozenset({"bfloat16", "float16"})
-"""Dtypes in which small updates are lost by rounding."""
+"""Dtypes in which rounding loses small updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +21,13 @@ class _Step:
 
     step: int
     rate: float
-    """The learning rate."""
+    """Learning rate of the step."""
     norm: float
     """Norm of the gradients."""
     update: float
     """Norm of the update."""
     weights: Mapping[int, float]
-    """Norm of the weights before it, by parameter."""
+    """Norm of the weights before the step, by parameter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,13 @@ class StepWithoutEffect(Rule):
         finding needs `least_steps` measured steps with a gradient. In all of them the update of
         every parameter is zero, bit for bit, and from one to the next no norm of a weight differs.
         The learning rate is above zero, and a step of SGD would be `least_ratio` of the weights or
-        more. Weights in half precision, in which small updates are lost by rounding, are left out.
+        more. Half-precision weights, which lose small updates by rounding, are skipped.
 
     How to fix it:
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
 
     When it may be wrong:
-        If the optimizer only stands for one that steps elsewhere, on another device.
+        If the optimizer only represents one that steps elsewhere, such as on another device.
 
     Source:
         torch source, `torch.optim`: steps write to parameters in place.
@@ -69,7 +69,9 @@ class StepWithoutEffect(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
 
     least_steps: int = 3
-    """Steps whose update was measured. Chosen: some optimizers only collect in the first."""
+    """Number of steps with a measured update. Chosen: some optimizers only collect statistics in
+    the first steps.
+    """
     least_ratio: float = 1e-6
     """Learning rate times gradient norm, over the norm of the weights. Below 6e-8, float32 rounds
     an update away. Chosen: with a margin."""
@@ -135,7 +137,7 @@ class StepWithoutEffect(Rule):
 
 
 def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:
-    """Yield the steps in which the update of every parameter with a gradient was measured."""
+    """Yield the steps with a measured update of every parameter with a gradient."""
     norms = norms_of(context.recording)
     records = context.recording.parameters
     held = frozenset(series.parameters)

@@ -12,14 +12,14 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.norm_table import REACHES, norms_of
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.helpers.optimizers import line_of_newer_model
-from gradscope.rules.helpers.sightings import Group, Sighting, by_line
 from gradscope.rules.rule import Rule
 
 _STEP_LAST = "the order is zero_grad(), backward(), step()"
 _FROZEN = REACHES.index("frozen")
 _LOOKED_AT = 64
-"""So many of the last steps show whether their parameters are frozen."""
+"""Number of last steps that show whether their parameters are frozen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,11 @@ class StepWithoutGradient(Rule):
     """Share of the steps at a line, 0 to 1. Chosen: nearly all, since temporarily frozen parts also
     have steps without gradients."""
     tail_steps: int = 8
-    """Number of last steps without gradients. Chosen: more than a stage of a GAN or a warm-up."""
+    """Number of last steps without gradients. Chosen: more than a phase of a GAN or a warm-up."""
     tail_share: float = 0.2
-    """Share of the steps at a line, 0 to 1, that these make up. Chosen: less is the end of a run
-    that nobody waits for."""
+    """Share of the steps at a line, 0 to 1, that these last steps are. Chosen: a smaller share is a
+    harmless end of a run.
+    """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose steps lack a gradient of their own."""
@@ -87,7 +88,7 @@ class StepWithoutGradient(Rule):
             yield self._found(
                 context,
                 group,
-                message=f"{group.words} have no gradient to use: nothing is trained",
+                message=f"{group.text} have no gradient to use: nothing is trained",
                 severity="error",
                 remedy=(
                     "check that the optimizer holds the parameters of the trained model, and that "
@@ -100,7 +101,7 @@ class StepWithoutGradient(Rule):
             yield self._found(
                 context,
                 group,
-                message=f"{group.words} reuse the gradients of the previous step",
+                message=f"{group.text} reuse the gradients of the previous step",
                 severity="warning",
                 remedy="call step() once per backward()",
             )
@@ -109,7 +110,7 @@ class StepWithoutGradient(Rule):
     def _groups(
         self, context: RuleContext, lines: list[Series], is_sick: Callable[[Window], bool]
     ) -> tuple[Group, ...]:
-        sightings = []
+        affected = []
         for line in lines:
             sick = tuple(window for window in line.windows if is_sick(window))
             context.measured_share(
@@ -123,12 +124,14 @@ class StepWithoutGradient(Rule):
             )
             is_lasting = line.windows[-1] in sick[-1:]  # a part may be frozen at first
             if len(sick) > 1 and is_lasting and len(sick) >= self.share * len(line.windows):
-                sightings.append(Sighting(series=line, windows=sick, judged=len(line.windows)))
-        return by_line(sightings, lambda window: window.step.site)
+                affected.append(
+                    AffectedWindows(series=line, windows=sick, judged=len(line.windows))
+                )
+        return by_line(affected, lambda window: window.step.site)
 
     def _tails(self, context: RuleContext, lines: list[Series]) -> tuple[Group, ...]:
         """Return the last steps at each line, where training went wrong midway."""
-        sightings = []
+        affected = []
         for line in lines:
             last = _tail(context, line)
             context.measured(
@@ -143,12 +146,16 @@ class StepWithoutGradient(Rule):
                 continue
             is_trained = all(any(e.kind == "backward" for e in w.events) for w in last)
             if is_trained:
-                sightings.append(Sighting(series=line, windows=last, judged=len(line.windows)))
-        return by_line(sightings, lambda window: window.step.site)
+                affected.append(
+                    AffectedWindows(series=line, windows=last, judged=len(line.windows))
+                )
+        return by_line(affected, lambda window: window.step.site)
 
     def _ceased(self, context: RuleContext, windows: Windows, group: Group) -> Finding:
         start = group.first.step.position
-        optimizers = {one for sighting in group.sightings for one in sighting.series.optimizers}
+        optimizers = {
+            one for one_affected in group.affected for one in one_affected.series.optimizers
+        }
         others = any(
             window.step.position > start and not window.is_empty
             for series in windows.series
@@ -183,10 +190,10 @@ class StepWithoutGradient(Rule):
             is_lost = comes_first and first.is_empty
             if not is_lost or len(others) < 2 or any(window.is_empty for window in others):
                 continue
-            sighting = Sighting(series=line, windows=(first,), judged=len(line.windows))
+            one_affected = AffectedWindows(series=line, windows=(first,), judged=len(line.windows))
             yield self._found(
                 context,
-                Group(site=first.step.site, sightings=(sighting,)),
+                Group(site=first.step.site, affected=(one_affected,)),
                 message=(
                     "step() comes before the first backward(): the first step does nothing, and "
                     f"the other {len(others):,} use the gradients of the previous batch"
@@ -210,7 +217,7 @@ class StepWithoutGradient(Rule):
         made: Site | None = None,
     ) -> Finding:
         step = group.first.step
-        record = group.sightings[0].series.record
+        record = group.affected[0].series.record
         return self.finding(
             context,
             message=message,
@@ -237,7 +244,7 @@ class StepWithoutGradient(Rule):
 
 
 def _is_shadow(event: RankEvent) -> bool:
-    """Return whether a rank without a batch stepped for the sake of the other ranks."""
+    """Return whether a rank without a batch stepped only to match the other ranks."""
     return event.kind == "shadow-step"
 
 

@@ -110,7 +110,7 @@ class TrainingInEvalMode(Rule):
 
 
 def _modes_of_passes(windows: Windows) -> dict[int, dict[str, ModeEvent]]:
-    """Return by place of a backward: the models that its forward called in eval mode."""
+    """Return, by index of a backward, the models that its forward called in eval mode."""
     found: dict[int, dict[str, ModeEvent]] = {}
     pending: dict[str, ModeEvent] = {}
     for event in windows.events:

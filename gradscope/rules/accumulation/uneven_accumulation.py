@@ -8,8 +8,8 @@ from typing import ClassVar
 from gradscope.analysis.windows import Window
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import accumulations, is_mean
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -56,7 +56,7 @@ class UnevenAccumulation(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose micro-batches are uneven."""
-        sightings = []
+        affected = []
         for one in context.shared(accumulations):
             windows = tuple(window for window in one.windows if is_mean(window.passes))
             known = {w.step.position: d for w in windows if (d := _deviation(w)) is not None}
@@ -66,8 +66,10 @@ class UnevenAccumulation(Rule):
                 context.measured(self.code, "deviation", deviation, self.deviation, site=site)
             if known and median(known.values()) > self.deviation:
                 uneven = tuple(w for w in windows if known.get(w.step.position, 0) > self.deviation)
-                sightings.append(Sighting(series=one.series, windows=uneven, judged=len(known)))
-        for group in by_line(sightings, lambda window: window.passes[-1].site):
+                affected.append(
+                    AffectedWindows(series=one.series, windows=uneven, judged=len(known))
+                )
+        for group in by_line(affected, lambda window: window.passes[-1].site):
             worst = max(group.windows, key=lambda window: _deviation(window) or 0.0)
             what, counts = _counts(worst)
             yield self.finding(
@@ -102,7 +104,7 @@ class UnevenAccumulation(Rule):
 
 
 def _deviation(window: Window) -> float | None:
-    """Return how far the weight of some token is from the one it should have; None if unknown."""
+    """Return the deviation of a token's weight from the correct one; None if unknown."""
     _, counts = _counts(window)
     if not counts:
         return None
@@ -115,7 +117,7 @@ def _heaviest(counts: Sequence[float]) -> float:
 
 
 def _counts(window: Window) -> tuple[str, list[float]]:
-    """Return what is counted, and how many each micro-batch has; empty where some are unknown."""
+    """Return the unit and its count in each micro-batch; empty if some are unknown."""
     by_name = {
         "tokens": [one.tokens for one in window.passes],
         "rows": [one.rows for one in window.passes],

@@ -8,8 +8,8 @@ from gradscope.analysis.windows import Window
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
-from gradscope.rules.helpers.sightings import Sighting, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -29,10 +29,9 @@ class UnscaledAccumulation(Rule):
         A step counts if all backward passes that feed it come from one line, reach the same
         parameters and start from an undivided mean loss, and if the script does not write to the
         gradients. A sum that is divided by its number of rows or elements, as in
-        `kl_div(reduction="batchmean")`, is a mean; a constant factor above 1 is no division. The
-        rule reports at least `share` of an optimizer's steps, nearly all with the
-        same number of passes: a warning for SGD, a note for other optimizers, most of which are
-        scale-free.
+        `kl_div(reduction="batchmean")`, is a mean. A constant factor above 1 is no division. The
+        rule reports at least `share` of an optimizer's steps, nearly all with the same number of
+        passes: a warning for SGD, a note for other optimizers, most of which are scale-free.
 
     How to fix it:
         Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a
@@ -56,17 +55,18 @@ class UnscaledAccumulation(Rule):
     """Share of an optimizer's steps, 0 to 1. Chosen: most steps."""
     even_share: float = 0.7
     """Share of these steps with the same number of passes, 0 to 1. Chosen: the last windows of
-    short epochs have fewer. If the number varies, as over parts of a sample, no window is
-    intended."""
+    short epochs have fewer. If the number varies, as over parts of a sample, no accumulation is
+    intended.
+    """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that accumulates without dividing."""
         found = {one.series.optimizers: one for one in context.shared(accumulations)}
-        sightings = [s for one in found.values() if (s := self._sighting(context, one)) is not None]
-        for group in by_line(sightings, lambda window: window.passes[-1].site):
-            accumulation = found[group.sightings[0].series.optimizers]
+        affected = [s for one in found.values() if (s := self._affected(context, one)) is not None]
+        for group in by_line(affected, lambda window: window.passes[-1].site):
+            accumulation = found[group.affected[0].series.optimizers]
             passes = accumulation.passes
-            is_sgd = any(one.series.family == "sgd" for one in group.sightings)
+            is_sgd = any(one.series.family == "sgd" for one in group.affected)
             yield self.finding(
                 context,
                 message=(
@@ -87,7 +87,7 @@ class UnscaledAccumulation(Rule):
                 step=group.first.step.step,
             )
 
-    def _sighting(self, context: RuleContext, accumulation: Accumulation) -> Sighting | None:
+    def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
         windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
         whole = [window for window in windows if len(window.passes) == accumulation.passes]
         judged = len(accumulation.series.windows)
@@ -103,7 +103,7 @@ class UnscaledAccumulation(Rule):
             return None
         if len(whole) < self.even_share * len(windows):
             return None
-        return Sighting(series=accumulation.series, windows=windows, judged=judged)
+        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
 
 
 def _is_sum_of_means(window: Window) -> bool:
@@ -113,7 +113,7 @@ def _is_sum_of_means(window: Window) -> bool:
 
 
 def _is_divided(one: BackwardEvent) -> bool:
-    """Return whether something beside constants above 1 scales the loss."""
+    """Return whether anything except constants above 1 scales the loss."""
     return abs((one.divided or 1) * (one.multiplied or 1) - 1) > 1e-6
 
 

@@ -1,4 +1,4 @@
-"""GS316: windows that begin with what the epoch before has left over."""
+"""GS316: windows that begin with gradients from the previous epoch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,17 +18,18 @@ class WindowCarriedOver(Rule):
 
     What it finds:
         Gradient accumulation over k micro-batches in epochs of fewer than 2 k, counted from the
-        start of each epoch: with 7 batches and a window of 4, the steps take 4, 7, 7, 7 micro-
-        batches.
+        start of each epoch. With 7 batches and a window of 4, the steps use 4, 7, 7 and 7
+        micro-batches.
 
     Why it matters:
-        Every step but the first takes more micro-batches than the loss is divided by, so that the
-        gradient is too large by this factor, and part of it belongs to weights of the epoch before.
+        Every step except the first uses more micro-batches than the loss is divided by. The
+        gradient is too large by this factor, and part of it belongs to the weights of the previous
+        epoch.
 
     How it is measured:
-        All steps after the first, three at least, take more passes than the first, and fewer than
+        All steps after the first, at least three, use more passes than the first, and fewer than
         twice as many. Either the loss is divided by the number of passes of the first step, or an
-        epoch begins among the passes of each later step. If only some steps take more, the rule
+        epoch begins among the passes of each later step. If only some steps use more, the rule
         incomplete-window reports it.
 
     How to fix it:

@@ -1,1 +1,1 @@
-"""Rules on what autograd refuses, or is told wrongly."""
+"""Rules on errors of autograd, and on wrong instructions to it."""

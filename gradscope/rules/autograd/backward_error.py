@@ -24,9 +24,8 @@ class BackwardError(Rule):
     """Backward raised an exception.
 
     What it finds:
-        Every exception in backward that no other rule is about: code of a custom function's
-        backward or of a hook that raises, gradients of a wrong shape or number, memory that is
-        used up.
+        Every exception in backward that no other rule covers: an error in the backward of a custom
+        function or in a hook, gradients of a wrong shape or number, or memory that runs out.
 
     Why it matters:
         The traceback ends in torch's engine, and does not tell which operation of the forward it
@@ -41,8 +40,8 @@ class BackwardError(Rule):
         each of the input's shape, and None for inputs that need none.
 
     When it may be wrong:
-        Where backward runs in several threads, on several devices, another operation may have been
-        the last.
+        If backward runs in several threads, one per device, another operation may have been the
+        last.
 
     Source:
         torch documentation, "Extending torch.autograd" and "Backward hooks execution".
@@ -78,7 +77,7 @@ class BackwardError(Rule):
 
 
 def _parameter(context: RuleContext, record: AutogradErrorRecord) -> tuple[int, ...]:
-    """Return the parameter on its way to which the gradient was."""
+    """Return the parameter that the gradient was computed for."""
     parameter = None if record.node is None else context.recording.nodes[record.node].parameter
     return () if parameter is None else (parameter,)
 

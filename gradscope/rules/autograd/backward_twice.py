@@ -23,9 +23,9 @@ class BackwardTwice(Rule):
     """Backward goes a second time through a part of the graph.
 
     What it finds:
-        Two backward calls over one graph, without `retain_graph`; and tensors that are kept from
-        one step to the next with their history, as a hidden state or a cached product of weights,
-        so that the next step's backward reaches into the graph of the step before.
+        Two backward calls over one graph without `retain_graph`. Also tensors that are kept with
+        their history from one step to the next, such as a hidden state or a cached product of
+        weights: the next step's backward then reaches the graph of the previous step.
 
     Why it matters:
         `backward()` raises "Trying to backward through the graph a second time".
@@ -87,7 +87,7 @@ def _severity(context: RuleContext, record: AutogradErrorRecord) -> Severity:
 
 
 def _is_kept_for_good(record: AutogradErrorRecord) -> bool:
-    """Return whether no code in sight lets go of what is carried over."""
+    """Return whether no visible code releases the carried history."""
     return bool(record.carried) and not any(one.is_tended for one in record.carried)
 
 
@@ -106,7 +106,7 @@ def _message(context: RuleContext, record: AutogradErrorRecord) -> str:
 
 
 def _unless(context: RuleContext, record: AutogradErrorRecord) -> str:
-    """Return what a training loop would have to do that gradscope's own did not."""
+    """Return what a training loop must do that gradscope's own loop does not."""
     if record.reset is not None:
         return f", unless {record.reset}() is called between the steps"
     if not record.step or ended_by(context.recording) is record:

@@ -19,7 +19,7 @@ from gradscope.rules.helpers.autograd_errors import (
 from gradscope.rules.rule import Rule
 
 _STEP = "step"
-"""What an optimizer writes into its parameters by."""
+"""Operation with which an optimizer writes to its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class InPlaceModification(Rule):
     """A tensor that backward needs is overwritten in place.
 
     What it finds:
-        Writes in place, as `x += 1`, `x[:, 0] = 0`, `x.mul_(2)`, `F.relu(x, inplace=True)`, or an
-        optimizer's step, into a tensor that an operation before it has saved for its backward. Also
-        writes that autograd refuses at once: into a parameter, or into one of several views.
+        In-place writes, such as `x += 1`, `x[:, 0] = 0`, `x.mul_(2)`, `F.relu(x, inplace=True)`, or
+        an optimizer's step, to a tensor that an earlier operation has saved for its backward. Also
+        writes that autograd rejects at once: to a parameter, or to one of several views.
 
     Why it matters:
         `backward()` raises "one of the variables needed for gradient computation has been modified

@@ -41,7 +41,7 @@ class WrongCustomGradient(Rule):
         of inputs from the forward. For up to 64 elements of each input, the central difference of a
         random combination of the outputs is compared with what backward returns. The deviation is
         the norm of the differences over the larger of the two norms. Elements at a kink, or without
-        influence on the output, are left out. A checkpoint counts if it does not keep the state of
+        influence on the output, are skipped. A checkpoint counts if it does not keep the state of
         the random generator, and if this state differs after its forward from before. Checkpoints
         are judged in training runs, too. Reversal is tried with a gradient of ones. The terms of a
         straight-through estimator are read from the line that detaches one of them.
@@ -75,11 +75,13 @@ class WrongCustomGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="relative_deviation"),)
 
     error_deviation: float = 0.1
-    """Relative deviation from which on it is an error. Mistakes of sign, factor, term and order
-    begin at 0.3, right functions end at 1e-4 in float32 (measured)."""
+    """Relative deviation above which it is an error. Measured: mistakes of sign, factor, term and
+    order begin at 0.3; correct functions stay below 1e-4 in float32.
+    """
     warning_deviation: float = 0.01
-    """Relative deviation from which on it is a warning: an approximation, or a solver that stops
-    early, may come to this. Only where the function was compared in float64."""
+    """Relative deviation above which it is a warning: an approximation, or a solver that stops
+    early, may reach it. Applies only to functions compared in float64.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -157,7 +159,7 @@ class WrongCustomGradient(Rule):
     ) -> Finding:
         worst = max(wrong, key=lambda one: one.deviation)
         written = context.site(record.backward)
-        # Of a published package, a gradient that only comes near is more likely than a mistake.
+        # A published package more likely has an approximate gradient than a wrong one.
         is_certain = worst.deviation > self.error_deviation and not (
             written is not None and written.is_installed
         )
@@ -185,7 +187,7 @@ class WrongCustomGradient(Rule):
 
 
 def turned_by(site: Site | None) -> str | None:
-    """Return the term that a line subtracts, and adds again detached, beside another term.
+    """Return the term that a line subtracts, and adds again detached, next to another term.
 
     The value is that of the other term alone, as of a straight-through estimator, whose gradient
     goes to the soft term: with the opposite sign here.
@@ -213,7 +215,7 @@ def _terms(node: ast.expr, sign: int) -> Iterator[tuple[ast.expr, int]]:
 
 
 def _detached(term: ast.expr) -> ast.expr | None:
-    """Return what a term detaches, None if it does not."""
+    """Return the argument of a term's detach, None without one."""
     if isinstance(term, ast.Call) and not term.args and isinstance(term.func, ast.Attribute):
         return term.func.value if term.func.attr == "detach" else None
     is_data = isinstance(term, ast.Attribute) and term.attr == "data"

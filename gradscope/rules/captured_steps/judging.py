@@ -46,7 +46,7 @@ class CapturedSteps:
         return reasons.most_common(1)[0][0] if reasons else NO_CAPTURED_STEP
 
     def skip_reasons(self, rule: Rule) -> Counter[str | None]:
-        """Return why a rule can judge no captured step; with None, how many it can judge."""
+        """Return why a rule cannot judge captured steps; with None, how many it can judge."""
         return Counter(
             _skip_reason(rule, one.context)
             for series in self._series_for(rule)
@@ -55,8 +55,8 @@ class CapturedSteps:
 
     def check(self, rule: Rule) -> Iterator[Finding]:
         """Yield one finding for each cause that captured steps or the run's events show."""
-        seen, told = list(self._seen(rule)), list(rule.in_run(self.context))
-        # What was looked at later shows what came of it, and what was by then the cause.
+        seen, told = list(self._findings_of(rule)), list(rule.in_run(self.context))
+        # Later captured steps show whether the state lasted, and its later causes.
         yield from (one for one in seen if not any(_is_later(one, other) for other in told))
         yield from (
             one
@@ -64,7 +64,7 @@ class CapturedSteps:
             if all(_is_later(other, one) or not _is_about(other, one) for other in seen)
         )
 
-    def _seen(self, rule: Rule) -> Iterator[Finding]:
+    def _findings_of(self, rule: Rule) -> Iterator[Finding]:
         shown = [_shown(rule, series) for series in self._series_for(rule)]
         causes = by_cause([[one.finding for one in ones] for ones in shown])
         counts = {id(one.finding): one.count for ones in shown for one in ones}

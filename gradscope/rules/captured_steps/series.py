@@ -1,4 +1,4 @@
-"""The captured steps of one backward of a script, each composed with what the run knows of it."""
+"""The captured steps of one backward of a script, each combined with facts of the run."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,11 +25,11 @@ from gradscope.rules.captured_steps.training import Stepper, Training
 from gradscope.rules.context import RuleContext
 
 PROBES = 3
-"""Number of later captured steps that take the part of an inspection's probing steps."""
+"""Number of later captured steps that serve as an inspection's probe steps."""
 
 
 @dataclass(frozen=True)
-class Sight:
+class StepFacts:
     """A captured step, with the facts by which similar ones are recognized."""
 
     captured: CapturedStep
@@ -67,26 +67,26 @@ class Sight:
         return hash((nodes, edges))
 
 
-def composed(sight: Sight, later: Sequence[Sight], training: Training) -> Recording:
+def composed(facts: StepFacts, later: Sequence[StepFacts], training: Training) -> Recording:
     """Return a captured step as the recording of an inspection.
 
     Later captured steps of the same backward take the part of probing steps. If the graph of one
     differs, only its parameters are comparable.
 
     Args:
-        sight: The captured step.
+        facts: The captured step.
         later: Later captured steps of the same line.
         training: The run.
     """
-    recording = sight.recording
-    probes = list(_probes(sight, later))
-    first = sight.step
+    recording = facts.recording
+    probes = list(_probes(facts, later))
+    first = facts.step
     return replace(
         recording,
-        target=replace(recording.target, optimizer=training.optimizer_text(sight.captured)),
+        target=replace(recording.target, optimizer=training.optimizer_text(facts.captured)),
         steps=(*([] if first is None else [first]), *(one.step for one in probes)),
         parameter_stats=(
-            *_with_updates(sight, training),
+            *_with_updates(facts, training),
             *(stat for one in probes for stat in one.parameter_stats),
         ),
         tensor_stats=(
@@ -97,7 +97,7 @@ def composed(sight: Sight, later: Sequence[Sight], training: Training) -> Record
             *recording.input_stats,
             *(stat for one in probes for stat in one.input_stats),
         ),
-        evidence=tuple(_evidence(sight, training)),
+        evidence=tuple(_evidence(facts, training)),
     )
 
 
@@ -111,17 +111,17 @@ class _Probe:
     input_stats: tuple[InputStat, ...]
 
 
-def _probes(sight: Sight, later: Sequence[Sight]) -> Iterator[_Probe]:
-    first = sight.step
+def _probes(facts: StepFacts, later: Sequence[StepFacts]) -> Iterator[_Probe]:
+    first = facts.step
     number = 0 if first is None else first.index
-    known = {record.name: record.index for record in sight.recording.parameters}
-    alike = [one for one in later if one.graph == sight.graph]
+    known = {record.name: record.index for record in facts.recording.parameters}
+    alike = [one for one in later if one.graph == facts.graph]
     for other in (alike or list(later))[:PROBES]:
         step = other.step
         if step is None:
             continue
         number += 1
-        is_alike = other.graph == sight.graph
+        is_alike = other.graph == facts.graph
         yield _Probe(
             step=StepRecord(
                 index=number,
@@ -142,7 +142,9 @@ def _probes(sight: Sight, later: Sequence[Sight]) -> Iterator[_Probe]:
         )
 
 
-def _parameter_stats(other: Sight, known: dict[str, int], number: int) -> Iterator[ParameterStat]:
+def _parameter_stats(
+    other: StepFacts, known: dict[str, int], number: int
+) -> Iterator[ParameterStat]:
     records = other.recording.parameters
     for stat in other.recording.parameter_stats:
         position = known.get(records[stat.parameter].name)
@@ -150,19 +152,19 @@ def _parameter_stats(other: Sight, known: dict[str, int], number: int) -> Iterat
             yield replace(stat, step=number, parameter=position)
 
 
-def _with_updates(sight: Sight, training: Training) -> Iterator[ParameterStat]:
+def _with_updates(facts: StepFacts, training: Training) -> Iterator[ParameterStat]:
     """Yield the parameters' gradients after the backward, and the updates that followed."""
-    updates = training.updates(sight.captured)
-    records = sight.recording.parameters
-    for stat in sight.recording.parameter_stats:
+    updates = training.updates(facts.captured)
+    records = facts.recording.parameters
+    for stat in facts.recording.parameter_stats:
         yield replace(stat, update_norm=updates.get(records[stat.parameter].name))
 
 
-def _evidence(sight: Sight, training: Training) -> Iterator[object]:
+def _evidence(facts: StepFacts, training: Training) -> Iterator[object]:
     """Yield the evidence of the probes. The optimizer that steps counts as the target's."""
-    records = sight.recording.evidence_of(OptimizerRecord)
-    stepping = _stepping(sight, records, training)
-    for one in sight.recording.evidence:
+    records = facts.recording.evidence_of(OptimizerRecord)
+    stepping = _stepping(facts, records, training)
+    for one in facts.recording.evidence:
         if not isinstance(one, OptimizerRecord):
             yield one
         elif one in stepping:
@@ -172,27 +174,27 @@ def _evidence(sight: Sight, training: Training) -> Iterator[object]:
 
 
 def _stepping(
-    sight: Sight, records: Iterable[OptimizerRecord], training: Training
+    facts: StepFacts, records: Iterable[OptimizerRecord], training: Training
 ) -> list[OptimizerRecord]:
     """Return the optimizers that step after the backward, ordered by parameters it reached."""
-    steppers = list(training.steppers(sight.captured))
+    steppers = list(training.steppers(facts.captured))
     reached = {
         stat.parameter
-        for stat in sight.recording.parameter_stats
+        for stat in facts.recording.parameter_stats
         if stat.reach in ("gradient", "zero")
     }
-    found = [record for record in records if any(_is_same(sight, record, one) for one in steppers)]
+    found = [record for record in records if any(_is_same(facts, record, one) for one in steppers)]
     return sorted(found, key=lambda record: (-len(record.parameters & reached), -record.index))
 
 
-def _is_same(sight: Sight, record: OptimizerRecord, stepper: Stepper) -> bool:
+def _is_same(facts: StepFacts, record: OptimizerRecord, stepper: Stepper) -> bool:
     """Return whether a captured optimizer is one of the run; a trainer's has its own line."""
     if record.class_name != stepper.class_name:
         return False
-    held = {sight.recording.parameters[index].name for index in record.parameters}
+    held = {facts.recording.parameters[index].name for index in record.parameters}
     if held and stepper.parameters:
         return not held.isdisjoint(stepper.parameters)
-    site = None if record.site is None else sight.recording.sites[record.site]
+    site = None if record.site is None else facts.recording.sites[record.site]
     return site == stepper.site
 
 
@@ -219,7 +221,7 @@ class JudgedStep:
 class Series:
     """The captured steps of one backward of the script, in order."""
 
-    sights: tuple[Sight, ...]
+    step_facts: tuple[StepFacts, ...]
     training: Training
     is_late: bool = False
     """Whether their forwards were not observed. Most of what rules read is missing then."""
@@ -230,33 +232,33 @@ class Series:
 
         A backward that raised may have been meant for a step.
         """
-        return self.training.is_untrained and not _has_raised(self.sights[0])
+        return self.training.is_untrained and not _has_raised(self.step_facts[0])
 
     @cached_property
     def judged(self) -> tuple[JudgedStep, ...]:
         """The captured steps that are judged."""
         whole = [
-            position for position, one in enumerate(self.sights) if one.captured.same_as is None
+            position for position, one in enumerate(self.step_facts) if one.captured.same_as is None
         ]
-        chosen = _chosen([_state(sight) for sight in self.sights], whole[-1:])
-        ends = [*chosen[1:], len(self.sights)]
+        chosen = _chosen([_state(facts) for facts in self.step_facts], whole[-1:])
+        ends = [*chosen[1:], len(self.step_facts)]
         return tuple(
             JudgedStep(
                 context=self._case(position),
-                step=self.sights[position].captured.step,
+                step=self.step_facts[position].captured.step,
                 stands_for=end - position,
             )
             for position, end in zip(chosen, ends, strict=True)
         )
 
     def _case(self, position: int) -> RuleContext:
-        sight = self.sights[position]
-        # Without a step between them, another backward says nothing about what lasts.
-        later = () if self.is_untrained else self.sights[position + 1 :]
+        facts = self.step_facts[position]
+        # Without a step in between, another backward does not show whether a state lasts.
+        later = () if self.is_untrained else self.step_facts[position + 1 :]
         return RuleContext(
-            composed(sight, later, self.training),
-            run=self.training.surroundings(sight.captured),
-            step=sight.captured.step,
+            composed(facts, later, self.training),
+            run=self.training.surroundings(facts.captured),
+            step=facts.captured.step,
             measurements=self.training.context.measurements,
         )
 
@@ -267,21 +269,21 @@ def series_of(training: Training) -> tuple[Series, ...]:
     Steps that raised are a series of their own, and so are those captured after their forward. If
     nothing is trained, captured steps of different models do not continue each other.
     """
-    groups: dict[tuple[object, bool, bool, object], list[Sight]] = {}
+    groups: dict[tuple[object, bool, bool, object], list[StepFacts]] = {}
     for captured in training.recording.captured_steps:
-        sight = Sight(captured)
-        model = sight.reached if training.is_untrained else None
+        facts = StepFacts(captured)
+        model = facts.reached if training.is_untrained else None
         is_late = bool(captured.recording.evidence_of(LateCapture))
-        key = (training.line(captured), _has_raised(sight), is_late, model)
-        groups.setdefault(key, []).append(sight)
+        key = (training.line(captured), _has_raised(facts), is_late, model)
+        groups.setdefault(key, []).append(facts)
     return tuple(
-        Series(tuple(sights), training, is_late=is_late)
-        for (_, _, is_late, _), sights in groups.items()
+        Series(tuple(step_facts), training, is_late=is_late)
+        for (_, _, is_late, _), step_facts in groups.items()
     )
 
 
-def _has_raised(sight: Sight) -> bool:
-    return bool(sight.recording.evidence_of(AutogradErrorRecord))
+def _has_raised(facts: StepFacts) -> bool:
+    return bool(facts.recording.evidence_of(AutogradErrorRecord))
 
 
 def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
@@ -302,15 +304,15 @@ def _chosen(states: Sequence[object], wanted: Collection[int]) -> list[int]:
     return chosen
 
 
-def _state(sight: Sight) -> object:
+def _state(facts: StepFacts) -> object:
     """Return a value that differs for captured steps that have to be judged separately."""
-    is_whole = sight.captured.same_as is None
-    return (sight.graph, *_numbers(sight), *(_counts(sight) if is_whole else ()))
+    is_whole = facts.captured.same_as is None
+    return (facts.graph, *_numbers(facts), *(_counts(facts) if is_whole else ()))
 
 
-def _numbers(sight: Sight) -> Iterator[object]:
-    recording = sight.recording
-    step = sight.step
+def _numbers(facts: StepFacts) -> Iterator[object]:
+    recording = facts.recording
+    step = facts.step
     yield step is None or step.loss is None or math.isfinite(step.loss)
     yield tuple(
         (stat.reach, bool(stat.gradient and stat.gradient.is_broken))
@@ -318,8 +320,8 @@ def _numbers(sight: Sight) -> Iterator[object]:
     )
 
 
-def _counts(sight: Sight) -> Iterator[object]:
-    recording = sight.recording
+def _counts(facts: StepFacts) -> Iterator[object]:
+    recording = facts.recording
     yield tuple(record.requires_grad for record in recording.parameters)
     yield tuple(int(10 * one.inactive / one.units) for one in recording.evidence_of(UnitRecord))
     yield tuple(

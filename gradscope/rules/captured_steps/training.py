@@ -1,4 +1,4 @@
-"""What a training run did to its parameters, by their names."""
+"""The changes of a training run to its parameters, by their names."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -28,13 +28,17 @@ from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
 _SOUGHT = 20
-"""So many steps on end a scaler may leave out until it finds its scale: it halves it each time."""
+"""Maximum number of consecutive steps that a scaler skips until it finds its scale, which it halves
+each time.
+"""
 _RECENT = 400
-"""Events before a backward among which the last steps are."""
+"""Number of events before a backward that are searched for the last steps."""
 _MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
-"""So many last steps without a gradient, and this share of all steps, are no chance."""
+"""Number of last steps without a gradient, and their share of all steps, that chance does not
+explain.
+"""
 _LOSSES = 20
-"""So many losses after a backward tell how training went on from it."""
+"""Number of losses after a backward that show how training continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +47,9 @@ class Stepper:
 
     class_name: str
     site: Site | None
-    """The line that made it, or that of the script which had it made."""
+    """Line that made it, or the script's line that led to it."""
     parameters: frozenset[str]
-    """Names of those that it holds."""
+    """Names of the parameters that it holds."""
 
 
 @dataclass(slots=True)
@@ -71,7 +75,7 @@ class _Uses:
 
     steps: tuple[StepEvent, ...]
     is_skipped: bool
-    """Whether a gradient scaler skipped one."""
+    """Whether a gradient scaler skipped one of its steps."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class Training:
             seeks_derivative=self.is_untrained and _reaches_others(captured.recording),
             steps_before=tuple(self._steps_before(captured)),
             is_scale_sought=self._is_scale_sought(captured),
-            # What a scaler leaves out belongs to the step that it lets through in the end.
+            # Skipped steps belong to the next step that the scaler makes.
             goes_on=captured.step < self._last_sound_step + uses.is_skipped,
         )
 
@@ -149,7 +153,7 @@ class Training:
         return len(lines) <= 1 and max(passes, default=0) <= 1
 
     def _frozen_before(self, captured: CapturedStep) -> Iterator[str]:
-        """Yield what was frozen before a backward that was watched closely."""
+        """Yield the parameters that were frozen before a captured backward."""
         yield from (one.name for one in self.recording.parameters if not one.requires_grad)
         for other in self.recording.captured_steps:
             if other.step >= captured.step:
@@ -157,7 +161,7 @@ class Training:
             yield from (one.name for one in other.recording.parameters if not one.requires_grad)
 
     def _ceased(self, captured: CapturedStep) -> Iterator[str]:
-        """Yield what had gradients before a backward, and has none any more to the end."""
+        """Yield the parameters that had gradients before a backward, and get none until the end."""
         last = max((step.index for step in self.recording.steps), default=0)
         least = max(_MOST_WITHOUT, _SHARE_WITHOUT * last)
         for name, one in self._fates.items():
@@ -165,7 +169,7 @@ class Training:
                 yield name
 
     def _uncleared(self, captured: CapturedStep) -> int:
-        """Return how many gradients each backward finds that no step uses and nothing clears."""
+        """Return, by backward, the number of gradients that no step uses and nothing clears."""
         backward = self._backward(captured)
         if backward is None:
             return 0
@@ -182,7 +186,7 @@ class Training:
             return
         end = bisect_left(self._keys, (captured.step, captured.order))
         known: set[int] = set()
-        # Each optimizer in use has made one not long ago.
+        # Each optimizer in use has made a step recently.
         for event in only(StepEvent, reversed(self._events[max(0, end - _RECENT) : end])):
             if event.kind != "step" or event.optimizer is None or event.optimizer in known:
                 continue
@@ -211,7 +215,7 @@ class Training:
         return bool(known) and isfinite(known[-1])
 
     def _is_scale_sought(self, captured: CapturedStep) -> bool:
-        """Return whether a scaler leaves out all steps after a backward, of which there are few."""
+        """Return whether a scaler skips all of the few steps after a backward."""
         if not self._uses(captured).is_skipped or not self.was_scaled(captured):
             return False
         start = bisect_left(self._keys, (captured.step, captured.order))
@@ -245,7 +249,7 @@ class Training:
         return frozenset(found)
 
     def updates(self, captured: CapturedStep) -> Mapping[str, float]:
-        """Return how far the steps after a backward moved the parameters, by name."""
+        """Return by how much the steps after a backward moved the parameters, by name."""
         norms, records = norms_of(self.recording), self.recording.parameters
         rows = [row for event in self._uses(captured).steps for row in norms.rows_of(event.step)]
         return {
@@ -255,7 +259,7 @@ class Training:
         }
 
     def steppers(self, captured: CapturedStep) -> Iterator[Stepper]:
-        """Yield the optimizers that step after a backward, all of them where none ever steps."""
+        """Yield the optimizers that step after a backward, or all if none ever steps."""
         names = [record.name for record in self.recording.parameters]
         events = self._uses(captured).steps
         used = (self.optimizers[one.optimizer] for one in events if one.optimizer is not None)
@@ -292,7 +296,7 @@ class Training:
         return sorted((record.step, record.order) for record in self.recording.events)
 
     def _backward(self, captured: CapturedStep) -> BackwardStart | None:
-        """Return the event of a captured backward; None where it is not there."""
+        """Return the event of a captured backward; None if it is missing."""
         position = bisect_left(self._keys, (captured.step, captured.order))
         is_there = position < len(self._keys) and self._keys[position] == (
             captured.step,
@@ -359,7 +363,7 @@ class Training:
 
     @cached_property
     def _last_sound_step(self) -> int:
-        """The last step of the run whose gradients were finite; -1 where there is none."""
+        """The last step of the run with finite gradients; -1 without one."""
         sound = (
             event.step
             for event in self._events
@@ -369,7 +373,7 @@ class Training:
 
     @cached_property
     def _named(self) -> Counter[str]:
-        """By name: number of the run's parameters that have it, one model after the other."""
+        """Indices of the run's parameters by name, one model after the other."""
         return Counter(record.name for record in self.recording.parameters)
 
     @cached_property
@@ -383,7 +387,7 @@ class Training:
         first = dict(zip(reversed(norms.parameters), reversed(norms.weights), strict=True))
         for record in self.recording.parameters:
             fate = found[record.name]
-            # Models that follow each other in a variable share their names.
+            # Models that replace each other in a variable share their names.
             fate.last_alive = max(fate.last_alive, alive.get(record.index, -1))
             for norm in (first.get(record.index), last.get(record.index)):
                 if norm is not None and norm != NOT_MEASURED:
@@ -400,7 +404,7 @@ class Training:
 
 
 def _reaches_others(recording: Recording) -> bool:
-    """Return whether a gradient comes to what no module holds or lost: an input, or a variable."""
+    """Return whether a tensor that is in no module gets a gradient: an input, or a variable."""
     unregistered = {leaf.node for leaf in recording.evidence_of(LeafRecord)}
     owners = (
         recording.modules[recording.parameters[node.parameter].module]

@@ -22,14 +22,15 @@ class AlwaysClipped(Rule):
         A clip by norm that scales nearly all steps down to a small fraction.
 
     Why it matters:
-        All steps then have the same length, whatever the loss: with SGD that is the learning rate
-        times the limit, so that lowering the limit lowers the learning rate. An outlier weighs as
-        much as any other step.
+        All steps then have the same length, whatever the loss. With SGD, this is the learning rate
+        times the limit, so a lower limit lowers the learning rate. An outlier weighs as much as any
+        other step.
 
     How it is measured:
-        The share of the steps that are cut, and the median of what is left of their norm: the limit
-        over the norm. Adam and the like divide by the size of the gradients and so undo a constant
-        factor: for these it takes far more, and the finding is a note.
+        The rule takes the share of the steps that are clipped, and the median of the remaining part
+        of their norm: the limit over the norm. Adam and the like divide by the size of the
+        gradients and so undo a constant factor: for these the limit is much lower, and the finding
+        is a note.
 
     How to fix it:
         Raise the limit until it clips only outliers, and lower the learning rate by the same
@@ -51,15 +52,17 @@ class AlwaysClipped(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_coefficient", worse="lower"),)
 
     share: float = 0.9
-    """Share of the steps that must be clipped, 0 to 1. Measured, see the source."""
+    """Share of the steps that must be clipped, 0 to 1. Measured, see Source."""
     hard: float = 0.05
-    """The part of a step's norm, 0 to 1, below which the median has to be. Chosen: trainings that
-    go well with SGD and a clip leave 0.1 and more."""
+    """Remaining part of the norm, 0 to 1, below which the median must be. Chosen: trainings with
+    SGD and a clip that work well keep 0.1 and more.
+    """
     hard_adaptive: float = 0.001
     """Remaining part of the norm, 0 to 1, below which Adam and similar optimizers are reported.
-    Chosen: PPO with unnormalised rewards leaves 0.01, and learns."""
+    Chosen: PPO with unnormalised rewards keeps 0.01, and learns.
+    """
     least_steps: int = 20
-    """Steps that have to be seen. Chosen: the first norms are often the largest."""
+    """Minimum number of steps. Chosen: the first norms are often the largest."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""
@@ -80,7 +83,7 @@ class AlwaysClipped(Rule):
                 "share_of_steps_cut",
                 cut,
                 self.share,
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             context.measured(
@@ -89,7 +92,7 @@ class AlwaysClipped(Rule):
                 middle,
                 limit,
                 fires="below",
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             if cut >= self.share and middle < limit:
@@ -115,7 +118,7 @@ class AlwaysClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} clips {len(series.cut):,} of {len(series.finite):,} steps, to a "
+                f"{series.text} clips {len(series.cut):,} of {len(series.finite):,} steps, to a "
                 f"median of {100 * middle:.2g} % of their norm: {harm}"
             ),
             remedy=f"raise the limit to about {advised:g}{slower}"

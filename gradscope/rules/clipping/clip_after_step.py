@@ -35,8 +35,8 @@ class ClipAfterStep(Rule):
         clip.
 
     When it may be wrong:
-        Where the call is there for the norm that it returns. With `max_norm=float("inf")` it says
-        so, and is not reported.
+        If the call is only there for the norm that it returns. A call with `max_norm=float("inf")`
+        shows that, and is not reported.
 
     Source:
         torch documentation, `torch.nn.utils.clip_grad_norm_`: "Gradients are modified in-place".
@@ -64,7 +64,7 @@ class ClipAfterStep(Rule):
                 len(late),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
@@ -74,8 +74,7 @@ class ClipAfterStep(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{first.words} comes after the step that uses these gradients: it has no "
-                    "effect"
+                    f"{first.text} comes after the step that uses these gradients: it has no effect"
                 ),
                 remedy="clip between backward() and step()",
                 site=first.event.site,
@@ -100,7 +99,7 @@ def _related(context: RuleContext, late: Clip) -> RelatedLocation | None:
 
 
 def _is_late(clip: Clip) -> bool:
-    """Return whether all its gradients are used, and not going to be used again as they are."""
+    """Return whether all its gradients are used, and will not be used again unchanged."""
     if clip.event.fresh or not clip.event.spent:
         return False
     return (

@@ -60,21 +60,21 @@ class ClipBeforeBackward(Rule):
                 len(early),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not early or len(early) < self.share * len(calls):
                 continue
             spent = [clip for clip in early if clip.event.spent]
             if spent and not clips.is_ahead(calls):
-                continue  # it stands behind the step, and is clip-after-step
+                continue  # it is after the step: see clip-after-step
             first = early[0]
             backward = _next_backward(first)
             what = "the gradients of the previous step" if spent else "nothing"
             yield self.finding(
                 context,
                 message=(
-                    f"{first.words} comes before the backward that computes the gradients of the "
+                    f"{first.text} comes before the backward that computes the gradients of the "
                     f"step: it clips {what}"
                 ),
                 remedy="clip between backward() and step()",

@@ -36,8 +36,8 @@ class ClipBeforeUnscale(Rule):
         gradients as they are.
 
     When it may be wrong:
-        Where the limit is multiplied by the scale. Limits that move with the scale, or are of its
-        size, are not reported.
+        If the limit is multiplied by the scale. The rule does not report limits that move with the
+        scale, or are of its size.
 
     Source:
         torch documentation, "Automatic Mixed Precision examples", working with unscaled gradients.
@@ -53,10 +53,11 @@ class ClipBeforeUnscale(Rule):
     """Share of the calls on a line that must get scaled gradients, 0 to 1. Chosen: a few steps are
     no mistake of the loop."""
     least_scale: float = 4.0
-    """The loss scale below which a limit that does not know of it does no harm. Chosen."""
+    """Loss scale below which a limit that ignores it is harmless. Chosen."""
     own_scale: float = 0.05
-    """A limit of at least this share of the scale, where that is 1,024 or more, is taken for one
-    that was multiplied by it. Chosen: usual limits are 0.1 to 10."""
+    """A limit of at least this share of the scale, if it is 1,024 or more, counts as multiplied by
+    the scale. Chosen: usual limits are 0.1 to 10.
+    """
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips scaled gradients."""
@@ -69,7 +70,7 @@ class ClipBeforeUnscale(Rule):
                 len(found),
                 len(calls),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not found or len(found) < self.share * len(calls):
@@ -87,7 +88,7 @@ class ClipBeforeUnscale(Rule):
         size = "" if scale is None or first.limit is None else _size(first.limit, scale)
         return self.finding(
             context,
-            message=f"{first.words} clips gradients that are still multiplied by the loss scale"
+            message=f"{first.text} clips gradients that are still multiplied by the loss scale"
             + size,
             remedy="call scaler.unscale_(optimizer) before the clip",
             site=first.event.site,

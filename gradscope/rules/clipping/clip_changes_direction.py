@@ -42,8 +42,8 @@ class ClipChangesDirection(Rule):
         are cut.
 
     When it may be wrong:
-        Where the sign is all that is wanted, and with layers whose gradients differ in size by
-        much, which the global norm cuts together.
+        If only the sign matters, and for layers with gradients of very different sizes, which the
+        global norm would clip together.
 
     Source:
         Measured, six models: a limit at the 99.9 % quantile of the elements leaves a cosine of 0.87
@@ -57,11 +57,11 @@ class ClipChangesDirection(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_cosine", worse="lower"),)
 
     warning: float = 0.8
-    """Cosine below which it is a warning: 37 degrees. Measured, see the source."""
+    """Cosine below which it is a warning: 37 degrees. Measured, see Source."""
     note: float = 0.95
     """Cosine below which it is a note: 18 degrees."""
     least_steps: int = 5
-    """Steps that have to be seen. Chosen."""
+    """Minimum number of steps. Chosen."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""
@@ -80,7 +80,7 @@ class ClipChangesDirection(Rule):
                 middle,
                 self.note,
                 fires="below",
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             if middle < self.note:
@@ -94,7 +94,7 @@ class ClipChangesDirection(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} {_HOW[series.method]} and changes the direction: the median "
+                f"{series.text} {_HOW[series.method]} and changes the direction: the median "
                 f"cosine to the gradient is {middle:.2g}"
             ),
             remedy="use clip_grad_norm_(model.parameters(), max_norm), which keeps the direction, "

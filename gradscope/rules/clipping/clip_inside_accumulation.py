@@ -31,8 +31,8 @@ class ClipInsideAccumulation(Rule):
         Clip where the step is: `if (i + 1) % k == 0: clip_grad_norm_(…); optimizer.step()`.
 
     When it may be wrong:
-        Where each part is bounded on purpose, as for differential privacy. There, gradients are
-        kept elsewhere and zeroed in between, which is not reported.
+        If each part is bounded on purpose, as for differential privacy. There, gradients are kept
+        elsewhere and zeroed in between, which is not reported.
 
     Source:
         Pascanu, Mikolov and Bengio 2013 (arXiv 1211.5063), section 3.2: the gradient of the step is
@@ -45,7 +45,7 @@ class ClipInsideAccumulation(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
-    """Share of the steps with a call on the line that must show it, 0 to 1. Chosen."""
+    """Share of the steps with a call on the line that must show the problem, 0 to 1. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that clips micro-batches."""
@@ -61,7 +61,7 @@ class ClipInsideAccumulation(Rule):
                 len(inside),
                 len(by_step),
                 self.share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if inside and len(inside) >= self.share * len(by_step):
@@ -77,7 +77,7 @@ class ClipInsideAccumulation(Rule):
         return self.finding(
             context,
             message=(
-                f"{first.words} is called {times} times before each step, between the backward "
+                f"{first.text} is called {times} times before each step, between the backward "
                 "passes that accumulate its gradient"
             ),
             remedy="clip once, after the last backward before the step",
@@ -98,7 +98,7 @@ class ClipInsideAccumulation(Rule):
 
 
 def _adds_between(calls: Sequence[Clip]) -> bool:
-    """Return whether a backward adds to what one of the calls but the last has clipped."""
+    """Return whether a backward adds to gradients that a call other than the last clipped."""
     return any(clip.event.fresh and _is_added_to(clip, until=calls[-1]) for clip in calls[:-1])
 
 

@@ -32,8 +32,8 @@ class ClipOfNonFinite(Rule):
         own test of the norm, nothing is reported.
 
     How to fix it:
-        `norm = clip_grad_norm_(…, error_if_nonfinite=True)`, or no step where the norm is not
-        finite; then look for what made it so, as with `gradscope inspect`.
+        `norm = clip_grad_norm_(…, error_if_nonfinite=True)`, or skip the step if the norm is not
+        finite. Then find the cause, for example with `gradscope inspect`.
 
     When it may be wrong:
         The clip is not the origin of the NaN; it spreads the NaN of one parameter to all.
@@ -66,7 +66,7 @@ class ClipOfNonFinite(Rule):
         computed = backward or first.event
         return self.finding(
             context,
-            message=(f"the norm is {word} in step {step.step}, and {first.words} {_harm(step)}"),
+            message=(f"the norm is {word} in step {step.step}, and {first.text} {_harm(step)}"),
             remedy=(
                 "set error_if_nonfinite=True or skip the step, and find the origin of the first "
                 "non-finite gradient"
@@ -86,7 +86,7 @@ class ClipOfNonFinite(Rule):
 
 
 def _breaks(clips: Clips, clip: Clip) -> bool:
-    """Return whether a step uses what the clip made of a norm that is not finite."""
+    """Return whether a step uses the result of a clip by a non-finite norm."""
     if clip.norm is None or isfinite(clip.norm) or clip.step is None:
         return False
     if clip.parameters is not None and clip.step.optimizer is not None:
@@ -103,7 +103,7 @@ def _breaks(clips: Clips, clip: Clip) -> bool:
 
 
 def _is_left_out(clips: Clips, step: StepEvent) -> bool:
-    """Return whether a gradient scaler tells a fused optimizer, which is called all the same."""
+    """Return whether a gradient scaler makes a fused optimizer skip, which is called anyway."""
     later = islice(clips.windows.events, step.position + 1, None)
     told = next(
         (event for event in later if isinstance(event, ScalerStepEvent | BackwardEvent)), None
@@ -122,6 +122,6 @@ def _harm(step: StepEvent) -> str:
 
 
 def _last_backward(clips: Clips, clip: Clip) -> BackwardEvent | None:
-    """Return the backward before a call; None where there is none."""
+    """Return the backward before a call; None without one."""
     before = reversed(clips.windows.events[: clip.event.position])
     return next((event for event in before if isinstance(event, BackwardEvent)), None)

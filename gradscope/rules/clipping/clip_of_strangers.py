@@ -15,11 +15,12 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipOfStrangers(Rule):
-    """A clip is given other parameters than those that are stepped.
+    """A clip gets other parameters than those that are stepped.
 
     What it finds:
         `clip_grad_norm_` or `clip_grad_value_` of a model that is not the trained one: the old
-        policy, the averaged copy, the target network; or the actor where the critic steps next.
+        policy, the averaged copy, or the target network. Also a clip of the actor before a step of
+        the critic.
 
     Why it matters:
         These parameters have no gradients. The clip returns a norm of 0 and cuts nothing, and the
@@ -29,23 +30,22 @@ class ClipOfStrangers(Rule):
         A line counts if no optimizer of the run holds one of the parameters that its calls are
         given, none of them has a gradient in any call, and an optimizer steps after the calls. The
         finding is an error if the parameters have the names and shapes of stepped ones, so that
-        they are a copy, and a warning otherwise. A line is left out if another line clips what is
-        stepped, or if all its parameters are frozen and no copy. A line counts, too, if a backward
-        and a step of one optimizer are around its calls, no call clips a gradient of that step, and
-        the clipped gradients are those that another optimizer has used before: a warning, and an
-        error if the norm of one of these steps is above the limit.
+        they are a copy, and a warning otherwise. A line is skipped if another line clips the
+        stepped parameters, or if all its parameters are frozen and are no copy. A line counts, too,
+        if a backward and a step of one optimizer are around its calls, no call clips a gradient of
+        that step, and the clipped gradients are those that another optimizer has used before: a
+        warning, and an error if the norm of one of these steps is above the limit.
 
     How to fix it:
         Pass the parameters that the optimizer holds.
 
     When it may be wrong:
-        If the parameters are to be trained later, after the recording ends.
+        If the parameters are trained later, after the recording ends.
 
     Source:
-        torch source, `torch/nn/utils/clip_grad.py`: parameters without a gradient are left out, and
-        the norm of no gradients is 0.
-        Chosen: counts, without a threshold.
-        Measured: the norm of each of 72 such calls in two programs is 0 exactly.
+        torch source, `torch/nn/utils/clip_grad.py`: parameters without a gradient are skipped, and
+        the norm of no gradients is 0. Chosen: counts, without a threshold. Measured: the norm of
+        each of 72 such calls in two programs is 0 exactly.
     """
 
     code: ClassVar[str] = "GS411"
@@ -64,6 +64,15 @@ class ClipOfStrangers(Rule):
         for calls in clips.by_line:
             steps = [step_of_another(context, clip) for clip in calls]
             found = [step for step in steps if step is not None]
+            context.measured_share(
+                self.code,
+                "share_of_calls",
+                len(found),
+                len(calls),
+                self.share,
+                subject=calls[0].text,
+                site=calls[0].event.site,
+            )
             if found and len(found) >= self.share * len(calls):
                 yield self._of_another(context, calls[steps.index(found[0])], found)
         held = frozenset(index for one in clips.windows.optimizers for index in one.parameters)
@@ -89,7 +98,7 @@ class ClipOfStrangers(Rule):
         yield self.finding(
             context,
             message=(
-                f"{first.words} is given {what} that no optimizer steps: their norm is 0, and the "
+                f"{first.text} is given {what} that no optimizer steps: their norm is 0, and the "
                 "gradients that are stepped are not clipped"
             ),
             remedy="pass the parameters that the optimizer holds",
@@ -117,7 +126,7 @@ class ClipOfStrangers(Rule):
         return self.finding(
             context,
             message=(
-                f"{clip.words} comes before {name}.step(), and is given {_owner(context, given)}, "
+                f"{clip.text} comes before {name}.step(), and is given {_owner(context, given)}, "
                 "which another optimizer holds: the gradients of this step are not clipped"
             ),
             remedy=f"pass the parameters that {name} holds",
@@ -141,7 +150,7 @@ def _owner(context: RuleContext, given: Sequence[int]) -> str:
 
 
 def _has_strangers(calls: Sequence[Clip], held: frozenset[int]) -> bool:
-    """Return whether no call of a line is given a gradient, or a parameter of an optimizer."""
+    """Return whether no call of a line gets a gradient, or a parameter of an optimizer."""
     return all(
         clip.parameters
         and held.isdisjoint(clip.parameters)
@@ -152,7 +161,7 @@ def _has_strangers(calls: Sequence[Clip], held: frozenset[int]) -> bool:
 
 
 def _clips_stepped(calls: Sequence[Clip], held: frozenset[int]) -> bool:
-    """Return whether a line clips gradients of an optimizer, or of what is not known."""
+    """Return whether a line clips gradients of an optimizer, or unknown ones."""
     return any(not clip.parameters or not held.isdisjoint(clip.parameters) for clip in calls)
 
 

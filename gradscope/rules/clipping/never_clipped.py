@@ -45,14 +45,15 @@ class NeverClipped(Rule):
     needs_run: ClassVar[bool] = True
 
     beyond: float = 3.0
-    """Times the largest norm, that the limit has to be at least. Chosen: twice is what a limit for
-    outliers may be."""
+    """Multiple of the largest norm that the limit must reach. Chosen: a limit for outliers may be
+    twice the norm.
+    """
     least_steps: int = 100
-    """Steps that have to be seen for it. Chosen."""
+    """Minimum number of steps for this. Chosen."""
     far_beyond: float = 10.0
-    """Times the largest norm that the limit must reach in shorter runs. Chosen."""
+    """Multiple of the largest norm that the limit must reach in shorter runs. Chosen."""
     few_steps: int = 20
-    """Steps that have to be seen for that. Chosen: before, nothing is known of usual norms."""
+    """Minimum number of steps for this. Chosen: fewer do not show usual norms."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether there are clips that can be judged."""
@@ -72,7 +73,7 @@ class NeverClipped(Rule):
                 "times_largest_norm",
                 times,
                 least,
-                subject=series.words,
+                subject=series.text,
                 site=series.site,
             )
             is_far = times >= self.beyond and steps >= self.least_steps
@@ -87,7 +88,7 @@ class NeverClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.words} has clipped nothing in {len(series.points):,} steps: the limit "
+                f"{series.text} has clipped nothing in {len(series.points):,} steps: the limit "
                 f"is {times:.3g} times the largest norm, {largest:.3g}"
             ),
             remedy=(f"lower it to about {advised:g}" if advised else "lower it")

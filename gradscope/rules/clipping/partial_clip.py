@@ -17,19 +17,19 @@ class PartialClip(Rule):
     """The step uses gradients that were not clipped.
 
     What it finds:
-        Steps before which some of the optimizer's parameters are clipped and others are not; and
-        clips of an iterator that has nothing left, as `model.parameters()` that was kept in a
-        variable and used before.
+        Steps before which some of the optimizer's parameters are clipped and others are not. Also
+        clips of an exhausted iterator, such as `model.parameters()` that was stored in a variable
+        and used before.
 
     Why it matters:
         The unclipped part sets the size of the step: one outlier there moves the weights as far as
         without any clip, and the direction of the step changes too.
 
     How it is measured:
-        The parameters that have a gradient at the step, without those that any clip was given since
-        the optimizer's last step. Clips of other optimizers' parameters do not count. If the
-        gradients left out are never larger than the limit, or are a small share of all elements,
-        the finding is a note. A clip of an exhausted iterator is an error.
+        The rule takes the parameters that have a gradient at the step, without those that any clip
+        since the optimizer's last step was given. Clips of other optimizers' parameters do not
+        count. The finding is a note if the unclipped gradients are never larger than the limit, or
+        are a small share of all elements. A clip of an exhausted iterator is an error.
 
     How to fix it:
         Clip `model.parameters()`, once, for all that the optimizer holds. Call `parameters()` anew
@@ -49,7 +49,7 @@ class PartialClip(Rule):
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9
-    """Share of an optimizer's clipped steps that must leave something out, 0 to 1. Chosen."""
+    """Share of an optimizer's clipped steps that must omit parameters, 0 to 1. Chosen."""
     exhausted_share: float = 0.5
     """Share of the calls on a line that must get an exhausted iterator, 0 to 1. Chosen: the first
     call may still find all parameters."""
@@ -85,7 +85,7 @@ class PartialClip(Rule):
                 len(vain),
                 len(calls),
                 self.exhausted_share,
-                subject=calls[0].words,
+                subject=calls[0].text,
                 site=calls[0].event.site,
             )
             if not vain or len(vain) < self.exhausted_share * len(calls):
@@ -93,7 +93,7 @@ class PartialClip(Rule):
             yield self.finding(
                 context,
                 message=(
-                    f"{vain[0].words} gets an exhausted iterator without parameters: it clips "
+                    f"{vain[0].text} gets an exhausted iterator without parameters: it clips "
                     "nothing"
                 ),
                 remedy="call model.parameters() for every clip, or store them in a list",
@@ -117,7 +117,7 @@ class PartialClip(Rule):
         return self.finding(
             context,
             message=(
-                f"{clip.words} clips only {inside}: the step uses the gradient of {outside} "
+                f"{clip.text} clips only {inside}: the step uses the gradient of {outside} "
                 "unclipped"
             ),
             remedy="clip all parameters of the optimizer in one call",
@@ -138,7 +138,7 @@ class PartialClip(Rule):
 
 
 def _has_use(clip: Clip) -> bool:
-    """Return whether the step that follows takes a gradient that no other call has clipped."""
+    """Return whether the next step uses a gradient that no other call has clipped."""
     if clip.step is None or any(event.kind.startswith("clip") for event in clip.later):
         return False
     return clip.step.fresh > clip.step.clipped

@@ -24,14 +24,14 @@ class ZeroMaxNorm(Rule):
         norm: no weight learns. With a negative limit, steps increase the loss.
 
     How it is measured:
-        The limit of each call that finds gradients. Where other calls on the same line have a limit
+        The limit of each call that finds gradients. If other calls on the same line have a limit
         above zero, the finding is a warning.
 
     How to fix it:
         Call it only `if max_norm > 0`, or give `float("inf")` for no limit.
 
     When it may be wrong:
-        Where some parameters are to get no gradient for a while. `requires_grad_(False)` says so.
+        If some parameters should get no gradient for a while. `requires_grad_(False)` says so.
 
     Source:
         torch source, `torch/nn/utils/clip_grad.py`: every gradient is multiplied by
@@ -55,7 +55,7 @@ class ZeroMaxNorm(Rule):
         first = wrong[0]
         return self.finding(
             context,
-            message=f"{first.words} {_harm(first)}",
+            message=f"{first.text} {_harm(first)}",
             remedy='clip only if the limit is above 0, or pass float("inf") for no limit',
             site=first.event.site,
             severity="error" if len(wrong) == calls else "warning",

@@ -1,1 +1,1 @@
-"""Rules on how gradients flow: their size, what they are made of, and how far they move weights."""
+"""Rules on the flow of gradients: their size, their composition, and the updates they cause."""

@@ -54,17 +54,22 @@ class DeadUnit(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 
     note_share: float = 0.5
-    """Share of a layer's units from which it is noted. Measured: 52 % in healthy nets of 30."""
+    """Share of a layer's units above which it is a note. Measured: 52 % in healthy networks of 30.
+    """
     warning_share: float = 0.65
-    """Share from which it is a warning. Measured: above .6 no healthy one of 86 models is met."""
+    """Share above which it is a warning. Measured: none of 86 healthy models is above 0.6."""
     error_share: float = 0.9
-    """Share from which it is an error. Measured: from 90 % on accuracy suffers."""
+    """Share above which it is an error. Measured: from 90 % on, accuracy drops."""
     rows: int = 64
-    """Rows of the batch below which nothing is more than a note, as 3/N bounds the activity."""
+    """Number of rows of the batch below which a finding is only a note, as 3/N bounds the activity.
+    """
     samples: int = 4
-    """Samples below which nothing is more than a note: the rows of one sample are much alike."""
+    """Number of samples below which a finding is only a note: the rows of one sample are similar.
+    """
     few_rows: int = 8
-    """Rows below which nothing can be said: half of all units are inactive in a single row."""
+    """Number of rows below which no layer is judged: half of all units are inactive in a single
+    row.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """The units are counted in a second forward."""
@@ -134,7 +139,7 @@ class DeadUnit(Rule):
 
 
 def _causes(worst: UnitRecord, severity: Severity | None) -> tuple[str, ...]:
-    """Return the rules that explain inactive units: a dead layer hands on zeros and nothing else.
+    """Return the rules that explain inactive units: a dead layer passes on only zeros.
 
     Where values shrink from layer to layer biases decide, so that units are all on or all off.
     """

@@ -17,12 +17,12 @@ from gradscope.rules.helpers.growth_position import (
     forward_rise,
     initialisation_site,
     is_recurrent,
-    jump_place,
+    jump_position,
     named,
     norm_of,
     pace,
-    place_of,
     related_lines,
+    trend_position,
 )
 from gradscope.rules.helpers.recurrence import Memory, growth_later, memories, recurrences
 from gradscope.rules.measurement import Measure
@@ -79,18 +79,21 @@ class ExplodingGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 1.5
-    """Orders of magnitude by which the gradient grows. Measured: with SGD 22 % learn at 1.5 to
-    2."""
+    """Orders of magnitude by which the gradient grows. Measured: with SGD, 22 % learn at 1.5 to 2.
+    """
     warning_decades: float = 2.0
-    """Orders of magnitude, as above. Measured: with SGD 20 % learn at 2 to 3, with Adam 40 %."""
+    """Orders of magnitude, as above. Measured: 20 % learn with SGD at 2 to 3, 40 % with Adam."""
     error_decades: float = 4.0
-    """Orders of magnitude, as above. Measured: with SGD nothing learns above 4, with Adam 26 %."""
+    """Orders of magnitude, as above. Measured: with SGD nothing learns above 4; with Adam 26 % do.
+    """
     jump_decades: float = 3.0
     """Orders of magnitude at a single operation, or over the sequence of a recurrent layer.
-    Measured: one of 86 healthy networks is above at its first step, none after three steps."""
+    Measured: one of 86 healthy networks exceeds it at its first step, none after three steps.
+    """
     jump_error_decades: float = 6.0
-    """Orders of magnitude for an error. Recurrent networks of gain 3 over 50 steps reach 6 to
-    17."""
+    """Orders of magnitude for an error. Measured: recurrent networks of gain 3 over 50 steps reach
+    6 to 17.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -122,7 +125,7 @@ class ExplodingGradient(Rule):
         context.measured(
             self.code, "decades", decades, self.note_decades, subject=ends(context, trend)
         )
-        # What most layers do is no state of the first step, which a few of them may be in.
+        # Only a few layers can be in a transient state of the first step.
         is_certain = spines.has_later or trend.typical >= self.error_decades
         severity = _level(decades, limits, lasts=is_certain)
         if severity is None:
@@ -251,7 +254,7 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        position = jump_place(context, jump)
+        position = jump_position(context, jump)
         through = f"{position.count} iterations of a loop" if position.count > 1 else position.what
         before, after = jump.matched
         return self.finding(
@@ -282,7 +285,7 @@ class ExplodingGradient(Rule):
         message: str,
         parameters: tuple[int, ...],
     ) -> Finding:
-        position = place_of(context, trend)
+        position = trend_position(context, trend)
         rise = forward_rise(context, trend)
         return self.finding(
             context,
@@ -316,7 +319,7 @@ _JUMP_REMEDY = (
 
 
 def _level(decades: float, limits: Mapping[Severity, float], *, lasts: bool) -> Severity | None:
-    """Return the level that a rise reaches; no error where nothing tells whether it lasts."""
+    """Return the level for a growth; no error if it is unknown whether it lasts."""
     for level, limit in limits.items():
         if decades >= limit:
             return "warning" if level == "error" and not lasts else level

@@ -1,4 +1,4 @@
-"""GS113: gradient norms beyond the limits that the user has set."""
+"""GS113: gradient norms above the limits that the user has set."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -64,7 +64,7 @@ class GradientNormLimit(Rule):
         return None if _norms(context) else "no parameter has a gradient"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every limit that a norm lies beyond."""
+        """Yield a finding for every limit that a norm exceeds."""
         steps = _norms(context)
         for pattern, limit in context.norm_limits.items():
             measured = list(_measured(context, steps, pattern))
@@ -123,9 +123,9 @@ class GradientNormLimit(Rule):
                 f"{extreme}_norm": worst.norms[position],
             },
             count=max(len(modules), 1),
-            # The line is that of the worst parameter, which is another one in the next run.
+            # The worst parameter, and so its line, may be another one in the next run.
             cause=f"{verdict.partition(' ')[0]} the limit of {worst.pattern}",
-            # What makes a gradient non-finite is told by the rule that knows the operation.
+            # Another rule knows the operation that makes a gradient non-finite.
             caused_by=() if math.isfinite(worst.norm) else _CAUSES,
             step=worst.step,
         )
@@ -192,7 +192,7 @@ def _groups(context: RuleContext, pattern: str) -> Iterator[tuple[ModuleRecord |
 
 
 def _when(context: RuleContext, step: int) -> str:
-    """Return after how many steps that was; nothing where no other step was made."""
+    """Return the number of steps before; nothing if no other step was made."""
     way = sum(1 for one in context.recording.steps if one.kind != "probe")
     if way == 1:
         return ""
@@ -200,7 +200,7 @@ def _when(context: RuleContext, step: int) -> str:
 
 
 def _others(more: int) -> str:
-    """Return how many modules lie beyond a limit beside the worst; empty where none does."""
+    """Return the number of other modules above a limit; empty if there are none."""
     return f", and {more} more module{'' if more == 1 else 's'}" if more > 0 else ""
 
 

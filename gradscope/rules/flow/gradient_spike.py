@@ -11,16 +11,23 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.spikes import History, Limits, Spike, spikes_of, times_seen
+from gradscope.rules.helpers.spikes import (
+    History,
+    Limits,
+    Spike,
+    occurrences,
+    spikes_of,
+    unmeasured_jump,
+)
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _MOST_PARAMETERS = 8
 _MOST_LEADERS = 3
 _LEADS = 3.0
-"""Times the typical parameter's rise from which on one leads."""
+"""Multiple of the typical parameter's rise above which a parameter leads."""
 _OWN_STEPS = 20
-"""Steps that a parameter's norm is compared with to tell whether it leads."""
+"""Number of steps with which a parameter's norm is compared to see whether it leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +51,12 @@ class GradientSpike(Rule):
         an outlier by `deviations`, and half as large again as their median. The norm must also
         exceed all of the run's first norms, or the loss must be higher after the step than before.
         The first `least_history` steps are not judged, nor as many after the learning rate jumps by
-        half. The finding is a note if a clip kept the spike from the weights, or if steps that
-        large are frequent. Parameters lead whose gradient has risen three times as much as that of
-        the typical parameter, against their own last 20 steps. The batch's number in its epoch is
-        known for a `DataLoader`.
+        half. If the norm of a step was not measured, its loss is judged: it must be above the
+        square of `factor` times all losses before it, and the next five ten times lower. The
+        finding is a note if a clip kept the spike from the weights, or if steps that large are
+        frequent. Parameters lead whose gradient has risen three times as much as that of the
+        typical parameter, against their own last 20 steps. The batch's number in its epoch is known
+        for a `DataLoader`.
 
     How to fix it:
         Clip at 1 to 1.5 times the usual norm, look at the batch of that step, and warm the learning
@@ -72,22 +81,23 @@ class GradientSpike(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="times_usual"),)
 
     factor: float = 10.0
-    """Times the median norm. Chosen: ten medians are beyond what batches of one kind differ by."""
+    """Multiple of the median norm. Chosen: batches of one kind differ by less than ten medians."""
     beyond: float = 2.0
-    """Times the largest norm. Chosen: what came before of the same size was no accident."""
+    """Multiple of the largest norm. Chosen: an earlier norm of the same size was no accident."""
     together: float = 4.0
-    """Times the median norm where the loss jumps, too. Chosen: two signs need less of each."""
+    """Multiple of the median norm if the loss jumps too. Chosen: two signs need less of each."""
     deviations: float = 6.0
-    """Standard deviations of the norm's logarithm above its median, as the median absolute
-    deviation tells them. Source: OLMo-core, on the logarithmic scale as norms have heavy tails."""
+    """Standard deviations of the norm's logarithm above its median, estimated by the median
+    absolute deviation. Source: OLMo-core; on the logarithmic scale, because norms have heavy tails.
+    """
     window: int = 128
-    """Steps that a norm is compared with. Source: OLMo-core."""
+    """Number of steps with which a norm is compared. Source: OLMo-core."""
     least_history: int = 20
-    """Steps before the first one that is judged. Chosen: the first norms fall fast."""
+    """Number of steps before the first judged one. Chosen: the first norms fall quickly."""
     loss_rise: float = 0.05
-    """By how much the loss is higher after it, over the loss at the start. Chosen."""
+    """Rise of the loss after the step, relative to the loss at the start. Chosen."""
     often: float = 0.02
-    """Share of the judged steps, 0 to 1, from which on spikes are no exception. Chosen."""
+    """Share of the judged steps, 0 to 1, above which spikes are no exception. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose steps have spikes."""
@@ -118,16 +128,45 @@ class GradientSpike(Rule):
                 )
             spikes = [one for one in found if one.is_new or self._harms(windows, one)]
             if not spikes:
+                yield from self._of_loss(context, windows, limits)
                 continue
             reached = [one for one in spikes if not one.is_caught]
             worst = max(reached or spikes, key=lambda one: one.times)
-            times = times_seen(worst, windows, norm_of)
+            times = occurrences(worst, windows, norm_of)
             judged = max(len(windows) - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
             yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
 
+    def _of_loss(
+        self, context: RuleContext, windows: Sequence[Window], limits: Limits
+    ) -> Iterator[Finding]:
+        """Yield the finding for a loss that jumps at a step whose gradient was not measured."""
+        found = unmeasured_jump(windows, limits)
+        if found is None:
+            return
+        position, times = found
+        window = windows[position]
+        batch = _batch(context, window)
+        of_step = "the batch of this step" if batch is None else f"batch {batch} of this epoch"
+        yield self.finding(
+            context,
+            message=(
+                f"the loss of step {window.step.step} is {window.passes[-1].loss:.3g}, {times:.3g} "
+                "times the largest before it, and comes down again; its gradient was not measured"
+            ),
+            remedy=f"check {of_step}, and clip the gradients",
+            site=window.passes[-1].site,
+            evidence={
+                "loss": window.passes[-1].loss,
+                "times_largest_before": times,
+                "limit": self.factor**2,
+                "batch": batch,
+            },
+            step=window.step.step,
+        )
+
     def _harms(self, windows: Sequence[Window], spike: Spike) -> bool:
-        """Return whether the loss is higher after a spike, by a share of what it was at first."""
+        """Return whether the loss is higher after a spike, by a share of its first value."""
         before, after = _losses_around(windows, spike.position)
         start = _typical_loss(windows[: self.least_history])
         if before is None or after is None or start is None:
@@ -148,8 +187,8 @@ class GradientSpike(Rule):
             message=(
                 f"the gradient of step {window.step.step} has a norm of {spike.norm:.3g}, "
                 f"{spike.times:.3g} times that of the steps before it"
-                + _leader_words(context, leaders)
-                + (", but was clipped" if spike.is_caught else _loss_words(before, after))
+                + _leader_text(context, leaders)
+                + (", but was clipped" if spike.is_caught else _loss_text(before, after))
             ),
             remedy=(
                 f"check {of_step}"
@@ -175,7 +214,7 @@ class GradientSpike(Rule):
 
 
 def _raw_norms(context: RuleContext) -> dict[int, float]:
-    """Return the norm of a step's gradient before clips, by the step's place in the run.
+    """Return the norm of a step's gradient before clips, by the step's index in the run.
 
     It is the largest that a clip function found of unscaled gradients.
     """
@@ -206,7 +245,7 @@ def _carriers(context: RuleContext, window: Window) -> list[int]:
 
 
 def _leaders(context: RuleContext, windows: Sequence[Window], position: int) -> list[int]:
-    """Return the parameters whose gradient stands out most from their own before, at most three.
+    """Return at most three parameters whose gradients exceed their own history most.
 
     None lead where all stand out alike.
     """
@@ -226,7 +265,7 @@ def _leaders(context: RuleContext, windows: Sequence[Window], position: int) -> 
     return sorted(leading, key=lambda index: -times[index])[:_MOST_LEADERS]
 
 
-def _leader_words(context: RuleContext, leaders: Sequence[int]) -> str:
+def _leader_text(context: RuleContext, leaders: Sequence[int]) -> str:
     names = [context.recording.parameters[index].name for index in leaders]
     return f", led by {' and '.join(names)}" if names else ""
 
@@ -258,7 +297,7 @@ def _typical_loss(windows: Sequence[Window]) -> float | None:
     return median(known) if known else None
 
 
-def _loss_words(before: float | None, after: float | None) -> str:
+def _loss_text(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return ""
     return f"; the loss goes from {before:.4g} to {after:.4g}"

@@ -15,7 +15,7 @@ _NAMED = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleExpert(Rule):
-    """Experts of a mixture that the router hardly ever chooses: they get no gradient.
+    """Experts of a mixture that the router hardly ever chooses get no gradient.
 
     What it finds:
         A mixture of experts whose router sends nearly no row to some experts any more.
@@ -25,11 +25,11 @@ class IdleExpert(Rule):
         chooses it: its parameters are wasted, and the others carry its load.
 
     How it is measured:
-        In the captured steps that are measured whole, the choices of the largest scores in every
-        row, by `topk` or `max`, in a module with as many experts: a list of modules, or weights
-        with a dimension of experts. Over the later half of these steps, an expert is idle if its
-        share of the choices is below `share` times an equal share. The choices must be so many that
-        an equal share is at least `rows`, and the last captured step at least `steps` steps in.
+        In the fully captured steps, the rule counts the choices of the largest scores in every row,
+        by `topk` or `max`, in a module with as many experts: a list of modules, or weights with a
+        dimension of experts. Over the later half of these steps, an expert is idle if its share of
+        the choices is below `share` times an equal share. An equal share of the choices must be at
+        least `rows`, and the last captured step must be at least step `steps`.
 
     How to fix it:
         Add a loss that balances the load, a bias per expert as in DeepSeek-V3, or noise to the
@@ -52,12 +52,13 @@ class IdleExpert(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="idle_experts"),)
 
     share: float = 0.05
-    """Part of an equal share, 0 to 1. Chosen: a twentieth."""
+    """Multiple of an equal share, 0 to 1. Chosen: a twentieth."""
     rows: float = 50.0
-    """Choices that an equal share has at least. Chosen: by chance an expert then has half of them
-    or fewer once in 20,000 times."""
+    """Minimum number of choices in an equal share. Chosen: by chance, an expert then has at most
+    half of them once in 20,000 times.
+    """
     steps: int = 50
-    """Steps before the last captured one. Chosen: a router is unequal at the start."""
+    """Number of steps before the last captured one. Chosen: a router is unbalanced at the start."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -124,7 +125,7 @@ class IdleExpert(Rule):
         )
 
     def _first_step(self, router: Router, idle: list[int]) -> int:
-        """Return the captured step from which on some experts are idle."""
+        """Return the captured step from which some experts are idle."""
         limit = self.share / router.experts
         busy = [
             position

@@ -17,8 +17,8 @@ class LogitsGrow(Rule):
     """Attention scores or output logits drift upwards from step to step.
 
     What it finds:
-        A softmax whose logits grow during training until they are far beyond what it needs:
-        attention scores, by head, and the log Z of the outputs before a cross-entropy.
+        A softmax whose logits grow during training far beyond useful values: attention scores, by
+        head, and the log Z of the outputs before a cross-entropy.
 
     Why it matters:
         Such a softmax chooses one entry: its gradient is zero for all others, and the attention of
@@ -26,13 +26,13 @@ class LogitsGrow(Rule):
         large runs diverge later.
 
     How it is measured:
-        In the captured steps that are measured whole, the largest magnitude of an attention score
-        that is not masked, by head, of at most 4 examples and 64 queries each. Fused attention
-        keeps its scores to itself: they are computed again for these queries. For outputs it is the
-        mean logarithm of the softmax's denominator, log Z, of at most 64 rows. The last value must
-        be above `largest`, above `factor` times the first, and above `lasting` times the largest
-        of all, and the value before it above half of `largest`. At least `captures` captured steps
-        are needed. For outputs it is a note.
+        In the fully captured steps, the rule takes the largest magnitude of an unmasked attention
+        score, by head, of at most 4 examples and 64 queries each. Fused attention keeps its scores
+        to itself: they are computed again for these queries. For outputs it is the mean logarithm
+        of the softmax's denominator, log Z, of at most 64 rows. The last value must be above
+        `largest`, above `factor` times the first, and above `lasting` times the largest of all, and
+        the value before it above half of `largest`. At least `captures` captured steps are needed.
+        For outputs it is a note.
 
     How to fix it:
         Normalise queries and keys (QK norm), lower the learning rate, or raise the weight decay of
@@ -61,12 +61,12 @@ class LogitsGrow(Rule):
     largest: float = 100.0
     """Magnitude of an attention score, or of log Z. Source: QK-clip."""
     factor: float = 4.0
-    """Times the first value: logits that are large from the start do not grow. Chosen."""
+    """Multiple of the first value. Chosen: logits that are large from the start do not grow."""
     lasting: float = 0.5
-    """Share of the largest value that the last one still has. Chosen: a peak that is over is no
-    drift."""
+    """Share of the largest value that the last one must have. Chosen: a passing peak is no drift.
+    """
     captures: int = 4
-    """Captured steps below which nothing is judged. Chosen."""
+    """Number of captured steps below which nothing is judged. Chosen."""
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -17,31 +17,31 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedInfinity(Rule):
-    """An infinite gradient is made in backward, and masked to zero before it comes to a parameter.
+    """Backward makes an infinite gradient, which is masked to zero before it reaches a parameter.
 
     What it finds:
-        An operation at a point where its derivative is infinite, as `sqrt` or `log` of zero, whose
-        gradient a ReLU, a clamp or a selection further on sets to zero.
+        An operation at a point where its derivative is infinite, such as `sqrt` or `log` of zero,
+        if a ReLU, a clamp or a selection then sets its gradient to zero.
 
     Why it matters:
-        All parameters are finite, by luck: with a smooth activation in place of the ReLU, a weight
-        times the infinity, or another mask, zero times infinity is NaN, and the training is lost in
-        one step.
+        The parameters are finite only by chance. With a smooth activation instead of the ReLU, a
+        weight times the infinity, or another mask, zero times infinity is NaN, which destroys the
+        training in one step.
 
     How it is measured:
-        An operation whose backward is given finite gradients and returns NaN or infinity, none of
-        which comes to a parameter; and no parameter is broken by anything else.
+        An operation counts if its backward gets finite gradients and returns NaN or infinity, which
+        reach no parameter. No parameter may be non-finite for another reason.
 
     How to fix it:
         Keep the argument away from the point, as `sqrt(x + 1e-8)` or `x.clamp(min=1e-8)` does.
 
     When it may be wrong:
-        Where the mask is part of the design. It is a note for that reason.
+        If the mask is part of the design. For this reason the finding is a note.
 
     Source:
         PyTorch issue 10729 and the notes on `torch.where`: a masked branch gets zero times
-        infinity. Measured: of three such models of the tests three are told; none where the
-        derivative is finite or the infinity arrives at a parameter, which is GS103.
+        infinity. Measured: the rule reports three of three such models of the tests, and none whose
+        derivative is finite or whose infinity reaches a parameter, which is GS103.
     """
 
     code: ClassVar[str] = "GS114"
@@ -57,10 +57,10 @@ class MaskedInfinity(Rule):
         stats = context.first.parameter_stats.values()
         if any(stat.gradient is not None and stat.gradient.is_broken for stat in stats):
             return
-        told = set[int | None]()
+        reported = set[int | None]()
         for one in context.shared(gradient_breaks):
-            if not one.parameters and one.node.site not in told:
-                told.add(one.node.site)
+            if not one.parameters and one.node.site not in reported:
+                reported.add(one.node.site)
                 yield self._finding(context, one)
 
     def _finding(self, context: RuleContext, one: GradientBreak) -> Finding:

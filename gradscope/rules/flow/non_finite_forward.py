@@ -12,7 +12,7 @@ from gradscope.rules.helpers.forward_origins import (
     certainty,
     forward_origins,
     line_evidence,
-    other_places,
+    other_locations,
 )
 from gradscope.rules.helpers.gradient_breaks import broken_steps
 from gradscope.rules.helpers.source_text import line_of
@@ -53,7 +53,8 @@ class NonFiniteForward(Rule):
     Source:
         Measured: with this search in the forward and GS103 in the backward, nine of nine models
         whose parameters got NaN or infinity were located; `torch.autograd.detect_anomaly` blamed
-        another operation for three of them, as the multiplication after a fully masked softmax.
+        another operation for three of them, such as the multiplication after a fully masked
+        softmax.
     """
 
     code: ClassVar[str] = "GS104"
@@ -91,7 +92,7 @@ class NonFiniteForward(Rule):
             yield self._unlocated(context, loss)
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for a loss that is no number from a step on."""
+        """Yield a finding for a loss that is non-finite from a step on."""
         for broken in broken_steps(context):
             if math.isfinite(broken.loss):
                 continue
@@ -114,12 +115,12 @@ class NonFiniteForward(Rule):
             message=f"{origin.made}; the loss is {loss}{certainty(context, origin.node)}",
             remedy=origin.cause.remedy,
             site=origin.position(context),
-            related=(origin.taken_in(context), *other_places(context, origin.site)),
+            related=(origin.taken_in(context), *other_locations(context, origin.site)),
             parameters=_broken_parameters(context),
             modules=origin.modules(context),
             evidence={**origin.evidence, **line_evidence(context, origin.node)},
             caused_by=("GS101",) if origin.cause.by_growth else (),
-            explains=("GS104",) if context.run is not None else (),  # of later steps
+            explains=("GS104",) if context.run is not None else (),  # in later steps
         )
 
     def _unlocated(self, context: RuleContext, loss: str) -> Finding:

@@ -15,7 +15,7 @@ from gradscope.rules.helpers.forward_origins import (
     forward_origins,
     line_evidence,
     line_near,
-    other_places,
+    other_locations,
 )
 from gradscope.rules.helpers.gradient_breaks import (
     SINGULARITIES,
@@ -106,10 +106,10 @@ class NonFiniteGradient(Rule):
         origins = [one for one in context.shared(forward_origins) if one.breaks]
         for origin in origins:
             yield self._of_forward(context, origin)
-        told = {one.node.index for origin in origins for one in origin.breaks}
+        reported = {one.node.index for origin in origins for one in origin.breaks}
         by_line: dict[int | None, list[GradientBreak]] = {}
         for one in context.shared(gradient_breaks):
-            if one.parameters and one.node.index not in told and not _is_of_scale(context, one):
+            if one.parameters and one.node.index not in reported and not _is_of_scale(context, one):
                 by_line.setdefault(line_of(context, one.node), []).append(one)
         for site, breaks in by_line.items():
             yield self._finding(context, site, breaks)
@@ -146,7 +146,7 @@ class NonFiniteGradient(Rule):
         )
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for gradients that are no numbers from a step on, of a finite loss."""
+        """Yield a finding for gradients of a finite loss that are non-finite from a step on."""
         for broken in broken_steps(context):
             if not math.isfinite(broken.loss):
                 continue
@@ -160,13 +160,13 @@ class NonFiniteGradient(Rule):
                 parameters=broken.parameters,
                 count=broken.count,
                 step=broken.step,
-                # A clip that gives one NaN to all of them is the more that can be done about.
+                # A clip that spreads one NaN to all gradients is easier to fix.
                 caused_by=("GS408",),
                 explains=("GS104",),
             )
 
     def _of_forward(self, context: RuleContext, origin: ForwardOrigin) -> Finding:
-        """Return the finding where gradients break on NaN that the loss does not see."""
+        """Return the finding for gradients that break on NaN which does not reach the loss."""
         parameters = {parameter for one in origin.breaks for parameter in one.parameters}
         spoilt = "1 gradient is" if len(parameters) == 1 else f"{len(parameters)} gradients are"
         here = line_of(context, origin.breaks[0].node)
@@ -202,7 +202,7 @@ class NonFiniteGradient(Rule):
             message=_message(first, cause, len(parameters)) + certainty(context, first.node.index),
             remedy=cause.remedy,
             site=line_near(context, first.node.index) if site is None else site,
-            related=(_still_finite(context, first), *other_places(context, site)),
+            related=(_still_finite(context, first), *other_locations(context, site)),
             parameters=sorted(parameters),
             evidence={
                 "operation": first.node.operation,
@@ -226,7 +226,7 @@ def _is_of_scale(context: RuleContext, one: GradientBreak) -> bool:
 
 
 def _later_losses(context: RuleContext) -> tuple[str, ...]:
-    """Return what a run comes to where gradients break of a finite loss: weights that do."""
+    """Return the later losses of a run in which gradients of a finite loss are non-finite."""
     loss = None if context.first.step is None else context.first.step.loss
     is_finite = loss is None or math.isfinite(loss)
     return ("GS104",) if context.run is not None and is_finite else ()

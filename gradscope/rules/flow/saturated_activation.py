@@ -42,9 +42,9 @@ class SaturatedActivation(Rule):
     How it is measured:
         The forward runs again. An element of a sigmoid or tanh is saturated if the derivative is
         below 5 % of its maximum. A row of a softmax is saturated if one entry is above .99; rows
-        with a single entry that is not masked are left out. An activation before the loss without a
-        weight after it may saturate, and so may the soft side of a straight-through estimator. It
-        is an error where every element is saturated and less than 1e-4 of the gradient passes.
+        with a single unmasked entry are skipped. An activation before the loss without a weight
+        after it may saturate, and so may the soft side of a straight-through estimator. It is an
+        error where every element is saturated and less than 1e-4 of the gradient passes.
 
     How to fix it:
         Normalise the inputs. Use Xavier initialisation. In attention, divide the scores by the
@@ -69,15 +69,20 @@ class SaturatedActivation(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share"),)
 
     share: float = 0.5
-    """Share of elements, for softmax of rows. Measured: at most .01 in healthy models."""
+    """Share of the elements, or of the rows for softmax. Measured: at most 0.01 in healthy models.
+    """
     fresh_share: float = 0.25
-    """Share of the rows of a softmax in a model that loaded no weights, before training. Measured:
-    none in healthy models; attention of width 256 without its scaling has 0.44."""
+    """Share of the rows of a softmax before training, in a model without loaded weights. Measured:
+    none in healthy models; attention of width 256 without its scaling has 0.44.
+    """
     passed: float = 1e-4
-    """Ratio of the gradient norms before and after an activation, below which it is an error: with
-    all of its elements saturated, a hundredth of the derivative that counts as saturated."""
+    """Ratio of the gradient norms before and after an activation, below which it is an error: a
+    hundredth of the derivative that counts as saturated.
+    """
     elements: int = 16
-    """Elements or rows below which an activation is not judged, as a single learnt gate."""
+    """Number of elements or rows below which an activation is not judged, such as a single learned
+    gate.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """The outputs are counted in a second forward."""

@@ -1,4 +1,4 @@
-"""GS112: recurrent layers whose gradient fades before it comes to the start of the sequence."""
+"""GS112: recurrent layers whose gradient fades before the start of the sequence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.growth_position import is_recurrent, place_of, related_lines
+from gradscope.rules.helpers.growth_position import is_recurrent, related_lines, trend_position
 from gradscope.rules.helpers.recurrence import FADED, Memory, fadings, memories
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
@@ -66,14 +66,17 @@ class ShortMemoryHorizon(Rule):
 
     decades: float = 4.0
     """Orders of magnitude by which the gradient fades until the first input. Measured: none of 28
-    runs recalls its first input above 3.9."""
+    runs above 3.9 recalls its first input.
+    """
 
     error_horizon: float = 2.0
-    """Steps after which 1 % of the gradient is left, for an error. Measured: torch's layers and
-    cells keep it for 4 to 10 steps as initialised, weights of std 0.01 for 1.6."""
+    """Number of steps after which 1 % of the gradient remains, for an error. Measured: freshly
+    initialised, torch's layers and cells have 4 to 10 steps; weights of std 0.01 have 1.6.
+    """
     error_decades: float = 12.0
-    """Orders of magnitude that an error needs beside: below 1e-12 of it, rounding hides the first
-    input."""
+    """Orders of magnitude that an error also needs: below a factor of 1e-12, rounding hides the
+    first input.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -102,7 +105,7 @@ class ShortMemoryHorizon(Rule):
         yield from loops or self._cells(context)
 
     def _severity(self, horizon: float, decades: float) -> Severity:
-        """Return the level: what keeps nothing beyond the next steps is no memory at all."""
+        """Return the level: a layer that remembers only a few steps is an error."""
         is_none = horizon <= self.error_horizon and decades >= self.error_decades
         return "error" if is_none else "note"
 
@@ -164,7 +167,7 @@ class ShortMemoryHorizon(Rule):
         trend = context.shared(Spines).first.loss
         if trend is None or -trend.steady < self.decades or not is_recurrent(context, trend):
             return
-        position = place_of(context, trend)
+        position = trend_position(context, trend)
         horizon = FADED / -trend.slope
         yield self.finding(
             context,

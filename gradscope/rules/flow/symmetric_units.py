@@ -31,8 +31,8 @@ class SymmetricUnits(Rule):
         gradients.
 
     How to fix it:
-        Initialise the weights at random, as `nn.init.kaiming_normal_` does; constants are for
-        biases, gains, and layers behind which something else is random.
+        Initialise the weights at random, as `nn.init.kaiming_normal_` does. Constants are for
+        biases, gains, and layers followed by random ones.
 
     When it may be wrong:
         A last layer that starts at zero looks the same under a loss that treats all outputs alike,

@@ -16,9 +16,9 @@ from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 _STAYS = 5
-"""Losses, from the jump on, that are high as a rule."""
+"""Number of losses from the jump on that must stay high."""
 _RATED = 1e-12
-"""Learning rates below it move nothing."""
+"""Learning rates below it change nothing."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class UpdateSpike(Rule):
         Clip the gradient, lower Adam's `beta2` to 0.95, or use update clipping as in StableAdamW.
 
     When it may be wrong:
-        Where new data makes both the update and the loss larger.
+        If new data increases both the update and the loss.
 
     Source:
         Wortsman et al. 2023 (arXiv 2304.13013), section 3.4: loss spikes follow within 1 to 8 steps
@@ -80,14 +80,15 @@ class UpdateSpike(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="times_usual"),)
 
     factor: float = 2.0
-    """Times the median update. Source: 2.3 in the experiments named above."""
+    """Multiple of the median update. Source: 2.3 in the experiments named above."""
     window: int = 12
-    """Measured steps that an update is compared with: about 120 steps. Chosen."""
+    """Number of measured steps with which an update is compared: about 120 steps. Chosen."""
     least_history: int = 5
-    """Measured steps before the first one that is judged. Chosen: the first updates are large."""
+    """Number of measured steps before the first judged one. Chosen: the first updates are large."""
     follows: int = 12
-    """Steps within which the loss jumps. Source: 1 to 8 steps, and updates are measured in every
-    tenth."""
+    """Number of steps within which the loss jumps. Source: 1 to 8 steps; updates are measured in
+    every tenth step.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

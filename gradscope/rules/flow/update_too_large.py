@@ -9,7 +9,7 @@ from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises
+from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises, rises_by
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -22,7 +22,10 @@ _IF_NOT_TRIED: dict[Severity, Severity | None] = {
 _CONSEQUENCES = (
     *("GS101", "GS102", "GS103", "GS104", "GS105", "GS106", "GS107", "GS110", "GS204", "GS306"),
 )
-"""What weights that training has driven off look like."""
+"""Rules that report the effects of diverged weights."""
+_NAN = frozenset({"GS103", "GS104"})
+_WARNS = 2.0
+"""Times the first loss that a loss reaches before too large steps make it NaN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,8 @@ class UpdateTooLarge(Rule):
 
     How it is measured:
         For every weight matrix that gets a gradient, the norm of the first step's change over the
-        norm of the weight. The median over the matrices is judged; embeddings and weights that are
-        all zero are left out. The limits are `sgd_warning` and `sgd_error` for SGD, and
+        norm of the weight. The median over the matrices is judged, without embeddings and weights
+        that are all zero. The limits are `sgd_warning` and `sgd_error` for SGD, and
         `adaptive_note`, `adaptive_warning` and `adaptive_error` for Adam and similar optimizers,
         whose first step is the learning rate in every element. If the loss on the same batch falls
         in the probing steps, an error becomes a note and the rest is not reported. If it becomes
@@ -75,7 +78,7 @@ class UpdateTooLarge(Rule):
     sgd_error: float = 0.3
     """Ratio. Measured: 76 % diverge above it."""
     adaptive_note: float = 0.1
-    """Ratio. Measured: no healthy run above it diverged, so it is only worth a note."""
+    """Ratio. Measured: no healthy run above it diverged, so it is only a note."""
     adaptive_warning: float = 0.3
     """Ratio. Source: as above."""
     adaptive_error: float = 1.0
@@ -123,7 +126,7 @@ class UpdateTooLarge(Rule):
             context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{_share(ratios.typical)} their norm" + _loss_words(context, falls)
+                f"{_share(ratios.typical)} their norm" + _loss_text(context, falls)
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,
@@ -152,7 +155,7 @@ class UpdateTooLarge(Rule):
             context,
             message=(
                 f"step {step + 1} of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{_share(growth)} their norm or more; {divergence.loss_words}"
+                f"{_share(growth)} their norm or more; {divergence.loss_text}"
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,
@@ -177,9 +180,11 @@ class UpdateTooLarge(Rule):
     ) -> Iterator[Finding]:
         """Yield the finding for a step of a run after which the loss rose."""
         losses = () if context.run is None else context.run.losses
-        # Steps of another kind, as those of L-BFGS, try and come back.
+        # Line searches, such as that of L-BFGS, take large steps and return.
         if level == "note" or optimizer.family == "other" or not rises(losses):
             return
+        # A loss that was fine until it broke was broken by an operation, such as the log of zero.
+        is_driven_off = rises_by(losses, _WARNS)
         worst = max(losses[1:], key=lambda loss: loss if isfinite(loss) else float("inf"))
         yield self.finding(
             context,
@@ -199,7 +204,7 @@ class UpdateTooLarge(Rule):
                 "matrices": len(ratios.by_parameter),
                 "loss_falls": False,
             },
-            explains=_CONSEQUENCES,
+            explains=[code for code in _CONSEQUENCES if is_driven_off or code not in _NAN],
         )
 
     def _severity(
@@ -234,7 +239,7 @@ def _falls(context: RuleContext) -> bool | None:
     return all(isfinite(loss) and loss < losses[0] for loss in losses[1:])
 
 
-def _loss_words(context: RuleContext, falls: bool | None) -> str:
+def _loss_text(context: RuleContext, falls: bool | None) -> str:
     losses = _losses(context)
     if falls is None:
         return ""

@@ -18,9 +18,10 @@ class UpdateTooSmall(Rule):
     """One optimizer step hardly changes the weights.
 
     What it finds:
-        A learning rate that is too small for the gradients of this model and batch, and one that a
-        schedule holds at next to nothing for many steps at the start or the end of a run, as one
-        that is meant for epochs and stepped with every batch, or that was over when it was resumed.
+        A learning rate that is too small for the gradients of this model and batch. Also a learning
+        rate that a schedule holds near zero for many steps at the start or the end of a run, such
+        as a schedule for epochs that is stepped with every batch, or one that was finished when the
+        run resumed.
 
     Why it matters:
         Below about 1e-7 of the weight, float32 rounds a step away and nothing changes. Above that,
@@ -61,14 +62,15 @@ class UpdateTooSmall(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio", worse="lower"),)
 
     lost: float = 1e-7
-    """Ratio: less than float32 can add to a number. Source: its spacing."""
+    """Ratio below which float32 rounds the update away. Source: its spacing."""
     sgd_note: float = 1e-4
-    """Ratio of SGD. Measured: 3 % learn in 250 steps."""
+    """Ratio for SGD. Measured: 3 % learn in 250 steps."""
     rest: float = 1e-5
     """Share of the highest learning rate of a run. Source: usual schedules end at 1e-3 or more, or
-    come below that in their last steps only."""
+    go below that only in their last steps.
+    """
     stretch_steps: int = 8
-    """Number of consecutive steps. Chosen: more than a warm-up from 0 has there."""
+    """Number of consecutive steps. Chosen: more than a warm-up from 0 has below the limit."""
     stretch_share: float = 0.2
     """Share of an optimizer's steps, 0 to 1. Measured: usual schedules have 0.01 at most."""
 

@@ -17,14 +17,14 @@ from gradscope.rules.helpers.growth_position import (
     half_way,
     is_recurrent,
     pace,
-    place_of,
     related_lines,
+    trend_position,
 )
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
 _SHRINKING = 0.05
-"""Decades: less is no sign that a branch opens."""
+"""Orders of magnitude below which a decrease does not show that a branch opens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ class VanishingGradient(Rule):
 
     When it may be wrong:
         Branches that are initialised to zero and open in the first steps. The rule skips them if
-        they are beside the main path or open by the end of the probe. A single layer that passes on
-        little by design, such as a decoder's attention to an encoder, is not a trend.
+        they are in parallel to the main path or open by the end of the probe. A single layer that
+        passes on little by design, such as a decoder's attention to an encoder, is not a trend.
 
     Source:
         Pascanu et al. 2013, "On the difficulty of training recurrent neural networks"; Schoenholz
@@ -73,12 +73,13 @@ class VanishingGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
 
     note_decades: float = 2.0
-    """Orders of magnitude by which the gradient shrinks. Measured: with SGD 11 % learn at 2 to
-    3."""
+    """Orders of magnitude by which the gradient shrinks. Measured: with SGD, 11 % learn at 2 to 3.
+    """
     warning_decades: float = 3.0
     """Orders of magnitude, as above. Measured: with SGD nothing learns above 3."""
     error_decades: float = 6.0
-    """Orders of magnitude, as above. Measured: with Adam 9 % learn at 6 to 8, nothing above."""
+    """Orders of magnitude, as above. Measured: with Adam, 9 % learn at 6 to 8, and nothing above 8.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -102,7 +103,7 @@ class VanishingGradient(Rule):
             return
         starved = behind(context, trend.between[0].node, half_way(trend).node.depth)
         if is_recurrent(context, trend):
-            # Weights that are used in every step of time learn from the last ones.
+            # Weights that every time step uses learn from the last ones.
             starved = behind(context, trend.between[0].node, trend.matched[-1].node.depth + 1)
             if not starved:
                 return
@@ -127,7 +128,7 @@ class VanishingGradient(Rule):
         severity: Severity,
         starved: tuple[int, ...],
     ) -> Finding:
-        position = place_of(context, trend)
+        position = trend_position(context, trend)
         rise = forward_rise(context, trend)
         return self.finding(
             context,
@@ -159,7 +160,7 @@ def is_sgd(context: RuleContext) -> bool:
 
 
 def _has_closed_branch(context: RuleContext, trend: Trend) -> bool:
-    """Return whether weights that are not behind a trend get no gradient, for now."""
+    """Return whether weights in parallel to a trend get no gradient yet."""
     faded = set(behind(context, trend.between[0].node, trend.matched[-1].node.depth))
     return any(
         stat.reach == "zero"

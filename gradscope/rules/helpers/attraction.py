@@ -24,7 +24,7 @@ _SIGNS: Mapping[str, int] = {
     "SumBackward1": 1,
     "ToCopyBackward0": 1,
 }
-"""Operations with which terms are put together to a loss, and the sign that they give to each."""
+"""Operations that combine terms into a loss, and the sign that they give to each term."""
 
 _PRODUCTS = frozenset({"DivBackward0", "MulBackward0"})
 _SUMS = frozenset({"AddBackward0", "RsubBackward1", "SubBackward0"})
@@ -42,23 +42,23 @@ _KEEP_APART = (
     "StdBackward",
     "VarBackward",
 )
-"""Beginnings of operations that give a batch of outputs a spread of its own, as whitening does."""
+"""Prefixes of operations that give a batch of outputs a spread of its own, such as whitening."""
 
 _LEAST_SHARED = 0.5
-"""Share of a side's parameters that the other side shares, from which they are one network."""
+"""Minimum share of a side's parameters in common with the other side for both to be one network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attraction:
-    """A term of a loss that draws two outputs of one network to each other."""
+    """A term of a loss that pulls two outputs of one network together."""
 
     record: ComparisonRecord
     shared: frozenset[int]
-    """The parameters that both sides were computed from."""
+    """Parameters that both sides were computed from."""
 
 
 def attractions(context: RuleContext) -> tuple[Attraction, ...]:
-    """Return the terms of a loss that has no others; none of a loss that has."""
+    """Return such terms of a loss without any other terms; none of any other loss."""
     found = []
     for record, sign in _terms(context):
         is_drawn = record is not None and sign == (1 if record.operation in _DISTANCES else -1)
@@ -70,7 +70,7 @@ def attractions(context: RuleContext) -> tuple[Attraction, ...]:
 
 
 def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]]:
-    """Yield the terms of the loss with their signs; None for what is no known comparison."""
+    """Yield the terms of the loss with their signs; None for anything but a known comparison."""
     records = {
         record.result.node: record
         for record in context.recording.evidence_of(ComparisonRecord)
@@ -97,7 +97,7 @@ def _terms(context: RuleContext) -> Iterator[tuple[ComparisonRecord | None, int]
 
 
 def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | None:
-    """Return what a comparison shares, None if its sides are not two runs of one network."""
+    """Return what both sides of a comparison share, None if they are not runs of one network."""
     left, right = record.left_tensor, record.right_tensor
     if left is None or right is None:
         return None
@@ -106,7 +106,7 @@ def _attraction(context: RuleContext, record: ComparisonRecord) -> Attraction | 
     held = [{one.parameter for one in side if one.parameter is not None} for side in sides]
     shared = held[0] & held[1]
     is_one_network = shared and len(shared) >= _LEAST_SHARED * min(map(len, held))
-    # What was computed once and used in both, as a function and its derivative, is no second run.
+    # A result that both sides use, such as a function and its derivative, is not a second run.
     if not is_one_network or operations[0] & operations[1]:
         return None
     if any(one.operation.startswith(_KEEP_APART) for side in sides for one in side):
@@ -135,6 +135,6 @@ def _end(context: RuleContext, tensor: TensorRef) -> NodeRecord:
 
 
 def _mixes_data_in(context: RuleContext, end: NodeRecord) -> bool:
-    """Return whether data are added to an output, or put in the place of some of it."""
+    """Return whether data are added to an output, or replace some of it."""
     is_alone = len(context.successors.get(end.index, ())) == 1
     return (end.operation in _SUMS and is_alone) or end.operation in _ASSEMBLING

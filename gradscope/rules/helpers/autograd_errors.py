@@ -1,4 +1,4 @@
-"""Exceptions of autograd's, as the rules about them tell of them."""
+"""Texts for the rules on exceptions of autograd."""
 
 import re
 from collections.abc import Iterator
@@ -36,17 +36,17 @@ def site_of(record: AutogradErrorRecord, *roles: str) -> int | None:
 def related_to(
     context: RuleContext, record: AutogradErrorRecord, site: int | None, **roles: str
 ) -> Iterator[RelatedLocation | None]:
-    """Yield the other lines that take part, with what happens there."""
-    told = {site}
+    """Yield the other lines that take part, with their messages."""
+    reported = {site}
     for role, message in roles.items():
         other = site_of(record, role)
-        if other not in told:
-            told.add(other)
+        if other not in reported:
+            reported.add(other)
             yield context.related(other, message)
 
 
 def operation_of(context: RuleContext, record: AutogradErrorRecord) -> str:
-    """Return the operation whose backward raised, as `Tanh`; empty where it is not known."""
+    """Return the operation whose backward raised, as `Tanh`; empty if unknown."""
     if record.node is None:
         return record.function or ""
     return re.sub(r"Backward\d*$", "", context.recording.nodes[record.node].operation)

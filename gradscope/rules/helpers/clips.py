@@ -24,7 +24,7 @@ from gradscope.rules.context import RuleContext
 
 @dataclass(frozen=True)
 class LossScale:
-    """What the gradient scaler multiplies losses by."""
+    """The factor of losses by the gradient scaler."""
 
     context: RuleContext
 
@@ -38,7 +38,7 @@ class LossScale:
         )
 
     def at(self, event: Event) -> float | None:
-        """Return the scale when something happened; None where nothing tells it."""
+        """Return the scale at the time of an event; None if unknown."""
         position = bisect_right(self._updates, event.position, key=lambda one: one.position)
         if position < len(self._updates):
             return self._updates[position].scale_before
@@ -70,7 +70,7 @@ def is_of_trial(context: RuleContext) -> bool:
 
 
 def judged_series(context: RuleContext) -> tuple[ClipSeries, ...]:
-    """Return the lines that clip what a step then uses, with a limit above zero.
+    """Return the lines that clip gradients which a step then uses, with a limit above zero.
 
     Clips of gradients that are still scaled, that another backward adds to, or that nothing uses
     are left out: there it is the place of the clip that is wrong.
@@ -88,7 +88,7 @@ def judged_series(context: RuleContext) -> tuple[ClipSeries, ...]:
 
 
 def _is_used(clip: Clip) -> bool:
-    """Return whether a step uses what the clip leaves, as it leaves it."""
+    """Return whether a step uses the clipped gradients unchanged."""
     if clip.step is None or clip.event.scaled:
         return False
     return not any(isinstance(event, BackwardEvent | ZeroEvent) for event in clip.later)
@@ -96,7 +96,7 @@ def _is_used(clip: Clip) -> bool:
 
 @dataclass(frozen=True)
 class UnclippedNorms:
-    """What gradients were before the clips of a run, as far as the clips tell.
+    """Gradient norms before the clips of a run, as far as the clips measured them.
 
     A clip by value is taken for one by the norm: of all its parameters together that is exact.
     """
@@ -129,7 +129,7 @@ class UnclippedNorms:
 
 
 def _factor(clip: Clip) -> float | None:
-    """Return what the step that follows finds of a norm; None where all of it, or it is unknown."""
+    """Return the remaining part of a norm in the next step; None if all of it, or unknown."""
     before, limit = clip.norm_before, clip.limit
     if before is None or limit is None or not isfinite(before) or not clip.event.fresh:
         return None

@@ -17,12 +17,12 @@ _FROZEN = "frozen on purpose"
 
 
 class Intent(NamedTuple):
-    """How bad a cut is, and what it looks like where it may be meant."""
+    """Severity of a cut, and what it looks like if it may be intended."""
 
     severity: Severity
     looks_like: str | None
     although: str | None = None
-    """What else tells that the parameters were to learn."""
+    """Further evidence that the parameters were meant to learn."""
 
 
 def intent(reach: Reach, stop: Stop) -> Intent:
@@ -53,7 +53,7 @@ def _of_target(reach: Reach, stop: Stop, *, held: bool | None) -> Intent:
         evidence = reach.indexed.shared(Evidence)
         is_given = any(p.module is not None and evidence.is_loaded(p.module) for p in stop.parts)
         is_kept = is_given or held is False or is_named_fixed(part.name for part in stop.parts)
-        # In a run, no other loss and no running mean moves a codebook that an optimizer holds.
+        # In a run, no other loss and no running mean moves this codebook in an optimizer.
         is_still = held is True and reach.indexed.run is not None
         if (is_still or evidence.stays(stop.parameters)) and not is_kept:
             return Intent("error", None, "no other term of the loss and no forward moves it")
@@ -69,15 +69,15 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
         return Intent("note", _COPY)
     if without_grad and _are_own_layers(reach, stop):
         return Intent("error", None)
-    # To leave a backbone as it is, one detaches it; for that nobody chooses by it or copies it.
+    # detach() is the usual way to freeze a backbone; argmax() or copies are not used for that.
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
     is_accident = chooses or stop.is_copy or stop.is_checkpoint
     if reach.learns_only_head(stop) and not is_accident:
-        # In a run, no other batch and no other loss brings it a gradient either: it is meant.
+        # In a run, no other batch or loss gives it a gradient either: the cut is intended.
         is_meant = without_grad and reach.indexed.run is not None
         return Intent("note" if is_meant else "warning", "like a frozen backbone under a head")
     if held:
-        # All of a model's parameters go into its optimizer without a thought; a name is one.
+        # Optimizers often get all parameters by default; a name shows intent.
         is_meant = without_grad and _is_named(reach, stop)
         return Intent("note", _FROZEN) if is_meant else Intent("error", None)
     outside = not reach.is_in_model(stop.cut.call)
@@ -89,7 +89,7 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
 
 
 def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | None:
-    """Return the network whose freezing tells that what was cut off was to learn.
+    """Return the frozen network that shows that the detached part was meant to learn.
 
     Under no_grad, that is one that runs before in the same function and is larger: what follows it
     got into its block.
@@ -103,7 +103,7 @@ def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | Non
 
 
 def _follows(reach: Reach, stop: Stop, frozen: int) -> bool:
-    """Return whether what was cut off runs after a larger module, in the same function."""
+    """Return whether the detached part runs after a larger module, in the same function."""
     records, site = reach.recording, reach.indexed.site(stop.cut.site)
     callers = [reach.indexed.site(one.site) for one in records.calls if one.module == frozen]
     before = [
@@ -135,7 +135,7 @@ def _are_own_layers(reach: Reach, stop: Stop) -> bool:
 
 
 def _is_named(reach: Reach, stop: Stop) -> bool:
-    """Return whether the module or the function under no_grad says that it is not to learn."""
+    """Return whether the name of the module or function under no_grad says that it is frozen."""
     site = reach.indexed.site(stop.cut.site)
     function = None if site is None else site.function
     return is_named_fixed([function, *(part.name for part in stop.parts)])
@@ -145,7 +145,7 @@ _DRAWS = frozenset({"_sample_dirichlet", "_standard_gamma", "normal"})
 
 
 def path_cuts(context: RuleContext) -> Iterator[tuple[PathCutRecord, tuple[int, ...]]]:
-    """Yield the cuts, and the parameters behind each that this backward is to train.
+    """Yield the cuts, and for each the parameters behind it that this backward should train.
 
     In a training run those are the ones that the steps after it update.
     """
@@ -181,9 +181,9 @@ def is_made_of(context: RuleContext, tensor: TensorRef, origins: Iterable[Tensor
 
 
 def is_sample(context: RuleContext, cut: PathCutRecord) -> bool:
-    """Return whether a cut is a draw from a distribution that could hand a gradient on."""
+    """Return whether a cut is a draw from a distribution that could pass on a gradient."""
     if cut.operation in _DRAWS:
         return True
-    # Some distributions draw by way of `rsample` under no_grad.
+    # Some distributions implement `sample` by `rsample` under no_grad.
     site = context.site(cut.site)
     return cut.kind == "no-grad" and site is not None and ".sample(" in site.source

@@ -10,19 +10,20 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.outputs import is_over_one_element
 
 _MOST_STEPS_DOWN = 8
-"""So many operations are looked through for what a product is made of."""
+"""Maximum number of operations searched for the factors of a product."""
 
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _ALL_OR_NOTHING = (
     *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sign", "Frac"),
     *("Heaviside", "Bernoulli", "Normal", "Poisson", "Index", "Where", "MaskedFill", "Max"),
 )
-"""Beginnings of operations that hand a gradient on as it is, or as zero."""
+"""Prefixes of operations that pass on a gradient either unchanged or as zero."""
 _VANISHING = {"float16": 1.5e-5, "bfloat16": 3e-36, "float32": 3e-36, "float64": 6e-306}
-"""256 times the smallest number of each type, of the long ones the smallest that is not rounded
-more coarsely: what weights below 1 and flat activations make of less is zero."""
+"""Gradient below which products may be zero, by type: 256 times the smallest number, or for long
+types the smallest normal number. Weights below 1 and flat activations reduce a gradient further.
+"""
 _FILLING = frozenset({"constant_", "zeros_"})
-"""Functions of `torch.nn.init` that may leave nothing but zeros."""
+"""Functions of `torch.nn.init` that may leave only zeros."""
 _CASTS = frozenset({"ToCopyBackward0"})
 _SOFTMAXES = frozenset({"LogSoftmax", "Softmax", "Softmin"})
 _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
@@ -30,22 +31,24 @@ _ROWS = frozenset({"EmbeddingBackward0", "EmbeddingBagBackward0"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEnd:
-    """An operation that is given a gradient and hands on zeros."""
+    """An operation that gets a gradient and passes on zeros."""
 
     node: NodeRecord
     zeros: tuple[int, ...]
-    """Parameters that are all zero and that it multiplies by, by definition's order."""
+    """Zero parameters by which it multiplies, in order of definition."""
     parameters: tuple[int, ...]
     """Parameters whose gradient is zero because of this operation."""
     site: Site | None
-    """The line that fills a parameter with zeros if that is what is zero, else the operation's."""
+    """Line that fills a parameter with zeros, if a parameter is zero; otherwise the operation's
+    line.
+    """
     made: Site | None
-    """The line that makes the layer of that parameter, where another one fills it."""
+    """Line that makes the layer of that parameter, if another line fills it."""
     in_recurrent_layer: bool
     underflows: bool
-    """Whether the gradient that comes is so small that its products are rounded to zero."""
+    """Whether the incoming gradient is so small that its products are rounded to zero."""
     is_over_one_element: bool
-    """Whether it is a softmax that has nothing to choose from."""
+    """Whether it is a softmax over a single element."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class DeadEnds:
 
     @property
     def recording(self) -> Recording:
-        """What is judged."""
+        """Judged recording."""
         return self.context.recording
 
     @cached_property
@@ -113,7 +116,7 @@ class DeadEnds:
         )
 
     def _position(self, node: NodeRecord) -> Site | None:
-        """Return the line of an operation; that which made it, where a module is to blame."""
+        """Return the line of an operation, or the line that made it if a module is the cause."""
         if node.module_call is None:
             return self.context.site(node.site)
         module = self.recording.modules[self.recording.calls[node.module_call].module]
@@ -169,7 +172,7 @@ class DeadEnds:
 
     @cached_property
     def _nearest(self) -> dict[int, NodeRecord | None]:
-        """The dead ends found so far, by the nodes that get zeros from them.
+        """Dead ends found so far, by the nodes that get zeros from them.
 
         The parameters of a deep chain share most of their way to the loss.
         """
@@ -247,7 +250,7 @@ class DeadEnds:
         return stat is not None and stat.weight_norm == 0 and stat.reach == reach
 
     def _operands(self, node: NodeRecord) -> Iterator[NodeRecord]:
-        """Yield the nodes of an operation's inputs, looking through views and casts."""
+        """Yield the nodes of an operation's inputs, ignoring views and casts."""
         for ref in self.context.successors.get(node.index, ()):
             operand = self.recording.nodes[ref.node]
             while operand.kind == "view" or operand.operation in _CASTS:
@@ -261,7 +264,7 @@ class DeadEnds:
         return (operand for operand in self._operands(node) if operand.parameter is None)
 
     def _zero_operands(self, node: NodeRecord) -> tuple[int, ...]:
-        """Return the parameters of zeros by which an operation multiplies."""
+        """Return the zero parameters by which an operation multiplies."""
         trained = [
             operand.parameter
             for operand in self._operands(node)
@@ -283,7 +286,7 @@ class DeadEnds:
         return len(record.shape.dims) == 1 and not node.operation.startswith("Mul")
 
     def _cause(self, position: int, ends: dict[int, list[int]]) -> int:
-        """Return the dead end whose zeros are the input of another, itself where there is none."""
+        """Return the dead end that gives another its zeros, or the dead end itself."""
         node = self.recording.nodes[position]
         if self._zero_operands(node):
             return position
@@ -297,7 +300,7 @@ class DeadEnds:
 
 
 def _together(ends: list[DeadEnd]) -> DeadEnd:
-    """Return the dead ends of one line as one: the one nearest to the loss, for all."""
+    """Merge the dead ends of one line into the one nearest to the loss."""
     first = min(ends, key=lambda end: end.node.depth)
     return DeadEnd(
         node=first.node,

@@ -15,10 +15,10 @@ SMALLEST = {
     "float8_e5m2": 2.0**-16,
     "float8_e5m2fnuz": 2.0**-17,
 }
-"""The smallest number above zero, by type."""
+"""Smallest number above zero, by type."""
 
 LEAST_SCALE = 16.0
-"""A factor on the loss of at least this scales it; a smaller one is its weight."""
+"""Minimum factor on the loss that counts as a scale; a smaller one is a weight."""
 
 _SCALARS = frozenset({"DivBackward0", "MulBackward0"})
 
@@ -32,7 +32,7 @@ class Limits:
     error: float
 
     def severity(self, share: float) -> Severity | None:
-        """Return how bad a share is, None where it does no harm."""
+        """Return the severity of a share, None if it is harmless."""
         if share >= self.error:
             return "error"
         if share >= self.warning:
@@ -46,12 +46,12 @@ def share_flushed(one: FlushRecord | FlushedGradient) -> float:
 
 
 def parameters_flushed(record: FlushRecord, least: float) -> tuple[int, ...]:
-    """Return the parameters of which at least a share was flushed."""
+    """Return the parameters with at least this share of flushed elements."""
     return tuple(one.parameter for one in record.gradients if share_flushed(one) >= least)
 
 
 def loss_scale(context: RuleContext) -> float:
-    """Return the factor by which the loss was multiplied last of all; 1 where it was not."""
+    """Return the last factor on the loss; 1 without one."""
     node, scale = 0, 1.0
     nodes = context.first.nodes
     while nodes and nodes[node].operation in _SCALARS:

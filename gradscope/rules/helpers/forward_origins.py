@@ -1,4 +1,4 @@
-"""Where the forward's numbers stopped being finite, and how certain its line is."""
+"""The origins of non-finite values in the forward, and the certainty of their lines."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ from gradscope.rules.helpers.source_text import line_of
 
 
 def certainty(context: RuleContext, node: int | None) -> str:
-    """Return the end of a message that says how a line is known; empty where it was seen.
+    """Return the end of a message on how a line is known; empty if it was observed.
 
     Args:
         context: What is judged.
@@ -69,7 +69,7 @@ def _node_near(context: RuleContext, node: int | None) -> int | None:
     return None
 
 
-def other_places(context: RuleContext, site: int | None) -> Iterator[RelatedLocation | None]:
+def other_locations(context: RuleContext, site: int | None) -> Iterator[RelatedLocation | None]:
     """Yield the lines of operations that may as well have been the first to break."""
     late = _late_capture(context)
     lines = (
@@ -80,12 +80,12 @@ def other_places(context: RuleContext, site: int | None) -> Iterator[RelatedLoca
 
 
 def _late_capture(context: RuleContext) -> LateCapture | None:
-    """Return how a backward was captured whose forward was not, None for any other."""
+    """Return how a backward was captured without its forward, None for any other."""
     return next(iter(context.recording.evidence_of(LateCapture)), None)
 
 
 def _line_is(context: RuleContext, node: int | None) -> str | None:
-    """Return how the line of an operation is known, None where nothing need be said."""
+    """Return how the line of an operation is known, None if it needs no remark."""
     late = _late_capture(context)
     if late is None:
         return None
@@ -129,17 +129,19 @@ class ForwardOrigin:
 
     root: NonfiniteRecord
     seen: NonfiniteRecord
-    """What made NaN of the root's infinity, or was first to take the root in; else the root."""
+    """Operation that turned the root's infinity into NaN, or that used the root first; otherwise
+    the root.
+    """
     cause: Cause
     site: int | None
     breaks: tuple[GradientBreak, ...]
-    """Gradients that were finite until they met these numbers; empty if the loss is not finite."""
+    """Operations at which finite gradients met these numbers; empty if the loss is not finite."""
     step_before: StepBefore | None = None
-    """The step that left the parameter as it is that is the root; None for any other root."""
+    """Step that left a root parameter in this state; None for any other root."""
 
     @property
     def made(self) -> str:
-        """What is not finite, by what, and why."""
+        """Description of the non-finite value, its operation, and the reason."""
         if self.root.source not in _OWNERS:
             return f"{self.cause.function} makes {self.root.makes}{self.cause.reason}"
         elements = "1 element" if self.root.broken == 1 else f"{self.root.broken} elements"
@@ -163,14 +165,14 @@ class ForwardOrigin:
         }
 
     def modules(self, context: RuleContext) -> tuple[str, ...]:
-        """Return the module that made it; empty where it is not part of the graph."""
+        """Return the module that made it; empty if it is not part of the graph."""
         if self.root.tensor is None:
             return ()
         module = context.module_of(context.recording.nodes[self.root.tensor.node])
         return (module,) if module else ()
 
     def position(self, context: RuleContext) -> int | Site | None:
-        """Return the line to point at: of a parameter that a step has broken, that of the step."""
+        """Return the line for the finding; for a parameter that a step broke, that of the step."""
         before = self.step_before
         if before is not None and before.site is not None:
             return before.site
@@ -178,7 +180,7 @@ class ForwardOrigin:
 
     @property
     def node(self) -> int | None:
-        """The operation that made it; None where it was there before."""
+        """Operation that made it; None if it existed before."""
         return None if self.root.tensor is None else self.root.tensor.node
 
     def taken_in(self, context: RuleContext) -> RelatedLocation | None:
@@ -246,7 +248,7 @@ def _step_before(context: RuleContext, root: NonfiniteRecord) -> StepBefore | No
 
 
 def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> NonfiniteRecord:
-    """Return what made the infinity of which an operation made NaN, unless that was meant."""
+    """Return the origin of the infinity from which an operation made NaN, unless intended."""
     if one.blocked_rows or one.because_of is None:
         return one
     earlier = records.get(one.because_of)
@@ -255,14 +257,14 @@ def _root(records: dict[int, NonfiniteRecord], one: NonfiniteRecord) -> Nonfinit
 
 
 def _mask(records: dict[int, NonfiniteRecord], softmax: NonfiniteRecord) -> int | None:
-    """Return the line that wrote -inf into scores, else that of their softmax."""
+    """Return the line that wrote -inf into scores, or that of their softmax."""
     mask = None if softmax.because_of is None else records.get(softmax.because_of)
     writes = mask is not None and mask.source == "constant" and mask.tensor is not None
     return mask.site if mask is not None and writes else softmax.site
 
 
 def _line(context: RuleContext, root: NonfiniteRecord) -> int | None:
-    """Return the line of an operation, of a parameter the one that made it."""
+    """Return the line of an operation, or for a parameter the one that made it."""
     for parameter in context.recording.parameters:
         if root.source == "parameter" and parameter.name == root.name:
             return root.site if parameter.site is None else parameter.site

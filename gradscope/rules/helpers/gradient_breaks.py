@@ -1,4 +1,4 @@
-"""Where backward's numbers stop being finite: at which functions of torch, in which step."""
+"""Where backward becomes non-finite: the functions of torch, and the step."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 Sign = Literal["zeros", "nonfinite", "none"]
-"""By what the output of an operation tells the elements at which its derivative is infinite."""
+"""Property of an operation's output at elements where its derivative is infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Singularity:
     function: str
     """Name of the function as users write it."""
     where: str
-    """The point: `its argument is 0`."""
+    """Point of the singularity: `its argument is 0`."""
     sign: Sign
     remedy: str
 
@@ -119,10 +119,10 @@ SINGULARITIES: dict[str, Singularity] = {
     "truedivide": _DIVIDES,
     "xlogy": _zero("xlogy", "nonfinite", _LOG_REMEDY),
 }
-"""By the operation's plain name."""
+"""Singularities, by the operation's plain name."""
 
 LARGEST = {"float16": 65504.0, "bfloat16": 3.39e38, "float32": 3.4e38, "float64": 1.8e308}
-"""The largest finite number of each type."""
+"""Largest finite number of each type."""
 
 
 def plain_name(operation: str) -> str:
@@ -143,7 +143,7 @@ class GradientBreak:
     parameters: tuple[int, ...]
     """Parameters whose gradient is not finite because of this operation."""
     order: int
-    """When backward came to it."""
+    """Index in the order in which backward reached it."""
 
 
 def gradient_breaks(context: RuleContext) -> tuple[GradientBreak, ...]:
@@ -188,7 +188,7 @@ def is_singular(stats: dict[TensorRef, ForwardStat], node: NodeRecord) -> bool:
 
 
 def gradient_of(context: RuleContext, ref: TensorRef) -> GradientStat | None:
-    """Return the gradient with respect to a tensor or a parameter, None where it has no numbers."""
+    """Return the gradient of a tensor or a parameter, None without measurements."""
     ref = context.first.measured(ref)
     parameter = context.recording.nodes[ref.node].parameter
     if parameter is not None:
@@ -199,7 +199,7 @@ def gradient_of(context: RuleContext, ref: TensorRef) -> GradientStat | None:
 
 
 def forward_stats(context: RuleContext) -> dict[TensorRef, ForwardStat]:
-    """Return what the forward's tensors held, as far as it was examined."""
+    """Return statistics of the forward's tensors, as far as they were measured."""
     return {stat.tensor: stat for stat in context.recording.evidence_of(ForwardStat)}
 
 
@@ -251,7 +251,7 @@ def _uses(context: RuleContext, user: NodeRecord, ref: TensorRef) -> bool:
 
 
 def _spoilt(context: RuleContext, broken: list[TensorRef]) -> tuple[int, ...]:
-    """Return the parameters to which a gradient that is not finite was handed on."""
+    """Return the parameters that a non-finite gradient was passed on to."""
     return tuple(sorted(set(_spoilt_from(context, broken))))
 
 
@@ -304,14 +304,14 @@ class BrokenStep:
 
     @property
     def followers(self) -> str:
-        """How many steps are like it, for the end of a message."""
+        """Number of similar steps, for the end of a message."""
         return f", as in {self.count} of {len(self.series.windows)} steps" * (self.count > 1)
 
     @property
     def remedy(self) -> str:
-        """What to do to see more."""
+        """Advice on how to find out more."""
         recording = self.context.recording
-        # Of a script that moves its weights itself no single step is looked at.
+        # Manual steps of a script are not examined one by one.
         if not recording.captured_steps or self.series.record is None:
             return "check the batch, the weights and the loss computation with torch.isfinite"
         is_watched = recording.command == "watch"
@@ -329,7 +329,7 @@ def broken_steps(context: RuleContext) -> tuple[BrokenStep, ...]:
     """Return the first such step of each optimizer whose last step is one too."""
     found = []
     for series in context.shared(Windows).series:
-        # An optimizer may leave out such a step by itself: then weights and loss are numbers again.
+        # An optimizer may skip such a step itself: then weights and loss stay finite.
         measured = [one for one in series.windows if one.step.knows_nonfinite]
         broken = [one for one in measured if one.step.nonfinite and one.passes]
         if broken and broken[-1] is measured[-1]:

@@ -17,7 +17,7 @@ MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 _NEAR = 4
 """Largest number of operations between a layer and an operation that is named after it."""
 _WRITTEN_OUT = 9
-"""Decades above which a factor is written as a power only."""
+"""Orders of magnitude above which a factor is written only as a power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +27,25 @@ class Position:
     operation: str
     """Operation as autograd names it, without its suffix: `Addmm`."""
     what: str
-    """The module's class or the operation, as a message names it: `Linear`, `sigmoid`."""
+    """Class of the module, or the operation, as messages name it: `Linear`, `sigmoid`."""
     site: int | None
-    """The line to change: where the layers are made, else where they are called."""
+    """Line to change: the one that makes the layers, otherwise the one that calls them."""
     call_site: int | None
-    """The line that calls them."""
+    """Line that calls them."""
     made_site: int | None
-    """The line that makes them, where they are torch's own layers."""
+    """Line that makes them, if they are torch's own layers."""
     drawn_site: int | None
-    """The line that initialises their weights, where the user's code does."""
+    """Line that initialises their weights, if the user's code does."""
     share: float
-    """Share of the whole change, in decades; above 1 if other operations counteract it."""
+    """Share of the whole change, in orders of magnitude; above 1 if other operations counteract it.
+    """
     modules: tuple[str, ...]
-    """Paths of the modules that do it, where they are torch's own layers."""
+    """Paths of the modules that cause the change, if they are torch's own layers."""
     count: int
     """Number of operations that cause the change."""
 
 
-def place_of(context: RuleContext, trend: Trend) -> Position:
+def trend_position(context: RuleContext, trend: Trend) -> Position:
     """Return the operations that do most of a trend."""
     sign = math.copysign(1.0, trend.decades)
     totals = defaultdict[tuple[object, ...], float](float)
@@ -58,8 +59,8 @@ def place_of(context: RuleContext, trend: Trend) -> Position:
     return _position(context, members[key], share)
 
 
-def jump_place(context: RuleContext, jump: Trend) -> Position:
-    """Return what lies between the two operations of a jump: most often a loop, or one layer."""
+def jump_position(context: RuleContext, jump: Trend) -> Position:
+    """Return the location between the two operations of a jump: usually a loop, or one layer."""
     before, after = (point.node for point in jump.matched)
     inside = defaultdict[tuple[object, ...], list[NodeRecord]](list)
     for node in context.first.nodes:
@@ -74,7 +75,7 @@ def _position(context: RuleContext, nodes: list[NodeRecord], share: float) -> Po
     layers = [module for module in modules if module is not None]
     records = [context.recording.modules[module] for module in layers]
     definitions = Counter(record.site for record in records if record.site is not None)
-    # One layer called again and again is a loop: what matters is what the loop does.
+    # One layer called repeatedly is a loop: the loop's operations matter.
     is_loop = len(nodes) > 2 * max(1, len(layers))
     call_site = nodes[0].site
     made_site = definitions.most_common(1)[0][0] if definitions else None
@@ -105,14 +106,14 @@ def initialisation_site(context: RuleContext, layers: list[int]) -> int | None:
     if not sites:
         return None
     site, count = sites.most_common(1)[0]
-    # A library initialises its models by lines of its own, which are not to blame.
+    # A library's own initialisation lines are not the cause.
     made = {context.site(context.recording.modules[layer].site) for layer in layers}
     files = {position.file for position in made if position is not None}
     return site if 2 * count > len(layers) and context.recording.sites[site].file in files else None
 
 
 def related_lines(context: RuleContext, position: Position) -> Iterator[RelatedLocation | None]:
-    """Yield the other lines of a place: where its layers are initialised, made and called."""
+    """Yield the other lines: those that initialise, make and call the layers."""
     name = position.modules[0] if len(position.modules) == 1 else f"the {position.what} layers"
     verb = "is" if len(position.modules) == 1 else "are"
     others = (
@@ -129,7 +130,7 @@ def related_lines(context: RuleContext, position: Position) -> Iterator[RelatedL
 
 
 def chain_site(context: RuleContext, position: Position) -> int | None:
-    """Return the one line that calls the blocks, made alike, of which the layers are parts."""
+    """Return the only line that calls the equal blocks to which the layers belong."""
     modules, calls = context.recording.modules, context.recording.calls
     layers = {module.index for module in modules if module.path in position.modules}
     blocks = {modules[layer].parent for layer in layers} - {None}
@@ -142,12 +143,12 @@ def chain_site(context: RuleContext, position: Position) -> int | None:
 
 
 def _layer(context: RuleContext, node: NodeRecord) -> int | None:
-    """Return the module in whose call torch's own code made a node, None where the user's did."""
+    """Return the module in whose call torch's own code made a node, None if the user's did."""
     if node.module_call is None:
         return None
     call = context.recording.calls[node.module_call]
-    # Of code inside torch the line is the one that called the module; it has none where all the
-    # callers are torch's too, as nn.Sequential is.
+    # For code inside torch, the line is the call of the module. There is none if all
+    # callers belong to torch too, such as nn.Sequential.
     return call.module if call.site == node.site else None
 
 
@@ -157,7 +158,7 @@ def _layer_class(context: RuleContext, node: NodeRecord) -> str | None:
 
 
 def ends(context: RuleContext, trend: Trend) -> str:
-    """Return from where to where a trend goes, with the norms, as a message gives it."""
+    """Return start and end of a trend, with the norms, for a message."""
     first, last = trend.matched[0], trend.matched[-1]
     names = named(context, first), named(context, last)
     if is_recurrent(context, trend):
@@ -228,7 +229,7 @@ def is_recurrent(context: RuleContext, trend: Trend) -> bool:
 
 
 def behind(context: RuleContext, start: NodeRecord, depth: int) -> tuple[int, ...]:
-    """Return the parameters of which no use is nearer to the loss than a depth.
+    """Return the parameters without a use nearer to the loss than a depth.
 
     Args:
         context: What is judged.
@@ -248,13 +249,13 @@ def behind(context: RuleContext, start: NodeRecord, depth: int) -> tuple[int, ..
 
 
 def half_way(trend: Trend) -> Point:
-    """Return the operation by which half of a change is done."""
+    """Return the operation by which half of a change has happened."""
     start, half = trend.between[0].level, abs(trend.decades) / 2
     return next(point for point in trend.between if abs(point.level - start) >= half)
 
 
 def forward_rise(context: RuleContext, trend: Trend) -> float | None:
-    """Return by how many decades the forward's values rise along a trend; None if not measured."""
+    """Return the growth in decades of the forward's values along a trend; None if not measured."""
     levels = context.shared(ForwardLevels)
     known = [level for p in trend.matched if (level := levels.level(p.node)) is not None]
     return known[0] - known[-1] if len(known) > 1 else None

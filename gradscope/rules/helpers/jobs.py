@@ -1,4 +1,4 @@
-"""What the rules about ranks share: the job of a context, its lines, and words for its ranks."""
+"""Common parts of the rules about ranks: the job of a context, its lines, and texts on ranks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
 
 SINGLE = "the recordings of other ranks are needed"
-"""Why a rule cannot judge one rank alone."""
+"""Reason why a rule cannot judge one rank alone."""
 
 
 def job_of(context: RuleContext) -> Job:
-    """Return the job that is judged: all its ranks, or the one of a single recording."""
+    """Return the judged job: all its ranks, or that of a single recording."""
     return Job.of(context.ranks or (context.recording,))
 
 
@@ -25,11 +25,11 @@ def is_in_job(context: RuleContext) -> bool:
 
 
 @dataclass(frozen=True)
-class Sighting:
+class JoinedEvent:
     """Equal events of one or more ranks at one line."""
 
     event: RankEvent
-    """The event of the first rank."""
+    """Event of the first rank."""
     rank: Rank
     ranks: tuple[int, ...]
     count: int
@@ -51,8 +51,8 @@ class Sighting:
         return dict(self.event.numbers).get(name)
 
 
-def sightings(job: Job, kind: str) -> Iterator[Sighting]:
-    """Yield the events of a kind, those of several ranks at one line together."""
+def joined_events(job: Job, kind: str) -> Iterator[JoinedEvent]:
+    """Yield the events of a kind, with those of several ranks at one line joined."""
     found: dict[tuple[str, int, str], list[tuple[Rank, RankEvent]]] = {}
     for rank, event in job.events(kind):
         site = rank.site(event.site)
@@ -61,7 +61,7 @@ def sightings(job: Job, kind: str) -> Iterator[Sighting]:
     for ones in found.values():
         rank, event = ones[0]
         numbers = tuple(dict.fromkeys(one.number for one, _ in ones))
-        yield Sighting(event, rank, numbers, max(one.count for _, one in ones))
+        yield JoinedEvent(event, rank, numbers, max(one.count for _, one in ones))
 
 
 def on_ranks(numbers: Sequence[int], job: Job) -> str:

@@ -8,12 +8,12 @@ from gradscope.recording.events import BackwardEvent, EpochEvent, Event, StepEve
 from gradscope.rules.context import RuleContext
 
 _LEAST_CARRIED = 3
-"""Steps that begin with passes of the epoch before, from which on they are no accident."""
+"""Minimum number of steps that begin with passes of the previous epoch; fewer are accidents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overwriting:
-    """Passes before one step of which each but the last was zeroed, as a loop does."""
+    """Passes before one step of which a loop zeroed each but the last."""
 
     erased: tuple[BackwardEvent, ...]
     kept: tuple[BackwardEvent, ...]
@@ -21,12 +21,12 @@ class Overwriting:
 
     @property
     def divisor(self) -> float:
-        """By what the loss was divided, 1 where by nothing."""
+        """Divisor of the loss, 1 without one."""
         return self.kept[-1].divided or 1.0
 
 
 def last_erasure(series: Series, window: Window) -> Event | None:
-    """Return what zeroed the gradients behind the last backward of a step that then got none."""
+    """Return the call that zeroed the gradients before a step that then got none."""
     if not window.is_empty:
         return None
     for event in reversed(since_any_step(window)):
@@ -38,7 +38,7 @@ def last_erasure(series: Series, window: Window) -> Event | None:
 
 
 def overwriting(series: Series, window: Window) -> Overwriting | None:
-    """Return how a loop zeroed all passes but the last, None where it did not.
+    """Return how a loop zeroed all passes but the last, None if it did not.
 
     Passes of several lines are different things, as an attack and the training on its result are;
     so are erasures of several lines. What reaches parameters of others too is not erased by the
@@ -88,7 +88,7 @@ class Leftover:
 
     passes: tuple[BackwardEvent, ...]
     zero: Event | None
-    """What erased them; None where the run ended."""
+    """Call that erased them; None if the run ended first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Accumulation:
 
     series: Series
     windows: tuple[Window, ...]
-    """The steps that are."""
+    """Steps that begin with such passes."""
     passes: int
     """Most common number of passes per step."""
 
@@ -108,7 +108,7 @@ class Accumulation:
 
     @property
     def whole(self) -> tuple[Window, ...]:
-        """The steps of so many passes."""
+        """The steps with this number of passes."""
         return tuple(window for window in self.windows if len(window.passes) == self.passes)
 
 
@@ -164,7 +164,7 @@ def _begins_epoch(window: Window) -> bool:
 
 
 def _is_at_end_of_epoch(windows: Windows, last: BackwardEvent) -> bool:
-    """Return whether a pass is the last one of the epoch that it belongs to, as far as is known."""
+    """Return whether a pass is the last one of its epoch, as far as is known."""
     epochs = [
         one
         for one in windows.events

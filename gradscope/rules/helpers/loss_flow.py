@@ -21,7 +21,7 @@ SAME_NUMBERS = frozenset(
         "UnbindBackward0",
     }
 )
-"""Operations that hand numbers on as they are, or some of them."""
+"""Operations that pass on some or all numbers unchanged."""
 
 _ELEMENTWISE = frozenset(
     {
@@ -109,7 +109,7 @@ def users_up_to_loss(context: RuleContext, node: int) -> Iterator[NodeRecord]:
 
 
 def nodes_behind(context: RuleContext, node: int) -> Iterator[NodeRecord]:
-    """Yield a node and everything that it was computed from, nearest first."""
+    """Yield a node and the nodes it was computed from, nearest first."""
     yield from context.behind([node])
 
 

@@ -32,22 +32,22 @@ _EXPONENTIALS = frozenset({"cosh", "exp", "exp2", "expm1", "sinh"})
 _SPREADS = frozenset({"std", "stdmean", "var", "varmean"})
 _BOUNDED = frozenset({"acos", "asin", "atanh", "erfinv"})
 _LARGE = 0.1
-"""Power of a type's largest number from which operands are large enough to blame them."""
+"""Power of a type's largest number above which operands are large enough to be the cause."""
 _POSITIVE = frozenset({"log", "log10", "log2", "rsqrt", "sqrt"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Why an operation makes what is not finite."""
+    """The reason why an operation returns a non-finite value."""
 
     function: str
     """Name of the function as users write it."""
     reason: str
-    """Goes on after what was made; empty where nothing more is known."""
+    """Reason, which follows the description of the value; empty if unknown."""
     remedy: str
     evidence: Mapping[str, float | str | bool | None]
     by_growth: bool = False
-    """Whether numbers grew until they did not fit into their type."""
+    """Whether numbers grew until they overflowed their type."""
 
 
 def what_it_is(gradient: GradientStat) -> str:
@@ -179,7 +179,7 @@ def _unknown(function: str) -> Cause:
 
 
 def cause_in_forward(record: NonfiniteRecord) -> Cause:
-    """Return why an operation made what is not finite of finite numbers."""
+    """Return why an operation made non-finite values of finite numbers."""
     plain = plain_name(record.operation)
     function = _function(plain, record)
     return (

@@ -1,4 +1,4 @@
-"""What is known of the optimizers and the parameters that they hold: replaced, frozen, left out."""
+"""Facts on optimizers and their parameters: replaced, frozen, or omitted ones."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PROBE: ProbeName = "optimizers"
 NO_OPTIMIZER = "the target has no optimizer"
 
 NO_STEPPER = "no optimizer steps with what was watched closely"
-"""Reason to skip a rule for a run, where optimizers may step with gradients of other passes."""
+"""Reason to skip a rule for a run whose optimizers may step with gradients of other passes."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _below(context: RuleContext, path: str) -> frozenset[int]:
 
 
 def line_of_newer_model(context: RuleContext, step: int) -> Site | None:
-    """Return the line that made what gets gradients from a step on and no optimizer holds.
+    """Return the line that made new parameters which get gradients and no optimizer holds.
 
     Of a function that makes each of the models, it is the line that called it. None where it is not
     known, or where it was made before the optimizers were.
@@ -130,7 +130,7 @@ def _line(captured: CapturedStep, before: set[Site]) -> Site | None:
 
 
 def _caller(recording: Recording, module: int) -> Site | None:
-    """Return the line that called the function that made a module; None where it is not known."""
+    """Return the line that called the function that made a module; None if unknown."""
     for record in recording.evidence_of(CallerRecord):
         if record.module == module:
             return recording.sites[record.site]
@@ -148,17 +148,17 @@ class LateFreeze:
     """Index of the run's optimizer."""
     parameters: tuple[int, ...]
     step: int
-    """First step after the freeze in which a move was measured."""
+    """First step after the freeze with a measured move."""
     ratio: float
     """Largest norm of an update over that of the weights."""
     freeze: Site | None
-    """Line that froze them, None if there are several or none."""
+    """Line that froze them; None if there are several or none."""
     zero: ZeroEvent | None
-    """The last call that fills gradients with zeros instead of removing them."""
+    """Last call that fills gradients with zeros instead of removing them."""
 
 
 def late_freezes(context: RuleContext) -> Iterator[LateFreeze]:
-    """Yield what is frozen midway and moves on to the end of a run, by optimizer."""
+    """Yield, by optimizer, parameters that are frozen midway and move to the end of a run."""
     recording, windows = context.recording, context.shared(Windows)
     frozen = _frozen(recording)
     moved = {p: found for p, since in frozen.items() if (found := _moves(recording, p, since))}

@@ -8,7 +8,7 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 _REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
-"""Beginnings of operations that make a loss of terms, and scale it."""
+"""Prefixes of operations that reduce terms to a loss, and scale it."""
 _TOTALS = ("Linalg", "Norm", "Sum")
 _LAYERS = ("Addmm", "Linear", "Mm")
 _SAME_FEATURES = frozenset(
@@ -29,7 +29,7 @@ def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
     A sequence of one element, or a batch of one, is another matter: the next may be longer.
     """
     dimension, rank, below = _dimension(context, node), _rank(node), _input(context, node)
-    # Where a dimension was taken out on the way, another than the layer's may be the last.
+    # After a dimension was removed, the last one may not be the layer's.
     while below is not None and below.operation in _SAME_FEATURES and _rank(below) <= rank:
         rank, below = _rank(below), _input(context, below)
     if below is None or _rank(below) > rank or not _takes_parameter(context, below):
@@ -63,7 +63,7 @@ def _dimension(context: RuleContext, node: NodeRecord) -> int | None:
 
 
 def _input(context: RuleContext, node: NodeRecord) -> NodeRecord | None:
-    """Return what made an operation's one input, None where there are several."""
+    """Return the node that made an operation's only input, None if there are several."""
     positions = {ref.node for ref in context.successors.get(node.index, ())}
     return context.recording.nodes[positions.pop()] if len(positions) == 1 else None
 

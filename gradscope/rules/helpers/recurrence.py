@@ -16,34 +16,34 @@ from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
 
 FADED = 2.0
-"""Decades after which a gradient counts as gone: what is left is 1 %."""
+"""Orders of magnitude after which a gradient counts as lost: 1 % remains."""
 FEWEST_CALLS = 8
-"""Fewer calls make no trend."""
+"""Minimum number of calls for a trend."""
 
 _FEWEST_MEASURED = 4
-"""Fewer norms above zero tell nothing of how they fall."""
+"""Minimum number of norms above zero that show how they decrease."""
 
 _LEAST = 1e-45
-"""In place of a norm of zero: the smallest number of float32."""
+"""Replaces a norm of zero: the smallest number of float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A recurrent layer, and how its gradient changes from one time step to the one before."""
+    """A recurrent layer, and the change of its gradient per time step."""
 
     record: HorizonRecord
     path: str
     slope: float
-    """Decades by which the gradient fades a step; negative where it grows."""
+    """Orders of magnitude by which the gradient fades per step; negative if it grows."""
 
     @property
     def horizon(self) -> float:
-        """Steps after which 1 % of the gradient is left; infinite where it does not fade."""
+        """Number of steps after which 1 % of the gradient remains; infinite if it does not fade."""
         return FADED / self.slope if self.slope > 0 else math.inf
 
     @property
     def growth(self) -> float:
-        """Decades by which the gradient grows from the last step back to the first."""
+        """Decades by which the gradient grows from the last step to the first."""
         return -self.slope * self.record.steps
 
     @property
@@ -53,7 +53,7 @@ class Memory:
 
 
 def memories(context: RuleContext) -> Iterator[Memory]:
-    """Yield what is known of recurrent layers, in the order of the model."""
+    """Yield the recurrent layers, in the order of the model."""
     for record in context.recording.evidence_of(HorizonRecord):
         slope = _slope(record.norms)
         if slope is not None:
@@ -83,8 +83,9 @@ class Recurrence:
     calls: tuple[NodeRecord, ...]
     """Calls of the operation, in forward order."""
     decades: float
-    """Powers of ten by which the gradient grows from the last quarter of the calls back to the
-    first, less those that a sum over so many losses makes."""
+    """Orders of magnitude by which the gradient grows from the last quarter of the calls back to
+    the first, without the growth from summing the losses of all steps.
+    """
 
 
 def recurrences(context: RuleContext) -> Iterator[Recurrence]:
@@ -107,9 +108,11 @@ class Fading:
     calls: tuple[NodeRecord, ...]
     """Calls of the operation, in forward order."""
     decades: float
-    """Powers of ten by which the gradient falls from the last quarter of the calls to the first."""
+    """Orders of magnitude by which the gradient decreases from the last quarter of the calls to the
+    first.
+    """
     slope: float
-    """Powers of ten per call, as far as the norms are above zero."""
+    """Orders of magnitude per call, as far as the norms are above zero."""
 
 
 def fadings(context: RuleContext) -> Iterator[Fading]:
@@ -135,16 +138,16 @@ def fadings(context: RuleContext) -> Iterator[Fading]:
 
 
 def fall(norms: Sequence[float]) -> float | None:
-    """Return by how many powers of ten norms fall from the last to the first; None if unknown."""
+    """Return the decrease from the last to the first norm in powers of ten; None if unknown."""
     quarter = len(norms) // 4
     levels = [math.log10(max(norm, _LEAST)) for norm in norms if norm < math.inf]
     if len(levels) < len(norms) or not norms[-1] > 0:
         return None
-    # Before the first norm above zero, all are rounded to zero, and fall no more.
+    # Norms before the first one above zero are rounded to zero, and show no decrease.
     measured = levels[next(i for i, norm in enumerate(norms) if norm > 0) :]
     if len(measured) < _FEWEST_MEASURED:
         return None
-    # One gate that is shut makes one jump; what fades falls in most of the steps.
+    # A single closed gate causes one jump; a fading gradient falls in most steps.
     each = median(after - before for before, after in pairwise(measured)) * (len(levels) - 1)
     return min(median(levels[-quarter:]) - median(levels[:quarter]), each)
 
@@ -156,7 +159,7 @@ def _norms(view: StepView, calls: tuple[NodeRecord, ...]) -> list[float] | None:
 
 
 def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
-    """Return by how many powers of ten a step's gradient grows; None where it was not measured.
+    """Return the growth of a step's gradient in powers of ten; None if not measured.
 
     Gradients of T losses that join on the way add up to T times one of them without any explosion.
     """
@@ -168,7 +171,7 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
     if not (0 < late < math.inf and 0 < early < math.inf):
         return None
     levels = [math.log10(norm) for norm in norms if 0 < norm < math.inf]
-    # A loss that weighs some steps more makes one jump; what explodes grows in most of the steps.
+    # A loss with unequal weights causes one jump; an exploding gradient grows in most steps.
     each = median(before - after for before, after in pairwise(levels)) * (len(levels) - 1)
     return min(math.log10(early / late), each) - math.log10(len(norms))
 
@@ -176,7 +179,7 @@ def growth(view: StepView, calls: tuple[NodeRecord, ...]) -> float | None:
 def growth_later(
     context: RuleContext, views: Sequence[StepView], found: Recurrence
 ) -> float | None:
-    """Return the growth in the last step of the same graph; None where there was none."""
+    """Return the growth in the last step with the same graph; None without one."""
     graph = None if context.first.step is None else context.first.step.graph
     for view in reversed(views):
         if view.step is not None and view.step.graph == graph:
@@ -196,6 +199,6 @@ def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
 
 
 def _is_chain(context: RuleContext, calls: tuple[NodeRecord, ...]) -> bool:
-    """Return whether each call builds on those before it, and not beside them."""
+    """Return whether each call uses the one before it, instead of running in parallel."""
     behind = {node.index for node in context.behind([calls[-1].index])}
     return all(call.index in behind for call in calls)

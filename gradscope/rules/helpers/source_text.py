@@ -1,4 +1,4 @@
-"""What rules read in the source around a line, and what lies before an operation."""
+"""Facts that rules derive from the source around a line, and from the graph."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -51,13 +51,13 @@ class _Token(NamedTuple):
 
 
 def plain_source(text: str) -> str:
-    """Return code without what a formatter changes, comments, and how large its numbers are.
+    """Return code without formatting, comments, and the values of its numbers.
 
     White space, line breaks, parentheses, the kind of quotes and trailing commas do not count. A
     number says how much and becomes 0, but inside of an index it says which, and stays. `text` may
     be any part of a file, as one line of a statement that goes on.
     """
-    # Not by Python's own tokenizer: its tokens differ between versions, and it wants whole
+    # Python's tokenizer is unsuitable: its tokens differ between versions, and it needs whole
     # statements.
     tokens = _without_trailing_commas(_without_sizes(_tokens(text)))
     return " ".join(token.text for token in tokens if token.text not in ("(", ")"))
@@ -90,7 +90,7 @@ def _without_sizes(tokens: Iterable[_Token]) -> list[_Token]:
 
 
 def _is_signed(before: list[_Token]) -> bool:
-    """Return whether what stands before a number ends in a sign and not in a subtraction."""
+    """Return whether the text before a number ends in a sign rather than a subtraction."""
     if not before or before[-1].text not in ("-", "+"):
         return False
     return len(before) < 2 or not before[-2].ends_operand
@@ -106,7 +106,7 @@ def _without_trailing_commas(tokens: Iterable[_Token]) -> list[_Token]:
 
 
 def line_of(context: RuleContext, node: NodeRecord) -> int | None:
-    """Return the line of an operation, else the one that made the layer to which it belongs.
+    """Return the line of an operation, or the one that made its layer.
 
     A model of torch's own layers alone has no line of the user's in its forward.
     """
@@ -125,7 +125,7 @@ def parameters_before(context: RuleContext, nodes: list[int]) -> tuple[int, ...]
 
 
 def weight_follows(context: RuleContext, node: int) -> bool:
-    """Return whether an operation with a parameter of its own takes what an operation led to.
+    """Return whether an operation with a parameter of its own uses an operation's result.
 
     If not, it belongs to the loss, or is the output that the loss is taken of.
     """

@@ -1,4 +1,4 @@
-"""Steps of a run whose gradient norm stands out from those before."""
+"""Steps of a run whose gradient norm exceeds those before."""
 
 from bisect import bisect_left
 from collections import deque
@@ -11,22 +11,26 @@ from statistics import median
 from gradscope.analysis.windows import Window
 
 _NORMAL = 1.4826
-"""Standard deviations in a median absolute deviation, of a normal distribution."""
+"""Number of standard deviations of a normal distribution in one median absolute deviation."""
 _BURST = 3
-"""Steps apart at most: weights that a spike has driven off have large gradients for a while."""
+"""Maximum distance in steps between spikes of one burst: weights that a spike has changed have
+large gradients for a while.
+"""
 _FOLLOWS = 5
-"""Steps after a gradient in which a loss that it has made jump shows."""
+"""Number of steps after a gradient within which it can make the loss jump."""
 _LEAST_JUMP = 0.5
-"""Share of the usual loss by which it rises at least: a loss that hardly varies does not jump."""
+"""Minimum rise of a jump, as a share of the usual loss: a loss that hardly varies does not jump."""
+_LEAST_LOSS = 1e-6
+"""Losses below it have converged, and are no measure."""
 _COMPARABLE = 0.3
-"""Share of a spike's norm from which another step counts as equally large."""
+"""Share of a spike's norm above which another step's norm counts as equally large."""
 _STEEP = 1.5
-"""Times the learning rate before: a rise that takes some steps to get used to."""
+"""Multiple of the previous learning rate: such a rise takes some steps to settle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What makes a spike; the fields are those of the rule."""
+    """Limits of a spike; the fields are those of the rule."""
 
     factor: float
     beyond: float
@@ -45,22 +49,22 @@ class Spike:
     norm: float
     """Gradient norm before clips."""
     usual: float
-    """The median of the steps before."""
+    """Median norm of the steps before."""
     is_caught: bool
-    """Whether a clip kept it from the weights."""
+    """Whether a clip limited it."""
     is_new: bool
-    """Whether it is above all norms of the run's first steps."""
+    """Whether it exceeds all norms of the run's first steps."""
     deviations: float
-    """Robust standard deviations of the norm's logarithm above its median."""
+    """Number of robust standard deviations of the norm's logarithm above its median."""
 
     @property
     def times(self) -> float:
-        """How many times the usual norm it is."""
+        """Ratio to the usual norm."""
         return self.norm / self.usual
 
 
 class History:
-    """The steps of one optimizer, judged one after the other."""
+    """The steps of one optimizer, judged in order."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -105,13 +109,13 @@ class History:
     def _spike(self, position: int, norm: float, taken: float, *, loss_jumps: bool) -> Spike | None:
         largest = max(self._norms)
         self.highest = max(self.highest, norm / largest)
-        if norm <= self.limits.beyond * largest:  # quickly told, and so of most steps
+        if norm <= self.limits.beyond * largest:  # a quick check that decides most steps
             return None
         usual = median(self._norms)
         factor = self.limits.together if loss_jumps else self.limits.factor
         if norm <= factor * usual:
             return None
-        # On the logarithmic scale: norms have heavy tails.
+        # Norms have heavy tails, so they are compared on the logarithmic scale.
         deviations = robust_deviations([log(one) for one in self._norms], log(norm))
         if deviations <= self.limits.deviations:
             return None
@@ -126,7 +130,7 @@ class History:
 
 
 def robust_deviations(history: Collection[float], value: float) -> float:
-    """Return by how many standard deviations a value is above the median of a history.
+    """Return the distance of a value above the median of a history, in standard deviations.
 
     The deviation is that of the middle half, which outliers do not change.
     """
@@ -169,8 +173,38 @@ def spikes_of(
     return found
 
 
-def times_seen(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
-    """Return how often steps come that are as large as a spike, those in a row counted once."""
+def unmeasured_jump(windows: Sequence[Window], limits: Limits) -> tuple[int, float] | None:
+    """Return the first step without a norm whose loss is far above all before, and how many times.
+
+    A squared error grows with the square of its gradient. The loss comes down again: the batch was
+    another one, not the weights.
+    """
+    losses: list[float] = []
+    raised, rate = -limits.least_history, None
+    for position, window in enumerate(windows):
+        loss = window.passes[-1].loss if window.passes else None
+        if loss is None or not isfinite(loss) or loss < 0:
+            return None
+        if rate and window.step.lr and window.step.lr > _STEEP * rate:
+            raised = position
+        rate = window.step.lr
+        is_judged = window.step.norm is None and len(losses) >= limits.least_history
+        if is_judged and position - raised >= limits.least_history:
+            times = loss / max(*losses, _LEAST_LOSS)
+            if times > limits.factor**2 and _comes_down(windows, position, loss):
+                return position, times
+        losses.append(loss)
+    return None
+
+
+def _comes_down(windows: Sequence[Window], position: int, loss: float) -> bool:
+    after = [one.passes[-1].loss for one in windows[position + 1 : position + 1 + _FOLLOWS]]
+    known = [one for one in after if one is not None and isfinite(one)]
+    return len(known) == len(after) > 0 and median(known) < loss / 10
+
+
+def occurrences(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
+    """Return how often steps as large as a spike occur; consecutive ones count once."""
     large = [
         position
         for position, window in enumerate(windows)

@@ -1,4 +1,4 @@
-"""Updates of a run: how far steps move the weights, and whether training diverged."""
+"""Updates of a run: the changes of the weights, and whether training diverged."""
 
 import math
 import re
@@ -27,7 +27,7 @@ class UpdateRatios:
 
     @cached_property
     def optimizers(self) -> Optimizers:
-        """What is known of the optimizers."""
+        """Facts on the optimizers."""
         return Optimizers(self.context)
 
     @cached_property
@@ -72,7 +72,7 @@ class UpdateRatios:
 
     @property
     def rates(self) -> str:
-        """The learning rates for a message, as ` (lr 0.1)`; empty where the optimizer has none."""
+        """Learning rates for a message, as ` (lr 0.1)`; empty if the optimizer has none."""
         rates = ", ".join(f"{rate:g}" for rate in sorted(self.learning_rates))
         return f" (lr {rates})" if rates else ""
 
@@ -87,7 +87,7 @@ class UpdateRatios:
 
 
 _RATES = re.compile(r"\(lr=([-+.e\d, ]+)\)")
-"""The learning rates in an optimizer's description."""
+"""Matches the learning rates in an optimizer's description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +98,11 @@ class RateStretch:
     steps: tuple[StepEvent, ...]
     is_end: bool
     highest: float
-    """The largest learning rate of the optimizer in the run."""
+    """Largest learning rate of the optimizer in the run."""
     rate: float
-    """The largest learning rate of these steps."""
+    """Largest learning rate of these steps."""
     scheduler: SchedulerEvent | None
-    """The call of a scheduler's `step` that led to them; None without one."""
+    """Call of a scheduler's `step` before these steps; None without one."""
 
     @property
     def share(self) -> float:
@@ -152,7 +152,7 @@ def rate_stretches(
 
 
 def _rate(step: StepEvent, text: str | None) -> float | None:
-    """Return the largest learning rate of a step: its event has that of the first group only."""
+    """Return the largest learning rate of a step; its event has only that of the first group."""
     first = step.lr
     listed = _RATES.search(text or "")
     rates = [float(rate) for rate in listed[1].split(", ")] if listed else []
@@ -160,7 +160,7 @@ def _rate(step: StepEvent, text: str | None) -> float | None:
 
 
 _RISE = 10.0
-"""Times its first value to which a loss does not rise while training goes well."""
+"""Multiple of its first value that the loss does not reach while training works well."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Divergence:
 
     @cached_property
     def steps(self) -> tuple[StepRecord, ...]:
-        """The steps, the judged one last; empty where nothing was trained."""
+        """The steps, the judged one last; empty if nothing was trained."""
         judged = self.context.first.step
         way = [step for step in self.context.recording.steps if step.kind == "training"]
         return (*way, judged) if way and judged is not None else ()
@@ -191,7 +191,7 @@ class Divergence:
 
     @property
     def loss_rose(self) -> bool:
-        """Whether the loss has risen manyfold, or is no number any more."""
+        """Whether the loss has risen to a multiple, or is non-finite."""
         return rises([step.loss for step in self.steps if step.loss is not None])
 
     def step_beyond(self, limit: float) -> int | None:
@@ -208,8 +208,8 @@ class Divergence:
         return next((step for step, growth in enumerate(self.growths) if growth >= limit), None)
 
     @property
-    def loss_words(self) -> str:
-        """From where to where the loss went, and in how many steps."""
+    def loss_text(self) -> str:
+        """First and last loss, and the number of steps between."""
         losses = [step.loss for step in self.steps if step.loss is not None]
         count = len(self.steps) - 1
         plural = "" if count == 1 else "s"
@@ -228,12 +228,21 @@ class Divergence:
 
 
 def rises(losses: Sequence[float]) -> bool:
-    """Return whether losses rise manyfold above the first, or are no numbers any more."""
+    """Return whether losses rise to a multiple of the first, or become non-finite."""
     first, *later = losses or [0.0]
-    limit = _RISE * max(abs(first), 1e-6)
-    return math.isfinite(first) and any(
-        not math.isfinite(loss) or abs(loss) > limit for loss in later
+    return math.isfinite(first) and (
+        rises_by(losses, _RISE) or not all(math.isfinite(loss) for loss in later)
     )
+
+
+def rises_by(losses: Sequence[float], times: float) -> bool:
+    """Return whether a loss that is a number lies above so many times the first one.
+
+    A loss below 0 rises as far as its size tells: one that goes from -1 to -20 falls.
+    """
+    first, *later = losses or [0.0]
+    limit = first + (times - 1) * max(abs(first), 1e-6)
+    return any(math.isfinite(loss) and loss > limit for loss in later)
 
 
 def _growth(before: float, after: float) -> float:

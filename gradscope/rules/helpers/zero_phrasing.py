@@ -14,7 +14,7 @@ SECOND_DERIVATIVES = {
     "LeakyReluBackwardBackward": "LeakyReLU",
     "ThresholdBackwardBackward": "ReLU",
 }
-"""Backward of the backward of activations that are made of straight pieces."""
+"""Second derivatives of piecewise linear activations."""
 
 CAUSES = (
     (("Relu", "Threshold"), "every input of {} is negative, where its derivative is zero"),
@@ -31,7 +31,7 @@ CAUSES = (
     (("Mul", "Where", "MaskedFill", "Div"), "{} multiplies it by zeros, or masks all of it"),
     (("Addmm", "Mm", "Bmm", "Conv", "Baddbmm"), "{} multiplies by zeros only"),
 )
-"""Beginnings of the operation's name, and why it hands zeros on."""
+"""Prefixes of operation names, each with the reason for its zeros."""
 
 REMEDIES = (
     (
@@ -57,25 +57,25 @@ REMEDIES = (
         "scale its input down: smaller weights, normalisation, or a temperature",
     ),
 )
-"""Beginnings of the operation's name, and one thing to try."""
+"""Prefixes of operation names, each with one remedy to try."""
 
 WHATEVER_VALUES = (
     *("Round", "Floor", "Ceil", "Trunc", "Sgn", "Sign", "Heaviside", "Bernoulli", "Normal"),
     *SECOND_DERIVATIVES,
 )
-"""Operations that hand on zeros whatever they are given."""
+"""Operations that return zero gradients for every input."""
 
 CUTTING = (
     *("Clamp", "Hardtanh", "Hardsigmoid", "Hardswish", "Relu", "Threshold"),
     *("LogSigmoid", "LogSoftmax", "Sigmoid", "Softmax", "Tanh"),
 )
-"""Operations that hand on zeros for each value that lies where they are flat."""
+"""Operations that return a zero gradient wherever they are flat."""
 
 ROUTING = ("Mul", "Index", "Where", "Scatter")
-"""Operations that leave out what was not chosen."""
+"""Operations that drop elements that were not chosen."""
 
 FLOORS = ("Relu", "Clamp", "Maximum", "Max", "Threshold")
-"""Operations that make a loss of zero of what is good enough."""
+"""Operations with a minimum, which make the loss zero for good enough outputs."""
 
 
 _LARGER_BATCH = "use a batch of several examples: with a single one this may be by chance"
@@ -118,7 +118,7 @@ def _why_of_zeros(context: RuleContext, end: DeadEnd, operation: str) -> str:
 
 
 def _after(context: RuleContext, end: DeadEnd) -> str:
-    """Return which module the operation is given its input by, where that is another one."""
+    """Return the module that provides the operation's input, if it is another one."""
     givers = (
         context.recording.nodes[ref.node] for ref in context.successors.get(end.node.index, ())
     )

@@ -59,21 +59,22 @@ class CriticInPolicyLoss(Rule):
         its gradient.
 
     Why it matters:
-        The loss gets lower where the critic errs in the policy's favour. The critic is pulled away
-        from the returns that it is to estimate, and the policy follows what it says.
+        The loss gets lower where the critic errs in the policy's favour. The critic moves away from
+        the returns that it should estimate, and the policy follows the critic.
 
     How it is measured:
-        A product among the loss's own operations, of which one factor is a log-likelihood, or the
-        ratio of two, and the other is linear in the output of a layer, less or plus numbers without
-        a gradient, as a return is. Of the layer's parameters some are not in the first factor, and
-        the step is to train them. Nothing is measured in numbers, so there is no threshold.
+        The rule looks for a product among the loss's own operations. One factor is a
+        log-likelihood, or the ratio of two. The other is linear in the output of a layer, plus or
+        minus numbers without a gradient, such as a return. Some of the layer's parameters do not
+        affect the first factor, and the step trains them. Nothing is measured in numbers, so there
+        is no threshold.
 
     How to fix it:
         `advantage = (returns - values).detach()`. The critic learns from a loss of its own.
 
     When it may be wrong:
-        Where a weight that is linear in a layer's output and an offset is to be learned together
-        with the likelihood that it weighs.
+        If a weight that is linear in a layer's output, with an offset, should be learned together
+        with the likelihood that it multiplies.
 
     Source:
         Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning" (arXiv 1602.01783):
@@ -134,7 +135,7 @@ class CriticInPolicyLoss(Rule):
 def _advantages(
     context: RuleContext, product: NodeRecord
 ) -> Iterator[tuple[NodeRecord, frozenset[int]]]:
-    """Yield the difference and the critic's parameters, where a product is a policy's loss."""
+    """Yield the difference and the critic's parameters, if a product is a policy's loss."""
     factors = [ref.node for ref in context.successors.get(product.index, ())]
     if product.operation not in _PRODUCTS or len(factors) != 2:
         return
@@ -161,7 +162,7 @@ def _difference(context: RuleContext, weight: int) -> NodeRecord | None:
         if node.operation in SUMS:
             found = node if found is None and len(inputs) == 1 else found
         elif node.operation.startswith("MeanBackward"):
-            continue  # of a normalisation
+            continue  # part of a normalisation
         elif node.operation == "DivBackward0":
             inputs = inputs[:1]
         elif not (node.kind == "view" or node.operation in _OF_ADVANTAGES | SAME_NUMBERS):

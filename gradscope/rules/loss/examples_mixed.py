@@ -32,10 +32,10 @@ class ExamplesMixed(Rule):
     """The output for one example depends on the other examples of the batch.
 
     What it finds:
-        A `view` or `reshape` where a `transpose` or `permute` was meant; a softmax or a
-        normalisation over the dimension of the examples; a recurrent layer or an attention that
-        takes the examples for time steps, because `batch_first=True` is missing; a loss of
-        flattened predictions and targets whose dimensions are not in the same order.
+        Operations that mix the examples of a batch: a `view` or `reshape` instead of a `transpose`
+        or `permute`; a softmax or a normalisation over the dimension of the examples; a recurrent
+        layer or an attention that treats examples as time steps because `batch_first=True` is
+        missing; a loss of flattened predictions and targets with different orders of dimensions.
 
     Why it matters:
         Shapes fit, and the loss falls somewhat. The model learns from an example what belongs to
@@ -43,25 +43,25 @@ class ExamplesMixed(Rule):
 
     How it is measured:
         The forward runs twice with the same random numbers, the second time with one example
-        replaced by a copy of another, and batch normalisation in eval mode. Of all results in their
-        order the first is found that differs where it belongs to another example. It is reported
-        if a reshaping, a normalising, a recurrent or an attention function made it; all but the
-        first only within a model that returns something for each example. What is mixed by
-        anything else, as a similarity matrix, statistics of the batch, a permutation or a graph's
-        edges, is taken to be meant. A change is a relative difference above 1e-4.
-        The forward of a training script is not repeated. There, the loss tells the number of
-        examples: the length of its targets. A softmax over a first dimension of this size is
-        reported, unless another dimension has the same size or all others have size 1, and a view
-        that exchanges this dimension with another one. Of every loss it is known which shapes its
-        operands had before `reshape(-1, …)`: `[time, batch, classes]` with targets `[batch, time]`
-        are compared in the wrong order, and so are classes that were not the last dimension.
+        replaced by a copy of another, and batch normalisation in eval mode. The rule finds the
+        first result that changes in the part of another example. It is reported if a reshaping, a
+        normalising, a recurrent or an attention function made it; all but the first only within a
+        model that returns something for each example. Other operations that mix examples, such as a
+        similarity matrix, statistics of the batch, a permutation or a graph's edges, count as
+        intended. A change is a relative difference above 1e-4. The forward of a training script is
+        not repeated. There, the loss tells the number of examples: the length of its targets. A
+        softmax over a first dimension of this size is reported, unless another dimension has the
+        same size or all others have size 1, and a view that exchanges this dimension with another
+        one. Of every loss it is known which shapes its operands had before `reshape(-1, …)`:
+        `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order, and
+        so are classes that were not the last dimension.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
 
     When it may be wrong:
-        Where examples are meant to attend to each other; or where what looks like the dimension of
-        the examples is that of time.
+        If examples are meant to attend to each other, or if the assumed dimension of the examples
+        is that of time.
 
     Source:
         torch documentation, `Tensor.view` and `torch.nn.LSTM`; Karpathy, "A Recipe for Training
@@ -140,7 +140,7 @@ class ExamplesMixed(Rule):
             )
 
     def _finding(self, context: RuleContext, record: MixedExamplesRecord) -> Finding:
-        what, remedy = _words(record)
+        what, remedy = _texts(record)
         return self.finding(
             context,
             message=f"{what}: the result for one example depends on the other {record.rows - 1}",
@@ -199,7 +199,7 @@ def _is_over_rows(node: NodeRecord, rows: int) -> bool:
 
 
 def _swaps(context: RuleContext, node: NodeRecord, rows: int) -> bool:
-    """Return whether a view exchanges the first two dimensions, of which one is the examples'."""
+    """Return whether a view swaps the first two dimensions, one of which is that of examples."""
     after = node.outputs[0]
     befores = [
         context.recording.nodes[ref.node].outputs[ref.slot]
@@ -209,7 +209,8 @@ def _swaps(context: RuleContext, node: NodeRecord, rows: int) -> bool:
         return False
     first, second, *rest = after.dims
     is_swapped = befores[0].dims == (second, first, *rest)
-    return is_swapped and first != second and rows in (first, second)
+    # A dimension of size 1 may change places: the numbers keep their order.
+    return is_swapped and first != second and min(first, second) > 1 and rows in (first, second)
 
 
 def _is_mistake(record: MixedExamplesRecord) -> bool:
@@ -223,7 +224,7 @@ def _is_mistake(record: MixedExamplesRecord) -> bool:
     return record.operation in _SEQUENTIAL and is_batch and not record.is_ambiguous
 
 
-def _words(record: MixedExamplesRecord) -> tuple[str, str]:
+def _texts(record: MixedExamplesRecord) -> tuple[str, str]:
     """Return what an operation does, and what to do about it."""
     name = f"{record.operation}()"
     if record.operation in _RESHAPING:

@@ -14,12 +14,12 @@ from gradscope.rules.rule import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstLoss(Rule):
-    """The first loss of a classifier is far from that of a model that knows nothing.
+    """The first loss of a classifier is far from that of an untrained model.
 
     What it finds:
-        A cross-entropy over C classes that starts far above ln(C), as the outputs are much too
-        large, or far below it although the model has not learned, as the target leaks into its
-        input.
+        A cross-entropy over C classes whose first loss is far above ln(C), because the outputs are
+        much too large, or far below it although the model has not learned, because the target leaks
+        into its input.
 
     Why it matters:
         Too large outputs cost the first thousands of steps, which only shrink them, and saturate
@@ -30,12 +30,12 @@ class FirstLoss(Rule):
         logits for C = 2. Its value is divided by ln(C). It is a note above `high` and below `low`.
 
     How to fix it:
-        Initialise the last layer smaller, and normalise the inputs. Where the loss is too low, look
+        Initialise the last layer smaller, and normalise the inputs. If the loss is too low, look
         for the target among the inputs.
 
     When it may be wrong:
-        Where the model comes from a checkpoint, its first loss is low rightly. A loss with weights
-        by class, or over classes of very unequal size, has another level.
+        If the model comes from a checkpoint, a low first loss is correct. A loss with weights by
+        class, or over classes of very unequal size, has another level.
 
     Source:
         Karpathy, "A Recipe for Training Neural Networks", "verify loss at init".
@@ -50,7 +50,7 @@ class FirstLoss(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="ratio", limit="limit"),)
 
     high: float = 3.0
-    """Ratio of the loss to ln(C) above which it is too high (measured)."""
+    """Ratio of the loss to ln(C) above which it is too high. Measured."""
     low: float = 0.1
     """Ratio below which it is too low. Chosen: the model is right with probability C**-0.1, which
     is 0.79 for ten classes."""
@@ -105,7 +105,7 @@ class FirstLoss(Rule):
 
 
 _FIRST_EVENTS = 16
-"""The first backward lies among so many first events of a run."""
+"""Number of first events of a run among which the first backward must be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ _OVER_CLASSES = ("cross_entropy", "nll_loss")
 
 
 def _classes(record: ComparisonRecord) -> int | None:
-    """Return the number of classes of a loss, None where it is no classifier's."""
+    """Return the number of classes of a loss, None if it is not a classifier's."""
     dims = record.left.dims
     if record.operation == "binary_cross_entropy_with_logits":
         return 2

@@ -1,4 +1,4 @@
-"""GS702: a prediction and a target that broadcast against each other."""
+"""GS702: a prediction and a target that broadcast each other."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _BROADCASTING = frozenset(
         "soft_margin_loss",
     }
 )
-"""Loss functions that let their operands broadcast; others raise an exception."""
+"""Loss functions that broadcast their operands; others raise an exception."""
 
 _DELIBERATE = ("None", "unsqueeze", "newaxis")
 """Names that mark a deliberate broadcast on a line."""
@@ -35,8 +35,8 @@ class LossBroadcast(Rule):
     """The loss compares every prediction with every target.
 
     What it finds:
-        A loss function, or a difference or product written by hand whose mean or sum is the loss,
-        of two tensors such as `[N, 1]` and `[N]`: broadcasting makes both grow to `[N, N]`.
+        A loss function of two tensors such as `[N, 1]` and `[N]`, or a difference or product whose
+        mean or sum is the loss: broadcasting expands both to `[N, N]`.
 
     Why it matters:
         No exception is raised and the loss falls. But each prediction moves towards the mean of all
@@ -63,6 +63,7 @@ class LossBroadcast(Rule):
     code: ClassVar[str] = "GS702"
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("GS218",)
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -108,7 +109,7 @@ def _is_mistaken(context: RuleContext, record: ComparisonRecord) -> bool:
         return False
     in_graph = [ref for ref in (record.left_tensor, record.right_tensor) if ref is not None]
     if record.operation not in _BY_HAND:
-        # Of one rank, as [B, N, 1] and [B, 1, N], they may be pairs that somebody wants.
+        # Shapes of equal rank, as [B, N, 1] and [B, 1, N], may be intended pairs.
         is_mistaken = len(left) != len(right) or (len(left) == 2 and len(in_graph) == 1)
         return record.operation in _BROADCASTING and is_mistaken
     return (

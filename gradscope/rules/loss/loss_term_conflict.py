@@ -1,4 +1,4 @@
-"""GS703: terms of the loss that oppose or dwarf each other."""
+"""GS703: terms of the loss with opposite or dominant gradients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,9 +17,8 @@ class LossTermConflict(Rule):
     """Two terms of the loss have opposite gradients, or one dominates the other.
 
     What it finds:
-        Losses that are given with their terms by name, such as `{"loss": …, "recon": …, "kl": …}`:
-        two terms whose gradients point against each other, or one term so large that the other has
-        no effect.
+        Losses that name their terms, such as `{"loss": …, "recon": …, "kl": …}`, with two terms
+        whose gradients oppose each other, or one term so large that another has no effect.
 
     Why it matters:
         If two terms oppose each other, most of each gradient is spent on undoing the other, and the
@@ -35,8 +34,8 @@ class LossTermConflict(Rule):
         conflicting gradients, as PCGrad does.
 
     When it may be wrong:
-        Near the end of training terms oppose each other because they are in balance. Terms that
-        play against each other on purpose, as a penalty and what it holds back, do so as well.
+        Near the end of training terms oppose each other because they are in balance. Terms may
+        oppose each other on purpose, such as a penalty and the term that it limits.
 
     Source:
         Yu et al. 2020, "Gradient Surgery for Multi-Task Learning" (arXiv 2001.06782); Chen et al.
@@ -105,7 +104,7 @@ class LossTermConflict(Rule):
             context,
             pair,
             terms=(small, large),
-            message=f"{small.name} is negligible beside {large.name}, whose gradient is "
+            message=f"{small.name} is negligible compared with {large.name}, whose gradient is "
             f"{_ratio(pair):.1e} times as large",
             remedy=f"raise the weight of {small.name}, which is {small.weight:.3g}, or remove the "
             "term",
@@ -148,6 +147,6 @@ class LossTermConflict(Rule):
 
 
 def _ratio(pair: TermPairRecord) -> float:
-    """Return the larger norm over the smaller; 0 where one is zero or not a number."""
+    """Return the larger norm over the smaller; 0 if one is zero or NaN."""
     low, high = sorted((pair.first_norm, pair.second_norm))
     return high / low if low > 0 else 0.0

@@ -17,30 +17,29 @@ class LossTermWithoutGradient(Rule):
     """A term of the loss is a constant: it is computed from parameters and trains none.
 
     What it finds:
-        A sum of terms in which one was made from trainable parameters and has no gradient, while
-        another has: a penalty on a gradient from `autograd.grad` without `create_graph`, a term
-        that was detached, computed under `no_grad`, or turned into a number by `item()`.
+        A sum of terms in which one term was computed from trainable parameters and has no gradient,
+        while another has one: a penalty on a gradient from `autograd.grad` without `create_graph`,
+        or a term that was detached, computed under `no_grad`, or turned into a number by `item()`.
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
-        training: the penalty or the second task is left out.
+        training: the penalty or the second task is not trained.
 
     How it is measured:
         The sums between the loss and its terms are those operations that only weights, means and
-        further sums separate from it. A term without a gradient is one that enters such a sum from
-        behind a cut, and behind the cut lie parameters that the step is to train. Nothing is
-        measured in numbers, so there is no threshold. A number that was read by `item()` is
-        known again by its value, or the sum of all those of the line, times a weight of at most
-        three digits.
+        further sums separate from it. A term without a gradient enters such a sum after a cut, and
+        was computed from parameters that the step trains. Nothing is measured in numbers, so there
+        is no threshold. A number that was read by `item()` is recognized by its value, or by the
+        sum of all numbers of the line, times a weight of at most three digits.
 
     How to fix it:
         `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that
         is logged.
 
     When it may be wrong:
-        Where the constant is meant to correct the value of the loss and no more. Left out are a
-        constant that contains the other term, as in `surrogate + (loss - surrogate).detach()`, and
-        one made of a detached target that the loss uses elsewhere, too, as the entropy in a
+        If the constant is only meant to correct the value of the loss. The rule skips a constant
+        that contains the other term, as in `surrogate + (loss - surrogate).detach()`, and one
+        computed from a detached target that the loss also uses elsewhere, such as the entropy in a
         divergence.
 
     Source:

@@ -1,4 +1,4 @@
-"""GS701: what a loss normalises had been normalised before."""
+"""GS701: inputs of a loss that are normalised twice."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("kl_div", "softmax"): "error",
     ("ctc_loss", "softmax"): "error",
 }
-"""By what normalises, or takes logarithms for granted, and what it is given."""
+"""Severity by normalisation, or by loss that expects logarithms, and by its input."""
 
 _EXPECTS = {
     "cross_entropy": "expects logits: it applies log_softmax itself",
@@ -66,12 +66,12 @@ _OVER_CLASSES = ("cross_entropy", "nll_loss")
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """What was normalised, and what normalises it once more."""
+    """The first and the second normalisation."""
 
     first: NodeRecord
     second: str
     site: int | None
-    """The line of the second."""
+    """Line of the second normalisation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +85,9 @@ class NormalisedTwice(Rule):
         `log_softmax` before `cross_entropy` changes no number and is a note.
 
     Why it matters:
-        The softmax of ten probabilities lies between 0.085 and 0.232: the loss can never become
-        small, its gradient is faint, and a class that is certain and wrong gets none at all.
-        Nothing fails, and accuracy rises slowly.
+        The softmax of ten probabilities is between 0.085 and 0.232. The loss can never become
+        small, its gradient is weak, and a class that is certain and wrong gets none. Nothing fails,
+        and accuracy rises slowly.
 
     How it is measured:
         The rule follows the graph from the input of the loss back to the operation that made its
@@ -152,7 +152,7 @@ class NormalisedTwice(Rule):
 
 
 def _pairs(context: RuleContext) -> Iterator[_Pair]:
-    """Yield what is normalised twice."""
+    """Yield pairs of normalisations."""
     dimensions = {
         record.node: record.dimension for record in context.recording.evidence_of(SoftmaxRecord)
     }
@@ -178,7 +178,7 @@ def _pairs(context: RuleContext) -> Iterator[_Pair]:
 
 
 def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord | None:
-    """Return what normalised the input of a loss function, None where that is as it should be."""
+    """Return the normalisation of a loss function's input, None if it should have one."""
     if record.left_tensor is None:
         return None
     first = _source(context, record.left_tensor.node)
@@ -187,7 +187,7 @@ def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord
 
 
 def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | None:
-    """Return the softmax before a log_softmax that belongs to the loss, None where there is none.
+    """Return the softmax before a log_softmax that belongs to the loss, None without one.
 
     Where weights come after it, it is part of the model, which may normalise as it likes.
     """
@@ -202,7 +202,7 @@ def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | Non
 
 
 def _source(context: RuleContext, node: int) -> NodeRecord | None:
-    """Return the normalising operation that made a tensor's numbers, None for any other."""
+    """Return the normalisation that made a tensor's values, None for any other."""
     found = context.recording.nodes[node]
     while found.kind == "view" or found.operation in _PASSING:
         inputs = context.successors.get(found.index, ())
@@ -242,7 +242,7 @@ def _is_same_dimension(
 
 
 def _made_at(context: RuleContext, node: NodeRecord) -> Site | None:
-    """Return the line to change: that of the layer in an `nn.Sequential`, else that of the call."""
+    """Return the line to change: that of the layer in an `nn.Sequential`, or that of the call."""
     call = None if node.module_call is None else context.recording.calls[node.module_call]
     if call is None:
         return context.site(node.site)
@@ -258,7 +258,7 @@ def _made_at(context: RuleContext, node: NodeRecord) -> Site | None:
 
 
 def _line_that_names(context: RuleContext, start: Site, class_name: str) -> Site:
-    """Return the first line from a statement's first on that makes a layer of a class."""
+    """Return the first line of a statement that makes a layer of a class."""
     for record in context.recording.evidence_of(SourceRecord):
         if record.file != start.file or start.line < record.first:
             continue

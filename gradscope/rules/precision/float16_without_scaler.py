@@ -43,8 +43,8 @@ class Float16WithoutScaler(Rule):
         of float32 and needs no scale.
 
     When it may be wrong:
-        Where the loss is scaled outside of what was inspected, as in a training loop around the
-        loss function. Small shares do no harm and are notes.
+        If the loss is scaled outside the inspected code, such as in a training loop around the loss
+        function. Small shares are harmless and are notes.
 
     Source:
         Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.2; torch
@@ -61,7 +61,7 @@ class Float16WithoutScaler(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
 
     note: float = 0.05
-    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is as before."""
+    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""
     warning: float = 0.25
     """Share of elements, 0 to 1. Measured: at 0.28 the accuracy changes by -0.004."""
     error: float = 0.75

@@ -58,7 +58,7 @@ class GradientUnderflow(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
 
     note: float = 0.05
-    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is as before."""
+    """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""
     warning: float = 0.25
     """Share of elements, 0 to 1. Measured: at 0.28 the accuracy changes by -0.004."""
     error: float = 0.75

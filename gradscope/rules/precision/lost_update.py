@@ -16,7 +16,7 @@ from gradscope.rules.rule import Rule
 _TORCHS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Adagrad", "Adadelta", "RMSprop")
 """Optimizers that round every weight to the nearest number."""
 _SPACING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-"""Half the distance to the next number, over the number, at most."""
+"""Largest distance to the midpoint between neighbouring numbers, relative to the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class LostUpdate(Rule):
         learning rates.
 
     How it is measured:
-        In some steps, the number of elements that have a gradient and are bit-identical after the
-        step, over all elements that have a gradient. The median over these steps is judged. Steps
-        with a learning rate below half of the run's largest are left out.
+        In some steps, the rule counts the elements that have a gradient and are bit-identical after
+        the step, relative to all elements that have a gradient. It judges the median over these
+        steps, without steps whose learning rate is below half of the run's largest.
 
     How to fix it:
         Keep the weights in float32 and compute in half precision with `torch.autocast`. Or keep a
@@ -47,8 +47,8 @@ class LostUpdate(Rule):
 
     Source:
         Micikevicius et al. 2018, "Mixed Precision Training" (arXiv 1710.03740), section 3.1.
-        Measured: change of accuracy by share of lost elements: 0.40: none; 0.67: -0.06; 0.86:
-        -0.21; 0.93: -0.19.
+        Measured, change of accuracy by share of lost elements: none at 0.40, -0.06 at 0.67, -0.21
+        at 0.86, -0.19 at 0.93.
     """
 
     code: ClassVar[str] = "GS603"
@@ -59,7 +59,7 @@ class LostUpdate(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_lost"),)
 
     warning: float = 0.5
-    """Share of elements, 0 to 1. Measured: at 0.40 the accuracy is as before, at 0.67 it is not."""
+    """Share of elements, 0 to 1. Measured: at 0.40 the accuracy is unchanged, at 0.67 it is not."""
     error: float = 0.8
     """Share of elements, 0 to 1. Measured: at 0.86 the accuracy falls by 0.21."""
 

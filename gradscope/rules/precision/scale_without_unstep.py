@@ -12,7 +12,7 @@ from gradscope.recording.events import (
 )
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.sightings import Group, Sighting, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -62,12 +62,14 @@ class ScaleWithoutUnstep(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that steps with scaled gradients."""
         windows = context.shared(Windows)
-        found = [self._sighting(context, windows, series) for series in windows.series]
-        sightings = [one for one in found if one is not None]
-        for group in by_line(sightings, lambda window: window.step.site):
+        found = [self._affected(context, windows, series) for series in windows.series]
+        affected = [one for one in found if one is not None]
+        for group in by_line(affected, lambda window: window.step.site):
             yield self._found(context, group)
 
-    def _sighting(self, context: RuleContext, windows: Windows, series: Series) -> Sighting | None:
+    def _affected(
+        self, context: RuleContext, windows: Windows, series: Series
+    ) -> AffectedWindows | None:
         sick = tuple(
             window
             for window in series.windows
@@ -87,18 +89,18 @@ class ScaleWithoutUnstep(Rule):
             context.measured(self.code, "share_scaled", share, self.share, site=site)
         if len(sick) < 2 or len(sick) < self.share * judged:
             return None
-        return Sighting(series=series, windows=sick, judged=judged)
+        return AffectedWindows(series=series, windows=sick, judged=judged)
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
         first = group.first
         scales = (one.scale for window in group.windows for one in window.passes)
         scale = next((one for one in scales if one is not None), 1.0)
-        is_sgd = any(one.series.family == "sgd" for one in group.sightings)
-        name = group.sightings[0].series.name
+        is_sgd = any(one.series.family == "sgd" for one in group.affected)
+        name = group.affected[0].series.name
         return self.finding(
             context,
             message=(
-                f"{group.words} use gradients that are still multiplied by the scaler's scale "
+                f"{group.text} use gradients that are still multiplied by the scaler's scale "
                 f"({scale:,.6g}): {name} steps without the scaler"
             ),
             remedy=f"replace this by scaler.step({name}) and scaler.update()",
@@ -118,7 +120,7 @@ class ScaleWithoutUnstep(Rule):
 
 
 def _is_by_scaler(windows: Windows, step: StepEvent) -> bool:
-    """Return whether `scaler.step` has made a step: the two are noted one after the other."""
+    """Return whether `scaler.step` made a step: both are recorded in sequence."""
     around = windows.events[max(step.position - 1, 0) : step.position + 2]
     return any(
         isinstance(one, ScalerStepEvent)

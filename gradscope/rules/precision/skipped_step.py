@@ -1,4 +1,4 @@
-"""GS602: steps that the gradient scaler leaves out."""
+"""GS602: steps that the gradient scaler skips."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -55,12 +55,13 @@ class SkippedStep(Rule):
     """Share of the calls after the search, 0 to 1. Chosen: a scaler with its usual settings skips
     one step in 2,000."""
     error: float = 0.5
-    """Share of the calls, 0 to 1. Chosen: more steps are left out than made."""
+    """Share of the calls, 0 to 1. Chosen: more steps are skipped than made."""
     least_steps: int = 20
-    """Calls from which on a share is judged. Chosen: from its usual start the scale is below 1
-    after 17 skipped steps."""
+    """Minimum number of calls for judging a share. Chosen: from its default start the scale is
+    below 1 after 17 skipped steps.
+    """
     least_skipped: int = 3
-    """Skipped steps after the search from which on they are judged. Chosen."""
+    """Minimum number of skipped steps after the search. Chosen."""
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that skips steps."""
@@ -88,7 +89,7 @@ class SkippedStep(Rule):
         *,
         has_ended: bool,
     ) -> bool:
-        """Return whether there is too little to tell it from the search for a scale."""
+        """Return whether there are too few steps to distinguish it from the search for a scale."""
         if has_ended:
             return len(judged) < self.least_steps or len(skipped) < self.least_skipped
         scale = context.shared(LossScale).at(judged[-1])

@@ -1,4 +1,4 @@
-"""GS808: results of collectives that autograd does not see, in the loss."""
+"""GS808: results of collectives without a gradient in the loss."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from gradscope.rules.helpers.jobs import (
     backward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
     loss_site,
     on_ranks,
-    sightings,
 )
 from gradscope.rules.rule import Rule
 
@@ -59,7 +59,7 @@ class GatherWithoutGradient(Rule):
         """Yield a finding for every such collective."""
         job = context.shared(job_of)
         for kind in ("gathered", "value-reduced"):
-            for one in sightings(job, kind):
+            for one in joined_events(job, kind):
                 is_gather = kind == "gathered"
                 if is_gather and (not one.number("reaches") or one.number("replaced")):
                     continue

@@ -15,9 +15,9 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
     on_ranks,
-    sightings,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -68,7 +68,7 @@ class LocalNormClip(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every clip by a wrong norm."""
         job = context.shared(job_of)
-        for one in sightings(job, "clipped-before"):
+        for one in joined_events(job, "clipped-before"):
             clip = _first_clip(one.rank)
             site = one.site if clip is None else one.rank.site(clip.site)
             yield self.finding(
@@ -109,11 +109,11 @@ class LocalNormClip(Rule):
             return None
         step, returned, off = wrong[0]
         site = job.first.site(columns[0][step][1].site)
-        told = sorted({f"{norm:.3g}" for norm in returned})
+        reported = sorted({f"{norm:.3g}" for norm in returned})
         return self.finding(
             context,
             message=(
-                f"the clip works with a norm of {' and '.join(told[:4])}, the global gradient norm "
+                f"the clip uses a norm of {' and '.join(reported[:4])}, the global gradient norm "
                 f"is {joined[step]:.3g}{_off_by(job, step, returned, joined[step], self.tolerance)}"
             ),
             remedy=_remedy(job),
@@ -186,7 +186,7 @@ def _remedy(job: Job) -> str:
 
 
 def _off_by(job: Job, step: int, returned: Sequence[float], norm: float, tolerance: float) -> str:
-    """Return in words by what returned norms are off: a known factor, or the rank's own part."""
+    """Return the deviation of returned norms as text: a known factor, or the rank's own part."""
     parts = [math.sqrt(math.fsum(rank.squares("backward", step).values())) for rank in job.ranks]
     if all(agree([part, other], tolerance) for part, other in zip(parts, returned, strict=True)):
         return ": each rank returns the norm of the part that it holds"
@@ -202,7 +202,7 @@ def _off_by(job: Job, step: int, returned: Sequence[float], norm: float, toleran
 
 
 def _sizes(job: Job) -> dict[str, int]:
-    """Return the numbers of ranks by which norms are off, by what they are of."""
+    """Return the numbers of ranks by which norms differ, by kind of norm."""
     meshes = dict.fromkeys(m for one in job.first.placements.values() for m in one.mesh)
     found = {f"the size of {name}": size for name, size in meshes if size < job.world_size}
     copies = max((max(one.copies, 1) for one in job.first.placements.values()), default=1)
@@ -226,7 +226,7 @@ def _first_clip(rank: Rank) -> EventRecord | None:
 
 
 def _clips(rank: Rank) -> dict[int, tuple[float, EventRecord]]:
-    """Return the norms that clips found, by step, where a step has one clip of unscaled ones."""
+    """Return, by step, the norms that clips measured, for steps with one clip of unscaled ones."""
     found: dict[int, list[tuple[float, EventRecord]]] = {}
     for event in rank.recording.events:
         numbers = dict(event.numbers)
@@ -239,7 +239,7 @@ def _clips(rank: Rank) -> dict[int, tuple[float, EventRecord]]:
 def _covers_less(
     job: Job, columns: "list[dict[int, tuple[float, EventRecord]]]", step: int
 ) -> bool:
-    """Return whether a clip is given fewer parameters than have gradients."""
+    """Return whether a clip gets fewer parameters than have gradients."""
     for rank, column in zip(job.ranks, columns, strict=True):
         given = dict(column[step][1].numbers).get("parameters", 0.0)
         measured = rank.squares("backward", step)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.jobs import is_in_job, job_of, lines, sightings
+from gradscope.rules.helpers.jobs import is_in_job, job_of, joined_events, lines
 from gradscope.rules.rule import Rule
 
 
@@ -47,9 +47,9 @@ class NeedlessSynchronisation(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line of needless reductions."""
         job = context.shared(job_of)
-        for one in sightings(job, "reduced-early"):
+        for one in joined_events(job, "reduced-early"):
             reduced = int(one.number("reduced") or 0)
-            late = list(sightings(job, "no-sync-late"))
+            late = list(joined_events(job, "no-sync-late"))
             sync = one.rank.lines("written-no-sync")
             yield self.finding(
                 context,

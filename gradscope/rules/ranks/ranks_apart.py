@@ -15,8 +15,8 @@ from gradscope.rules.helpers.jobs import (
     backward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
-    sightings,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -37,10 +37,10 @@ class RanksApart(Rule):
     """Replicas of the same parameters differ between ranks.
 
     What it finds:
-        Ranks that began with other weights, because each has its own seed or only one loaded a
-        checkpoint; ranks that step with another learning rate; gradients that are changed on each
-        rank after the reduction; gradients that a reduction by hand leaves out; weights that the
-        script changes on each rank.
+        Ranks that start with different weights, because each has its own seed or only one loaded a
+        checkpoint; that step with different learning rates; or whose gradients are changed on each
+        rank after the reduction, or omitted from a manual reduction. Also weights that the script
+        changes on each rank.
 
     Why it matters:
         Data-parallel training assumes equal replicas. Gradients of different weights are averaged,
@@ -71,7 +71,7 @@ class RanksApart(Rule):
     needs_run: ClassVar[bool] = True
 
     tolerance: float = AGREEMENT
-    """Relative difference of norms up to which replicas are equal. Chosen: float32 rounding."""
+    """Relative difference up to which replicas' norms count as equal. Chosen: float32 rounding."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""
@@ -130,7 +130,7 @@ class RanksApart(Rule):
         )
 
     def _fewer_steps(self, context: RuleContext, job: Job) -> Iterator[Finding]:
-        """Yield a finding if a rank makes the same passes as the others, and fewer steps."""
+        """Yield a finding if a rank makes as many passes as the others, and fewer steps."""
         passes = {rank.backward_count for rank in job.ranks}
         steps = [rank.step_count for rank in job.ranks]
         if not job.is_data_parallel or len(passes) > 1 or len(set(steps)) == 1:
@@ -237,7 +237,7 @@ class RanksApart(Rule):
 
 
 def _replicated(job: Job) -> list[str]:
-    """Return the parameters of which each rank has a replica."""
+    """Return the parameters that every rank has a replica of."""
     if not job.is_data_parallel or job.averages_weights:
         return []
     kinds = {"replicated", "local"} if job.is_by_hand else {"replicated"}
@@ -254,10 +254,10 @@ def _is_replica(one: ParameterPlacement, kinds: set[str], job: Job) -> bool:
 
 
 def _beginning(job: Job) -> _Cause:
-    """Return why ranks begin with other weights."""
+    """Return why ranks begin with different weights."""
     related: list[tuple[Site | None, str]] = []
-    loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
-    seeds = [one for one in sightings(job, "seed") if _differs(job, one.site)]
+    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    seeds = [one for one in joined_events(job, "seed") if _differs(job, one.site)]
     models = [rank.index.site(m.site) for rank in job.ranks[:1] for m in rank.recording.modules]
     made = [site for site in dict.fromkeys(models) if site is not None][:4]
     for rank in job.ranks[:1]:
@@ -329,8 +329,8 @@ def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
 
 
 def _after(job: Job, step: int) -> _Cause:
-    """Return what changes weights beside equal steps."""
-    loads = [one for one in sightings(job, "load") if len(one.ranks) < len(job.ranks)]
+    """Return what changes weights besides equal steps."""
+    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
     written = _late(job, _lines(job, "written-weight"))
     site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)
     return _Cause(

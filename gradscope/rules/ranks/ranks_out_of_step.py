@@ -1,4 +1,4 @@
-"""GS806: ranks that make different passes, while the others wait."""
+"""GS806: ranks that make different passes while the others wait."""
 
 import re
 from collections.abc import Iterator
@@ -29,16 +29,16 @@ class RanksOutOfStep(Rule):
 
     What it finds:
         A rank that skips a backward or leaves the loop early while the others wait for it; a rank
-        that leaves out a branch of the model, so that DDP waits for its gradients.
+        that skips a branch of the model, whose gradients DDP waits for.
 
     Why it matters:
         Collectives need every rank. The job raises, or hangs until a time-out, and the error names
         a healthy line of another rank.
 
     How it is measured:
-        DDP's exception on parameters that did not take part is taken as it is. For a job that ended
-        by a lost connection, a time-out or not at all, the numbers of backward passes of the ranks
-        are compared.
+        DDP's exception on parameters that did not take part is reported directly. For a job that
+        ended by a lost connection, a time-out or not at all, the numbers of backward passes of the
+        ranks are compared.
 
     How to fix it:
         Let every rank make the same calls. Pass `find_unused_parameters=True` for branches, and use

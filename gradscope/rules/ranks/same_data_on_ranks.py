@@ -44,7 +44,7 @@ class SameDataOnRanks(Rule):
     needs_run: ClassVar[bool] = True
 
     passes: int = 3
-    """Number of backward passes needed. Chosen: one or two batches may be equal by chance."""
+    """Minimum number of backward passes. Chosen: one or two batches may be equal by chance."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""
@@ -102,7 +102,7 @@ class SameDataOnRanks(Rule):
         )
 
     def _alike(self, job: Job) -> list[int]:
-        """Return the ranks whose batches are equal to those of another one."""
+        """Return the ranks whose batches are equal to those of another rank."""
         groups: dict[tuple[str, ...], list[int]] = {}
         length = min(len(rank.passes) for rank in job.ranks)
         for rank in job.ranks:
@@ -123,6 +123,6 @@ def _wrong_samplers(job: Job) -> list[Site]:
 
 
 def _data_seed(seeds: list[Site]) -> Site | None:
-    """Return the line that seeds a generator of its own, as data usually have, else the last."""
+    """Return the line that seeds a separate generator, as data usually have, or the last one."""
     own = [site for site in seeds if "Generator" in site.source or "rng" in site.source]
     return next(iter(own), None) or (seeds[-1] if seeds else None)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.jobs import is_in_job, job_of, lines, sightings
+from gradscope.rules.helpers.jobs import is_in_job, job_of, joined_events, lines
 from gradscope.rules.rule import Rule
 
 
@@ -47,7 +47,7 @@ class SameOrderEveryEpoch(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every such sampler."""
         job = context.shared(job_of)
-        for one in sightings(job, "same-order"):
+        for one in joined_events(job, "same-order"):
             epochs = int(one.number("alike") or 0)
             yield self.finding(
                 context,

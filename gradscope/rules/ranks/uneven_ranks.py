@@ -26,8 +26,8 @@ class UnevenRanks(Rule):
     """Ranks with unequal numbers of rows or tokens get the same weight.
 
     What it finds:
-        A mean loss on each rank over its own rows or tokens, whose numbers differ between the
-        ranks, and an average of the gradients over the ranks: a mean of means.
+        A mean loss over each rank's own rows or tokens, whose numbers differ between the ranks, and
+        an average of the gradients over the ranks: a mean of means.
 
     Why it matters:
         Tokens of a rank with few of them weigh more. The gradient is not that of the whole batch,
@@ -44,7 +44,7 @@ class UnevenRanks(Rule):
         tokens.
 
     When it may be wrong:
-        If every rank is to have the same weight, for example if each trains a task of its own.
+        If every rank should have the same weight, for example if each trains a task of its own.
 
     Source:
         transformers pull request 34191 and `average_tokens_across_devices`; torchtitan issue 1842.
@@ -57,7 +57,7 @@ class UnevenRanks(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
 
     deviation: float = 0.1
-    """Distance of a weight from 1. Source: as of uneven-accumulation."""
+    """Distance of a weight from 1. Source: as for uneven-accumulation."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""
@@ -120,7 +120,7 @@ def _deviation(counts: list[float]) -> float:
 
 
 def _counts(job: Job) -> tuple[str, list[list[float]]] | None:
-    """Return what is counted, and the counts of the ranks in each pass; None if unknown."""
+    """Return the unit, and the counts of the ranks in each pass; None if unknown."""
     for what in ("tokens", "rows"):
         columns = [_of_rank(rank, what) for rank in job.ranks]
         rows = [list(row) for row in zip(*columns, strict=False) if all(row)]

@@ -11,14 +11,14 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
-    Sighting,
+    JoinedEvent,
     backward_site,
     forward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
     on_ranks,
-    sightings,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -88,7 +88,7 @@ class UnsynchronisedGradient(Rule):
         if job.averages_weights:
             return
         for kind in _WAYS:
-            for one in sightings(job, kind):
+            for one in joined_events(job, kind):
                 if kind == "hook" and "noop" not in one.event.subject:
                     continue
                 if not _stays_equal(job, one.event.step):
@@ -96,7 +96,7 @@ class UnsynchronisedGradient(Rule):
         yield from self._unknown(context, job)
         yield from self._outside(context, job)
 
-    def _way(self, context: RuleContext, job: Job, one: Sighting, kind: str) -> Finding:
+    def _way(self, context: RuleContext, job: Job, one: JoinedEvent, kind: str) -> Finding:
         message, remedy = _WAYS[kind]
         main = one.site or backward_site(one.rank)
         steps = one.rank.step_count if kind == "hook" else one.count
@@ -122,8 +122,8 @@ class UnsynchronisedGradient(Rule):
         )
 
     def _unknown(self, context: RuleContext, job: Job) -> Iterator[Finding]:
-        groups: dict[tuple[str, int], list[Sighting]] = {}
-        for one in sightings(job, "unknown-parameter"):
+        groups: dict[tuple[str, int], list[JoinedEvent]] = {}
+        for one in joined_events(job, "unknown-parameter"):
             is_apart = one.number("replaced") or not one.rank.lines("written-unfreeze")
             site = one.site if is_apart else one.rank.lines("written-unfreeze")[-1]
             key = ("", 0) if site is None else (site.file, site.line)
@@ -161,8 +161,8 @@ class UnsynchronisedGradient(Rule):
     def _outside(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield parameters that were equal at first, that no wrapper holds, and that part."""
         kinds = ("unknown-parameter", "ignored")
-        told = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
-        names = [name for name in _apart(job) if not f".{name}".endswith(told or ("-",))]
+        reported = tuple(f".{event.subject}" for kind in kinds for _, event in job.events(kind))
+        names = [name for name in _apart(job) if not f".{name}".endswith(reported or ("-",))]
         if (
             not names
             or job.is_by_hand
@@ -199,12 +199,12 @@ def _early(job: Job) -> list[Site]:
     return job.first.lines("reduced-too-early")
 
 
-def _no_sync(one: Sighting, kind: str) -> list[Site]:
+def _no_sync(one: JoinedEvent, kind: str) -> list[Site]:
     return one.rank.lines("written-no-sync") if kind == "step-after-no-sync" else []
 
 
 def _stays_equal(job: Job, step: int) -> bool:
-    """Return whether the weights of several ranks are equal some steps later all the same."""
+    """Return whether the weights of several ranks are still equal some steps later."""
     if not job.is_joined:
         return False
     later = [one for one in job.common_steps("weight") if one > step]

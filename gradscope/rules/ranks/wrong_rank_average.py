@@ -13,11 +13,11 @@ from gradscope.rules.helpers.jobs import (
     forward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
     loss_node,
     loss_site,
     on_ranks,
-    sightings,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -33,7 +33,7 @@ class WrongRankAverage(Rule):
     What it finds:
         A loss, or gradients, divided by the number of ranks although DDP or FSDP averages the
         gradients; gradients that the script sums over the ranks and does not divide; a loss that is
-        all-reduced before its backward, which leaves the gradients of this rank alone as they are.
+        all-reduced before its backward, which does not change the gradients of this rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -76,7 +76,7 @@ class WrongRankAverage(Rule):
         yield from self._divided(context, job)
         yield from self._divided_later(context, job)
         yield from self._summed(context, job)
-        for one in sightings(job, "loss-reduced"):
+        for one in joined_events(job, "loss-reduced"):
             yield self.finding(
                 context,
                 message=(
@@ -177,7 +177,7 @@ class WrongRankAverage(Rule):
         )
 
     def _summed(self, context: RuleContext, job: Job) -> Iterator[Finding]:
-        for one in sightings(job, "gradient-scaled"):
+        for one in joined_events(job, "gradient-scaled"):
             ratio = one.number("ratio") or 0.0
             divisors = [dict(event.numbers).get("divided", 1.0) for event in one.rank.backwards]
             is_divided = any(_divides(divisor, job.world_size) for divisor in divisors)

@@ -13,7 +13,7 @@ from gradscope.rules.helpers.optimizers import PROBE, Optimizers, positions
 from gradscope.rules.rule import Rule
 
 _NEAR = 64
-"""Events between the steps of two optimizers, at most: schedulers, and steps of others."""
+"""Maximum number of events between the steps of two optimizers: schedulers, and steps of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +22,8 @@ class DuplicateInOptimizer(Rule):
 
     What it finds:
         Parameters that one group of an optimizer lists more than once. Over several groups torch
-        itself raises. And in a training run, parameters that two optimizers hold, such as Muon
-        beside `AdamW(model.parameters())`, and both step with the same gradient.
+        itself raises. In a training run, also parameters that two optimizers hold and step with the
+        same gradient, such as Muon next to `AdamW(model.parameters())`.
 
     Why it matters:
         Each step updates them twice: twice the learning rate, and twice the momentum's and Adam's
@@ -36,14 +36,14 @@ class DuplicateInOptimizer(Rule):
         If the two hold exactly the same parameters, the finding is a warning.
 
     How to fix it:
-        List every parameter once: `model.parameters()` gives tied weights once, lists that are
-        added up give them as often as they are in one. Give the second optimizer only the
-        parameters that the first does not hold.
+        List every parameter once: `model.parameters()` yields tied weights once. Concatenated lists
+        contain them several times. Give the second optimizer only the parameters that the first
+        does not hold.
 
     When it may be wrong:
-        Where the second optimizer does not use the gradient, such as one that only projects or
-        shrinks the weights. Optimizers that take turns, each with a backward of its own, and
-        wrappers that step another one are not reported.
+        If the second optimizer does not use the gradient, such as one that only projects or shrinks
+        the weights. Optimizers that take turns, each with a backward of its own, and wrappers that
+        step another one are not reported.
 
     Source:
         pytorch issue 40967.

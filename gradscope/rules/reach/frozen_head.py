@@ -17,8 +17,8 @@ class FrozenHead(Rule):
     """The layer that feeds the loss is frozen while layers before it learn.
 
     What it finds:
-        A model whose last layer with weights requires no grad, although (nearly) every other layer
-        does, or although it was put in the place of another one, as a new classifier.
+        A model whose last layer with weights does not require grad, although (nearly) every other
+        layer does, or although it replaced another layer, such as a new classifier.
 
     Why it matters:
         A loop that should freeze only the backbone also froze the head, or froze it instead. The
@@ -34,9 +34,9 @@ class FrozenHead(Rule):
         `requires_grad_(True)` back.
 
     When it may be wrong:
-        A classifier that is fixed by intent, as a simplex of class means. Left out are models that
-        are mostly frozen (adapters, prompts, a frozen discriminator), and heads whose weight is
-        tied to another layer's.
+        A classifier may be fixed on purpose, such as a simplex of class means. The rule skips
+        models that are mostly frozen (adapters, prompts, a frozen discriminator), and heads whose
+        weight is tied to another layer's.
 
     Source:
         discuss.pytorch.org 84911: a freezing loop that froze the new classifier as well.
@@ -49,8 +49,9 @@ class FrozenHead(Rule):
     explains: ClassVar[tuple[str, ...]] = ("GS208",)
 
     most_frozen: float = 0.1
-    """Share of the other layers, 0 to 1, that may be frozen.
-    An early embedding or stem is often frozen for good reason, a whole backbone always."""
+    """Share of the other layers, 0 to 1, that may be frozen. Chosen: an early embedding or stem is
+    often frozen for good reason, and so is a whole backbone.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -134,7 +135,7 @@ def _layers(context: RuleContext) -> dict[int, list[ParameterRecord]]:
 def _calls(
     context: RuleContext, layers: dict[int, list[ParameterRecord]]
 ) -> list[ModuleCallRecord]:
-    """Return the calls of layers that hand gradients on, the one nearest to the loss first."""
+    """Return the calls of layers that pass on gradients, the one nearest to the loss first."""
     calls = (
         (min(context.recording.nodes[ref.node].depth for ref in call.outputs), call.index)
         for call in context.recording.calls
@@ -160,7 +161,7 @@ def _is_of_frozen_network(
 
 
 def _learns_elsewhere(context: RuleContext, owned: list[ParameterRecord]) -> bool:
-    """Return whether a layer is trained by other passes of a run, as a discriminator is."""
+    """Return whether other passes of a run train a layer, such as a discriminator."""
     learning = frozenset[int]() if context.run is None else context.run.learning
     return any(parameter.index in learning for parameter in owned)
 
@@ -182,7 +183,7 @@ def _is_tied(owned: list[ParameterRecord]) -> bool:
 def _replacement(
     context: RuleContext, layers: dict[int, list[ParameterRecord]], head: int
 ) -> ReplacementRecord | None:
-    """Return the head's, if no other layer that replaced another one is frozen."""
+    """Return the replacement of the head, if no other layer that was replaced is frozen."""
     frozen = [
         record
         for record in context.recording.evidence_of(ReplacementRecord)
@@ -192,7 +193,7 @@ def _replacement(
 
 
 def _freeze(context: RuleContext, made: Site | None) -> Site | None:
-    """Return the line that froze the head, as far as its file tells: the last one."""
+    """Return the last line that froze the head, judged by its file."""
     lines = [context.site(record.site) for record in context.recording.evidence_of(FreezeRecord)]
     here = [site for site in lines if site is not None and made is not None]
     return max(

@@ -25,13 +25,12 @@ class FrozenParameterInOptimizer(Rule):
         moving them.
 
     How it is measured:
-        `requires_grad` of every parameter in the optimizer's groups. Tables of embeddings and
-        positions are left out, which are often fixed, and an optimizer all of whose parameters are
-        frozen: they are, where networks take turns. There is no threshold. A table that
-        `Embedding.from_pretrained(…)` froze by its default, and that has a group and a learning
-        rate of its own, is a warning: the one says that it is to learn, the other that it does not.
-        In a run, nothing else is judged of torch's own optimizers, and such a table must not learn
-        at any time.
+        `requires_grad` of every parameter in the optimizer's groups. The rule skips tables of
+        embeddings and positions, which are often fixed, and an optimizer whose parameters are all
+        frozen, which happens if networks take turns. There is no threshold. It is a warning if
+        `Embedding.from_pretrained(…)` froze a table by its default although the table has a group
+        and a learning rate of its own: the group shows that it should learn. In a run, nothing else
+        is judged of torch's own optimizers, and such a table must not learn at any time.
 
     How to fix it:
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
@@ -102,7 +101,7 @@ class FrozenParameterInOptimizer(Rule):
                 context,
                 message=(
                     f"{context.owner(record.index)} is frozen, as from_pretrained() does by "
-                    f"default, although {holding.words(1, several=False)}"
+                    f"default, although {holding.text(1, several=False)}"
                 ),
                 remedy="use `from_pretrained(…, freeze=False)`, or leave it out of the optimizer",
                 site=site,

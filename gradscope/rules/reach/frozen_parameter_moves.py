@@ -26,18 +26,18 @@ class FrozenParameterMoves(Rule):
 
     How it is measured:
         The norm of the change that the first optimizer step makes, over the norm of the weights.
-        Any change counts: there is no threshold. What is not in the optimizer is left out, as a
-        teacher that follows by averaging. In a run, the updates that were measured after a captured
-        step in which they are frozen count, if no gradient ever comes to them again:
-        `zero_grad(set_to_none=False)` leaves zeros, by which momentum, Adam's averages and weight
-        decay move them on.
+        Any change counts: there is no threshold. Parameters outside the optimizer are skipped, such
+        as a teacher that is a running average. In a run, the updates that were measured after a
+        captured step in which they are frozen count, if no gradient ever comes to them again:
+        `zero_grad(set_to_none=False)` leaves zeros: momentum, Adam's averages and weight decay then
+        still move the parameters.
 
     How to fix it:
         Leave it out of the optimizer, or let the optimizer pass over what has no gradient, as
         torch's own do: set `.grad` to None when it is frozen.
 
     When it may be wrong:
-        Where the optimizer is written to move frozen parameters.
+        If the optimizer is meant to move frozen parameters.
 
     Source:
         pytorch forum, "Parameters with requires_grad = False are updated during training"; torch
@@ -61,7 +61,7 @@ class FrozenParameterMoves(Rule):
         return skip_reason
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every optimizer that moves what was frozen midway."""
+        """Yield a finding for every optimizer that moves parameters which were frozen midway."""
         windows = context.shared(Windows)
         for one in late_freezes(context):
             record = windows.optimizers[one.optimizer]

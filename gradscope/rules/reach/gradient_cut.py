@@ -18,7 +18,7 @@ _COPIES = {
     "new_tensor": "new_tensor(…)",
     "tensor": "torch.tensor(…)",
 }
-"""Calls that copy a tensor's numbers, as they are written."""
+"""Calls that copy a tensor's numbers, as written in code."""
 
 _ARRAYS = frozenset({"__array__", "numpy"})
 
@@ -28,36 +28,38 @@ class GradientCut(Rule):
     """Parameters get no gradient because a line cuts them off from the loss.
 
     What it finds:
-        Parameters that require grad, that the forward uses, and to which no step's backward came,
-        because everything that leads from them to the loss passes a `detach()`, `.data`, `item()`,
+        Parameters that require grad and that the forward uses, but that get no gradient in any
+        step. Every path from them to the loss passes a cut: a `detach()`, `.data`, `item()`,
         `numpy()`, `tolist()`, `torch.tensor(…)` or `nn.Parameter(…)` of a result, a block under
         `no_grad`, or a reentrant checkpoint whose inputs need no gradient.
 
     Why it matters:
-        Nothing fails: the loss falls as far as the other parameters can bring it, and those behind
-        the cut stay as they were initialised.
+        Nothing fails. The other parameters learn and the loss falls, while the parameters before
+        the cut stay at their initial values.
 
     How it is measured:
-        Every call of the forward that takes a tensor requiring grad and returns none that does is
-        a cut, and what it returns is followed. A parameter without a gradient in every step is put
-        down to the first cut behind which it lies and from which something came to the loss.
-        Nothing is measured in numbers, so there is no threshold: an error is a cut that looks like
-        nothing else. It is milder where it looks meant: the target of a loss, a straight-through
-        estimator, a copy of a module that learns, whole modules that run under `no_grad`, that no
-        optimizer holds, that are in eval mode, of which only a head learns, that the script moves
-        itself as a running mean, or that a name such as `encode_no_grad` or `teacher` says it of.
-        An optimizer's group of their own, with a learning rate, says the contrary: an error, and
-        the finding names that group. That only a head learns is no excuse for `torch.tensor(…)` of
-        a result and a reentrant checkpoint: nobody freezes by them.
+        A cut is a call of the forward that takes a tensor requiring grad and returns none that
+        does. The rule follows its result towards the loss. It assigns each parameter without a
+        gradient in every step to the first cut between it and the loss. Nothing is measured in
+        numbers, so there is no threshold.
+
+        The finding is an error unless the cut looks intended. It is milder for the target of a
+        loss, a straight-through estimator, a copy of a module that learns, and whole modules under
+        `no_grad` that no optimizer holds, that are in eval mode, that have a name such as
+        `encode_no_grad` or `teacher`, that the script itself updates as a running mean, or on top
+        of which only a head learns. If the parameters have an optimizer group of their own with a
+        learning rate, they are meant to learn: the finding is an error and names the group. A head
+        that learns does not excuse `torch.tensor(…)` of a result or a reentrant checkpoint, because
+        these are no ways to freeze a module.
 
     How to fix it:
-        Let the tensor itself go on to the loss, and detach only the copy that is logged or stored.
-        Where the parameters are not meant to learn, say so by `requires_grad_(False)`.
+        Pass the tensor itself on to the loss, and detach only the copy that is logged or stored. If
+        the parameters should not learn, freeze them with `requires_grad_(False)`.
 
     When it may be wrong:
-        Where the parameters learn from a loss that was not part of this forward, as the generator
-        in the discriminator's step. Numbers taken out of torch cannot be followed: of a cut by
-        `item()` or `numpy()` in the model it is assumed that they come to the loss.
+        If the parameters learn from a loss that was not part of this forward, such as the generator
+        in the discriminator's step. Numbers outside torch cannot be followed: the rule assumes that
+        the result of `item()` or `numpy()` in the model reaches the loss.
 
     Source:
         torch documentation, "Locally disabling gradient computation" and `Tensor.detach`.
@@ -99,13 +101,13 @@ class GradientCut(Rule):
                 "group_of_their_own": context.shared(Intent).is_given_a_rate(stop.parameters),
             },
             count=len(stop.parameters),
-            # In a run, a pass that is not meant for them may use the same parameters.
+            # In a run, another pass may use the same parameters without training them.
             caused_by=("GS201", "GS202") if context.run and stop.runs_without_grad else (),
         )
 
 
 def stop_related(context: RuleContext, stop: Stop) -> Iterator[RelatedLocation | None]:
-    """Yield the lines that take part: where the gradient still was, and what was cut off."""
+    """Yield the lines that take part: the last one with a gradient, and the detached part."""
     if stop.cut.last != stop.cut.site:
         yield context.related(stop.cut.last, "the last operation that still carried their gradient")
     if stop.cut.disabled not in (None, stop.cut.site):
@@ -136,7 +138,7 @@ def _message(reach: Reach, stop: Stop, judged: Judged) -> str:
         return f"{text} (it looks {judged.looks_like})"
     holding = reach.indexed.shared(Intent).holding(stop.parameters)
     if holding is not None and holding.is_own:
-        return f"{text}, although {holding.words(len(stop.parameters), several=several)}"
+        return f"{text}, although {holding.text(len(stop.parameters), several=several)}"
     return text if judged.although is None else f"{text} ({judged.although})"
 
 

@@ -10,7 +10,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
 _HIDING = ("GS101", "GS102", "GS104", "GS105", "GS106", "GS204")
-"""Rules whose mistakes keep the numbers of an input from the loss."""
+"""Rules whose mistakes make the loss independent of an input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,26 +19,27 @@ class InputIgnored(Rule):
 
     What it finds:
         A parameter that the model's forward requires and never reads, and a tensor of the batch
-        that may hold other numbers without any effect: a mask that is not passed on, a condition
-        that is overwritten, a feature that is multiplied by zero.
+        whose values have no effect: a mask that is not passed on, a condition that is overwritten,
+        or a feature that is multiplied by zero.
 
     Why it matters:
         The model trains without what it is given. Padding takes part in averages and attention, or
         a conditional model does not know its condition.
 
     How it is measured:
-        The source of the forward of each model tells what it reads. In an inspection the forward
-        also runs once for each tensor of the batch, with its numbers rolled along the first
-        dimension in which that changes it, and the loss is compared bit by bit. A tensor that such
-        a roll does not change, as a mask of ones, is not judged. It is a note, as data may be
-        given in vain on purpose; a warning for a mask, without which padding takes part.
+        The rule reads the source of each model's forward for the parameters that it uses. In an
+        inspection the forward also runs once for each tensor of the batch, with its numbers rolled
+        along the first dimension in which that changes it, and the loss is compared bit by bit. A
+        tensor that such a roll does not change, such as a mask of ones, is not judged. It is a
+        note, as data may be given in vain on purpose; a warning for a mask, without which padding
+        takes part.
 
     How to fix it:
-        Pass it on to where it is needed, or leave it out of the forward and the batch.
+        Pass it on to the code that needs it, or remove it from the forward and the batch.
 
     When it may be wrong:
-        Where an interface asks for a parameter that this model does not need; where identifiers or
-        names travel with the batch.
+        If an interface requires a parameter that this model does not need, or if identifiers or
+        names are part of the batch.
 
     Source:
         Karpathy, "A Recipe for Training Neural Networks", "input-independent baseline";
@@ -70,7 +71,7 @@ class InputIgnored(Rule):
         return self.finding(
             context,
             message=f"{record.name} has no influence: {why}",
-            remedy="pass it on to where it is needed, or leave it out",
+            remedy="pass it on to the code that needs it, or remove it",
             site=record.site,
             severity="warning" if "mask" in record.name.lower() else "note",
             evidence={"input": record.name, "measured": record.is_measured},

@@ -15,23 +15,23 @@ class InputRequiresGrad(Rule):
     """A tensor of the batch requires grad, but nothing reads its gradient.
 
     What it finds:
-        Tensors of the batch that require grad and are leaves of the graph, where the forward
-        takes no gradient by itself.
+        Tensors of the batch that require grad and are leaves of the graph, if the forward itself
+        computes no gradient.
 
     Why it matters:
         Backward goes on through the first layer to the data and keeps a gradient as large as the
         batch: wasted time and memory, which add up over steps as the gradient accumulates.
 
     How it is measured:
-        By the leaves of the first graph; there is no threshold. Not counted are inputs with a hook,
+        By the leaves of the first graph; there is no threshold. The rule skips inputs with a hook,
         inputs that an optimizer holds, models without a trainable parameter, and forwards that call
-        `torch.autograd.grad` or `backward` themselves, as gradient penalties do. Of a script, the
-        variables that hold such inputs are found, and its source: where any code on the way to the
-        backward reads `.grad` of anything but a parameter, or uses hooks or `torch.autograd`, it is
-        left out. It must show in half of the captured steps.
+        `torch.autograd.grad` or `backward` themselves, as gradient penalties do. In a script, the
+        rule finds the variables that hold such inputs. It skips them if any calling code reads
+        `.grad` of anything but a parameter, or uses hooks or `torch.autograd`. It must show in half
+        of the captured steps.
 
     How to fix it:
-        Remove `requires_grad=True` where the batch is made.
+        Remove `requires_grad=True` from the line that makes the batch.
 
     When it may be wrong:
         If the gradient is read after backward, such as for saliency maps or adversarial examples.

@@ -24,16 +24,16 @@ class MisspelledRequiresGrad(Rule):
         should be frozen: a pretrained backbone drifts, and its gradients cost memory and time.
 
     How it is measured:
-        By the names of the attributes that parameters and modules of the model carry, as far as
-        they hold a truth value and are at least 85 % like `requires_grad`. Only those count whose
-        value is not what `requires_grad` of the parameters says. Of a module they do not count
-        where its class reads the attribute itself.
+        The rule compares the names of boolean attributes of the model's parameters and modules with
+        `requires_grad`: a similarity of at least 85 % counts. Only those count whose value is not
+        what `requires_grad` of the parameters says. Of a module they do not count where its class
+        reads the attribute itself.
 
     How to fix it:
         Write `requires_grad = False` of a parameter, or `module.requires_grad_(False)`.
 
     When it may be wrong:
-        Where code outside of the module's class reads the attribute as a setting of its own.
+        If code outside the module's class reads the attribute as a setting of its own.
 
     Source:
         torch documentation, `torch.nn.Module.requires_grad_`; pytorch forum, "Parameters with

@@ -1,4 +1,4 @@
-"""GS202: parameters that the loss uses only through what has no derivative."""
+"""GS202: parameters that reach the loss only through operations without a derivative."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,33 +22,33 @@ _INDICES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NonDifferentiableOperation(Rule):
-    """Parameters get no gradient because the loss uses them only through what has no derivative.
+    """Parameters get no gradient because an operation before the loss has no derivative.
 
     What it finds:
-        Parameters that require grad, that the forward uses, and to which no step's backward came,
-        because everything that leads from them to the loss passes an operation without a
-        derivative: `argmax`, the indices of `topk` or `sort`, a comparison, a cast to integers,
-        a draw from a distribution by `sample()`, `multinomial` or `bernoulli`.
+        Parameters that require grad and that the forward uses, but that get no gradient in any
+        step. Every path from them to the loss passes an operation without a derivative: `argmax`,
+        the indices of `topk` or `sort`, a comparison, a cast to integers, or a draw by `sample()`,
+        `multinomial` or `bernoulli`.
 
     Why it matters:
-        A choice is constant almost everywhere: autograd has nothing to pass on, and says nothing.
-        The layers that make the choice stay as they were initialised.
+        A choice is constant almost everywhere, so autograd has no gradient to pass on, and reports
+        nothing. The layers that make the choice stay at their initial values.
 
     How it is measured:
-        As gradient-cut measures: every call of the forward that takes a tensor requiring grad and
-        returns none that does is a cut, and what it returns is followed to the loss. A parameter
-        without a gradient in every step is put down to the first cut behind which it lies. There
-        is no threshold. It is milder where it looks meant, as a pseudo-label that only the loss
-        uses as its target.
+        As for gradient-cut: a cut is a call of the forward that takes a tensor requiring grad and
+        returns none that does. The rule follows its result to the loss, and assigns each parameter
+        without a gradient in every step to the first cut between it and the loss. There is no
+        threshold. The finding is milder if the cut looks intended, such as a pseudo-label that only
+        the loss uses, as its target.
 
     How to fix it:
-        For a choice: weigh by softmax, use `gumbel_softmax(hard=True)` or a straight-through
-        estimator, or train what chooses by a loss of its own. For a draw: `rsample()`, or the
-        log-probability of what was drawn times its reward.
+        For a choice: weight by a softmax, use `gumbel_softmax(hard=True)` or a straight-through
+        estimator, or train the choosing layers with a loss of their own. For a draw: use
+        `rsample()`, or the log-probability of the sample times its reward.
 
     When it may be wrong:
-        Where the parameters learn from a loss that was not part of this forward. Operations whose
-        derivative is zero everywhere, as `round` and `sign`, are no cuts: zero-gradient finds
+        If the parameters learn from a loss that was not part of this forward. Operations whose
+        derivative is zero everywhere, such as `round` and `sign`, are no cuts: zero-gradient finds
         them.
 
     Source:

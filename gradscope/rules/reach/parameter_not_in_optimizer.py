@@ -1,4 +1,4 @@
-"""GS205: parameters that get a gradient, and that no optimizer will ever step."""
+"""GS205: parameters with a gradient that no optimizer ever steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class ParameterNotInOptimizer(Rule):
     """Parameters get a gradient but are in no optimizer.
 
     What it finds:
-        Parameters that require grad and get a gradient, while no optimizer that is known holds
-        them: made after the optimizer was, as a new head, or missing from the list that it was
+        Parameters that require grad and get a gradient, but are in no known optimizer. They were
+        created after the optimizer, such as a new head, or are missing from the list that it was
         given.
 
     Why it matters:
@@ -29,21 +29,22 @@ class ParameterNotInOptimizer(Rule):
         The loss falls nevertheless, which hides the problem.
 
     How it is measured:
-        By identity, against the target's optimizer and every other that was made while the target
-        was loaded. It is an error where the parameters were made after the optimizer, where other
-        parameters of the same module are held, and where a small part of a model is left out that
-        builds on what is held; a warning for larger parts, for the first layers, and for networks
-        of several layers beside whole modules; a note where the optimizer was given one network
-        and another is left out, as a critic or a discriminator through which the loss goes, and
-        where it holds less than `most_share` of all tensors, or less than `most_elements` of all
-        elements, as that looks like a choice. In a training run all optimizers count that ever
-        step, and what has moved is trained; first layers are notes.
+        By identity, against the target's optimizer and every other optimizer that was made while
+        the target was loaded. It is an error if the parameters were made after the optimizer, if
+        the optimizer holds other parameters of the same module, or if a small part of a model is
+        missing that uses the output of trained parameters. It is a warning for larger parts, for
+        the first layers, and for networks of several layers next to whole trained modules. It is a
+        note if the optimizer was given one network and another is missing, such as a critic or a
+        discriminator that the loss passes through. It is also a note if the optimizer holds less
+        than `most_share` of all tensors, or less than `most_elements` of all elements: that looks
+        like a choice. In a training run, all optimizers that ever step count, parameters that move
+        count as trained, and first layers are notes.
 
-        A network of its own in a training run is a decoder that was forgotten, or a judge that
-        is to stay as it is. It is a note where something says the latter: weights that were
-        loaded, eval mode, a name such as `teacher`, or a network of more than `most_times` the
-        elements that are trained. Otherwise it is a warning, and an error where nothing ever clears
-        its gradients. What required no grad earlier in the run was unfrozen for training: an error.
+        A separate network in a training run is either a decoder that was forgotten, or a judge that
+        should stay fixed. It is a note if there is evidence for a judge: loaded weights, eval mode,
+        a name such as `teacher`, or more than `most_times` the elements that are trained. Otherwise
+        it is a warning, and an error if nothing ever clears its gradients. Parameters that were
+        unfrozen during the run are meant to train: an error.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with
@@ -56,9 +57,8 @@ class ParameterNotInOptimizer(Rule):
     Source:
         microsoft/nni issue 4521, Megatron-LM issue 174 and pytorch issue 14467: layers that were
         replaced or added after the optimizer was made. torch documentation, `torch.optim`,
-        "Constructing it".
-        Measured: of 99 healthy scripts (28 public cases, 30 of tests/programs, 41 by another
-        author) none trains beside an untrained network in train mode without such a name.
+        "Constructing it". Measured: of 99 healthy scripts (28 public cases, 30 of tests/programs,
+        41 by another author) none has an untrained network in train mode without such a name.
     """
 
     code: ClassVar[str] = "GS205"
@@ -68,17 +68,20 @@ class ParameterNotInOptimizer(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
 
     most_share: float = 0.5
-    """Share of the trained tensors, 0 to 1: an optimizer that holds less holds a chosen part.
-    Source: linear probes and adapters hold a few tensors of many."""
+    """Share of the trained tensors, 0 to 1, below which an optimizer holds a deliberate selection.
+    Source: linear probes and adapters hold a few tensors of many.
+    """
     most_elements: float = 0.1
     """Share of the trained elements, 0 to 1: likewise. Source: training only biases and gains."""
     small_share: float = 0.2
-    """Share of the trained tensors, 0 to 1: what is left out counts as small up to here. Source: a
-    head or a projection is a few tensors, a second network as many as the first."""
+    """Share of the trained tensors, 0 to 1, up to which the omitted ones count as few. Source: a
+    head or a projection has a few tensors, a second network as many as the first.
+    """
     most_times: float = 4.0
-    """Elements of a network that is left out, in multiples of those that are trained. Chosen: what
-    is forgotten is a part of the model; a model that a prompt or a latent is trained for is many
-    times larger."""
+    """Number of elements of an omitted network, as a multiple of the trained ones. Chosen: a
+    forgotten part is smaller than this; a model for which a prompt or a latent is trained is many
+    times larger.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -89,7 +92,7 @@ class ParameterNotInOptimizer(Rule):
         return None if Optimizers(context).holders else Optimizers(context).missing
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for what is left out, by how sure it is that it is a mistake."""
+        """Yield findings for omitted parameters, by the certainty of a mistake."""
         left_out = _LeftOut(context)
         groups: dict[tuple[Severity, bool], list[Part]] = {}
         for part in left_out.parts:
@@ -171,7 +174,7 @@ class ParameterNotInOptimizer(Rule):
                 "never_cleared": left_out.intent.is_never_cleared(parameters),
             },
             count=len(parameters),
-            # A model that took the place of a trained one is told with the steps it leaves empty.
+            # A model that replaced a trained one is reported with the steps without gradients.
             caused_by=() if late and not left_out.is_replaced else ("GS306",),
         )
 
@@ -185,7 +188,7 @@ def _caller(context: RuleContext, parts: list[Part]) -> int | None:
 
 
 def _grounds(left_out: "_LeftOut", parameters: list[int]) -> str:
-    """Return what else tells that they were to learn, as the end of a message."""
+    """Return further evidence that they were meant to learn, as the end of a message."""
     if left_out.intent.was_unfrozen(parameters):
         return ", although training began to unfreeze them at some step"
     if left_out.intent.is_never_cleared(parameters):
@@ -216,7 +219,7 @@ class _LeftOut:
         return self.context.shared(Intent)
 
     def is_forgotten(self, part: Part, most_times: float) -> bool:
-        """Return whether a part is a network of a run that nothing says is to stay as it is."""
+        """Return whether a part is a network of a run that nothing marks as fixed."""
         if self.context.run is None or part.module is None or not self.is_network(part):
             return False
         networks = [one for one in self._parts_held if one.module is not None]
@@ -249,7 +252,7 @@ class _LeftOut:
 
     @property
     def is_for_one_part(self) -> bool:
-        """Return whether the optimizer was given one network, as the actor beside a critic."""
+        """Return whether the optimizer was given one of several networks, such as an actor."""
         return self.is_for_parts and len(self._parts_held) == 1
 
     def is_network(self, part: Part) -> bool:
@@ -282,7 +285,7 @@ class _LeftOut:
         )
 
     def is_of_another_network(self, part: Part) -> bool:
-        """Return whether no optimizer of a run holds anything of a part's network, beside others.
+        """Return whether no optimizer of a run holds anything of a part's network, but others.
 
         Where optimizers hold nothing that learns, it is the network that they were meant for.
         """
@@ -325,7 +328,7 @@ class _LeftOut:
         return len(part.parameters) / max(1, len(self.trained))
 
     def builds_on_held(self, part: Part) -> bool:
-        """Return whether what the optimizer holds has a part in this one's input."""
+        """Return whether a part's input comes from parameters that the optimizer holds."""
         nodes = self.context.parameter_nodes
         held = {nodes[index] for index in self.optimizers.held if index in nodes}
         starts = [nodes[index] for index in part.parameters if index in nodes]

@@ -22,31 +22,30 @@ class PathCut(Rule):
     """One of several paths from parameters to the loss is cut.
 
     What it finds:
-        A `detach()`, `.data` or `torch.tensor(…)` in the middle of the model's computation, behind
-        which lie parameters that get a gradient by another path: a hidden state detached in every
-        time step, or a standard deviation that takes part in the sample of a variational
-        autoencoder by its `.data`.
+        A `detach()`, `.data` or `torch.tensor(…)` in the middle of the model's computation that
+        stops the gradient of parameters with another path to the loss. Examples are a hidden state
+        detached in every time step, and a standard deviation that enters the sample of a
+        variational autoencoder through its `.data`.
 
     Why it matters:
-        The parameters do learn, so that nothing looks wrong, but without what this path would tell
-        them: a recurrent cell never learns to remember, a variance never learns from the
-        reconstruction.
+        The parameters learn, so nothing looks wrong, but they get no gradient through this path. A
+        recurrent cell never learns to remember; a variance never learns from the reconstruction.
 
     How it is measured:
-        A cut is followed to the operations that use its value. It is an error where a recurrent
-        module uses what it made itself in an earlier call, in `calls` calls or more of one forward,
-        and no other path leads from one of these calls to the next. It is a note where the value is
-        added to, or multiplies, a tensor with a gradient within the model's forward, and the tensor
-        that was cut also comes to the loss by itself; and where a weight is divided by a detached
-        number that was made of it, as by its norm.
+        The rule follows a cut to the operations that use its value. It is an error if a recurrent
+        module uses its own result of an earlier call in at least `calls` calls of one forward, and
+        no other path connects one of these calls with the next. It is a note if the value is added
+        to, or multiplies, a tensor with a gradient within the model's forward, and the detached
+        tensor also reaches the loss by another path. It is also a note if a weight is divided by a
+        detached number computed from it, such as its norm.
 
     How to fix it:
-        Use the tensor itself. Where the path is meant to be cut, nothing is to do.
+        Use the tensor itself. If the cut is intended, nothing needs to be done.
 
     When it may be wrong:
-        A note wherever a gradient is stopped on purpose. Left out are straight-through estimators
-        and other sums with a part of themselves, targets of a loss, copies of other modules, and
-        draws from distributions, which are GS217's.
+        A note appears wherever a gradient is stopped on purpose. The rule skips straight-through
+        estimators and other sums with a part of themselves, targets of a loss, copies of other
+        modules, and draws from distributions, which GS217 judges.
 
     Source:
         torch documentation, `Tensor.detach`; Kingma and Welling 2013, "Auto-Encoding Variational
@@ -80,7 +79,7 @@ class PathCut(Rule):
                 yield self._of_a_factor(context, cut, parameters, join)
 
     def _recurrent_module(self, context: RuleContext, cut: PathCutRecord) -> int | None:
-        """Return the module that is kept from learning by what it made before, if one is."""
+        """Return the recurrent module whose own detached state keeps it from learning, if any."""
         assert cut.call is not None
         recording = context.recording
         outer = recording.calls[cut.call].module
@@ -113,7 +112,7 @@ class PathCut(Rule):
                 f"{call_of(cut)} cuts the state of {name} in every time step: no gradient passes "
                 "from one step to the one before"
             ),
-            remedy="hand on the state itself, and detach it only between sequences",
+            remedy="pass on the state itself, and detach it only between sequences",
             site=cut.site,
             related=(context.related(cut.last, "this operation made the state"),),
             parameters=parameters,
@@ -156,7 +155,7 @@ def _is_connected(context: RuleContext, call: int) -> bool:
 
 
 def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
-    """Return the operation that combines what was cut with a tensor that has a gradient.
+    """Return the operation that combines the detached value with a tensor with a gradient.
 
     None where it does anything else with it, or what it is combined with was made of the same.
     """
@@ -174,7 +173,7 @@ def _join(context: RuleContext, cut: PathCutRecord) -> int | None:
 
 
 def _divided(context: RuleContext, cut: PathCutRecord) -> int | None:
-    """Return a division of a weight by what was made of it, as of a norm that is detached.
+    """Return a division of a weight by a value computed from it, such as a detached norm.
 
     Quantisers multiply by their detached scale again, and are left out.
     """

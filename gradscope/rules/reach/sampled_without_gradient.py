@@ -21,29 +21,29 @@ class SampledWithoutGradient(Rule):
     """A sample carries no gradient to the parameters of its distribution.
 
     What it finds:
-        A `sample()`, or `torch.normal(mean, std)`, whose result goes on through a layer into the
-        loss, while the parameters behind its distribution get a gradient from another term: the
-        encoder of a variational autoencoder that learns from the KL divergence alone, an actor that
-        learns from its entropy alone.
+        A `sample()`, or `torch.normal(mean, std)`, whose result reaches the loss through a layer,
+        while the parameters of its distribution get a gradient only from another term. Examples are
+        the encoder of a variational autoencoder that learns only from the KL divergence, and an
+        actor that learns only from its entropy.
 
     Why it matters:
-        The loss falls, as the decoder learns. The encoder never hears what its codes are good for,
-        and its codes become noise.
+        The loss falls because the decoder learns. The encoder gets no gradient from the
+        reconstruction, and its codes become noise.
 
     How it is measured:
-        A draw from a continuous distribution is followed to the operations that use it. It is
-        reported if one of them is a layer whose parameters are not themselves behind the draw, or
-        if its result passes layers that need no gradient and is added to the log-probability in the
-        loss; and if nothing multiplies the log-probability by what was made of the sample, as a
-        policy gradient does. `torch.normal` of tensors with a gradient has a derivative of zero.
-        Nothing is measured in numbers, so there is no threshold.
+        The rule follows a draw from a continuous distribution to the operations that use it. It
+        reports the draw if one of them is a layer whose parameters do not affect the draw, or if
+        the result passes layers that need no gradient and is added to the log-probability in the
+        loss. It does not report it if a value computed from the sample multiplies the
+        log-probability, as in a policy gradient. `torch.normal` of tensors with a gradient has a
+        derivative of zero. Nothing is measured in numbers, so there is no threshold.
 
     How to fix it:
-        `rsample()`, or `mean + std * torch.randn_like(std)`.
+        Draw with `rsample()`, or compute `mean + std * torch.randn_like(std)`.
 
     When it may be wrong:
-        Where the layer is to learn from samples that are not to be changed, in one backward with
-        another loss of the distribution, as in wake-sleep algorithms.
+        If the layer should learn from fixed samples, in one backward with another loss of the
+        distribution, as in wake-sleep algorithms.
 
     Source:
         torch documentation, "Probability distributions", "Pathwise derivative"; Kingma and Welling
@@ -63,16 +63,16 @@ class SampledWithoutGradient(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that draws such a sample."""
-        told = set[int | None]()
+        reported = set[int | None]()
         for cut, parameters in path_cuts(context):
-            # What was computed under no_grad from the parameters on is not to learn here.
+            # Parameters that are used under no_grad are not meant to learn here.
             nodes = (context.recording.nodes[ref.node] for ref in cut.origins)
             is_reached = any(node.kind != "parameter" for node in nodes)
-            if cut.site in told or not is_reached or not is_sample(context, cut):
+            if cut.site in reported or not is_reached or not is_sample(context, cut):
                 continue
             use = _use(context, cut)
             if use is not None:
-                told.add(cut.site)
+                reported.add(cut.site)
                 yield self._finding(context, cut.site, parameters, use)
         yield from self._draws_in_graph(context)
 
@@ -125,7 +125,7 @@ def _use(context: RuleContext, cut: PathCutRecord) -> NodeRecord | None:
 
 
 def _is_weighted(context: RuleContext, of_density: set[int]) -> bool:
-    """Return whether a density is multiplied by what a cut left, as in a policy gradient."""
+    """Return whether a density is multiplied by a detached value, as in a policy gradient."""
     density = [TensorRef(node=node, slot=0) for node in of_density]
     return any(
         node in of_density or is_made_of(context, operand, density)
@@ -137,14 +137,14 @@ def _is_weighted(context: RuleContext, of_density: set[int]) -> bool:
 
 
 def _has_other_parameters(context: RuleContext, node: int, behind: tuple[int, ...]) -> bool:
-    """Return whether an operation takes a parameter that is not behind the draw."""
+    """Return whether an operation uses a parameter that is not behind the draw."""
     reach = context.shared(Reach)
     weights = [ref.node for ref in context.successors.get(node, ()) if reach.is_parameter(ref.node)]
     return bool(weights) and context.parameters_behind(weights).isdisjoint(behind)
 
 
 def _layer_after(context: RuleContext, draw: NodeRecord) -> NodeRecord | None:
-    """Return the first operation after a draw that takes a parameter which is not behind it."""
+    """Return the first operation after a draw with a parameter that is not behind it."""
     behind = tuple(context.parameters_behind([draw.index]))
     waiting, seen = [draw.index], {draw.index}
     while waiting:

@@ -1,4 +1,4 @@
-"""GS206: optimizers that hold what the model no longer has."""
+"""GS206: optimizers that hold parameters which the model no longer has."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,19 +17,18 @@ class StaleOptimizerParameter(Rule):
     """The optimizer holds tensors that the model no longer uses.
 
     What it finds:
-        Parameters that an optimizer was given, and that have been replaced in the model since: a
-        new head, weights that were loaded with `assign=True`, a model that was built or copied
-        again.
+        Parameters that an optimizer was given, and that the model has replaced since: by a new
+        head, by weights loaded with `assign=True`, or because the model was built or copied again.
 
     Why it matters:
         The optimizer steps unused tensors, and never steps their replacements.
 
     How it is measured:
-        A tensor of the optimizer counts if it is none of the model's, is not used by the loss, and
-        had a place in the model: torch's registration hooks saw it replaced, or it stands in the
-        optimizer's list exactly where the model has a parameter that the optimizer does not hold.
-        It is an error if what has its place now gets a gradient and is in no optimizer, else a
-        note. There is no threshold.
+        A tensor of the optimizer counts if the model does not have it, the loss does not use it,
+        and the model had it before: torch's registration hooks observed its replacement, or its
+        position in the optimizer's list is that of a model parameter that the optimizer does not
+        hold. It is an error if what has its place now gets a gradient and is in no optimizer, else
+        a note. There is no threshold.
 
     How to fix it:
         Create the optimizer after the last change to the model.

@@ -42,19 +42,19 @@ _ASSEMBLING = SAME_NUMBERS | {
     "StackBackward0",
     "WhereBackward0",
 }
-"""Operations that put a target together of parts."""
+"""Operations that assemble a target from parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The side of a regression that estimates its target with the model that it trains."""
+    """The side of a regression that computes its target with the trained model."""
 
     total: NodeRecord
-    """Adds data, as rewards, to the estimate."""
+    """Node that adds data, such as rewards, to the estimate."""
     site: int | None
-    """The line of the loss."""
+    """Line of the loss."""
     shared: frozenset[int]
-    """The parameters that both sides were computed from."""
+    """Parameters that both sides were computed from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class TargetDifferentiated(Rule):
 
         A loss draws two outputs together if all of its terms are distances with a plus or cosine
         similarities with a minus, of two runs of one network that share no operation but half of
-        their parameters at least. Losses with any other term, outputs that are whitened or end in
-        batch norm, sides to which data are added last, and runs with several backward passes per
-        step are left out.
+        their parameters at least. The rule skips losses with any other term, outputs that are
+        whitened or end in batch norm, sides to which data are added last, and runs with several
+        backward passes per step.
 
     How to fix it:
         Compute the target under `torch.no_grad()`, or detach the network's prediction for the next
@@ -205,7 +205,7 @@ def _path_of_root(context: RuleContext, parameter: int) -> str:
 
 
 def _is_target(context: RuleContext, root: int, parameters: set[int]) -> bool:
-    """Return whether what a network computes without a gradient leads to the loss."""
+    """Return whether a result of a network without a gradient reaches the loss."""
     cuts = context.recording.cuts
     is_used = any(cut.joins and not parameters.isdisjoint(cut.parameters) for cut in cuts)
     return is_used or is_named_fixed([context.recording.modules[root].path])
@@ -223,7 +223,7 @@ def _targets(context: RuleContext) -> Iterator[_Target]:
 
 
 def _regressions(context: RuleContext) -> Iterator[tuple[int, int, int | None]]:
-    """Yield pairs of nodes that the loss draws to each other, and the line that compares them."""
+    """Yield pairs of nodes that the loss pulls together, and the line that compares them."""
     for record in context.recording.evidence_of(ComparisonRecord):
         left, right = record.left_tensor, record.right_tensor
         if record.operation in _REGRESSIONS and left is not None and right is not None:
@@ -246,7 +246,7 @@ def _is_squared(context: RuleContext, node: int) -> bool:
 
 
 def _bootstrap(context: RuleContext, node: int) -> NodeRecord | None:
-    """Return the sum of data and a discounted estimate of which a target is made, if it is one."""
+    """Return the sum of data and a discounted estimate that makes a target, if it is one."""
     for total in _parts(context, node):
         if total.operation not in _SUMS:
             continue

@@ -1,9 +1,12 @@
 """GS213: two parameters that were meant as one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
+from gradscope.analysis.intent import Intent
+from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -16,19 +19,21 @@ class TiedWeightsApart(Rule):
 
     What it finds:
         Two `nn.Parameter` objects over the same memory, as `a.weight.data = b.weight.data` leaves
-        them; or an output layer that holds a copy of an embedding's numbers.
+        them; or an output layer that holds a copy of an embedding's numbers; or two branches of a
+        siamese network, of which one is a copy of the other.
 
     Why it matters:
-        Tied weights are one parameter, whose gradient is the sum over its uses. Tied through
-        `.data`, the optimizer steps the same numbers twice, each time with a part of the gradient
-        and a state of its own, and `.to(device)` pulls the two apart. A copy is not tied at all:
-        the two drift apart from the first step on.
+        Tied weights are one parameter, whose gradient is the sum over its uses. If they are tied
+        through `.data`, the optimizer updates the same numbers twice, each time with a part of the
+        gradient and a separate state, and `.to(device)` separates them. A copy is not tied at all:
+        both differ after the first step.
 
     How it is measured:
         Parameters that require grad and get a gradient, by the address of their elements; and
         weights of `nn.Embedding` and `nn.Linear` that are equal in shape and in every element, and
-        not constant. Other layers that start equal are left alone, as copies of a layer do. There
-        is no threshold.
+        not constant. Other layers that start equal are left alone, as copies of a layer do, except
+        for two modules that are held beside each other, were not loaded, and whose outputs are
+        subtracted from each other, as in a distance. There is no threshold.
 
     How to fix it:
         Give both modules the same object: `head.weight = embedding.weight`.
@@ -55,6 +60,9 @@ class TiedWeightsApart(Rule):
         for twin in context.recording.evidence_of(TwinRecord):
             if twin.alike == "target":
                 continue  # only one of them is trained
+            if twin.alike == "modules":
+                yield from self._of_branches(context, twin)
+                continue
             first, second = (context.recording.parameters[i] for i in (twin.first, twin.second))
             shares = twin.alike == "storage"
             position = second.site if twin.site is None else twin.site
@@ -82,6 +90,81 @@ class TiedWeightsApart(Rule):
                 },
                 count=2,
             )
+
+    def _of_branches(self, context: RuleContext, twin: TwinRecord) -> Iterator[Finding]:
+        """Yield the finding for two copies of a module whose outputs are compared."""
+        first, second = _branches(context, twin)
+        evidence = context.shared(Intent)
+        if first is None or second is None or any(map(evidence.is_loaded, (first, second))):
+            return
+        meeting = _distance(context, first, second)
+        if meeting is None:
+            return
+        one, other = (context.recording.modules[index] for index in (first, second))
+        subtrees = context.shared(Reach).subtrees
+        parameters = sorted(subtrees.trainable[first] | subtrees.trainable[second])
+        yield self.finding(
+            context,
+            message=f"{other.path} is a copy of {one.path}: a distance compares what the two "
+            "return, but each gets its own gradient, and they drift apart",
+            remedy=f"use one module for both inputs: `{other.path} = {one.path}`",
+            site=other.site if twin.site is None else twin.site,
+            related=(context.related(meeting, "their outputs are compared here"),),
+            parameters=parameters,
+            modules=(one.path, other.path),
+            evidence={
+                "alike": twin.alike,
+                "first_gradient_norm": _norm(context, twin.first),
+                "second_gradient_norm": _norm(context, twin.second),
+            },
+            count=2,
+        )
+
+
+def _branches(context: RuleContext, twin: TwinRecord) -> tuple[int | None, int | None]:
+    """Return the two modules beside each other that hold two parameters."""
+    subtrees = context.shared(Reach).subtrees
+    records = context.recording.parameters
+    lineages = [list(subtrees.lineage(records[i].module)) for i in (twin.first, twin.second)]
+    for one, other in product(*lineages):
+        modules = context.recording.modules
+        if one != other and modules[one].parent == modules[other].parent is not None:
+            return one, other
+    return None, None
+
+
+def _distance(context: RuleContext, first: int, second: int) -> int | None:
+    """Return the line that subtracts what one module returns from what the other does."""
+    made = {
+        output.node: call.module
+        for call in context.recording.calls
+        if call.module in (first, second)
+        for output in call.outputs
+    }
+    for node in context.recording.nodes:
+        sides = context.successors.get(node.index, ())
+        if node.operation == "SubBackward0" and len(sides) == 2:
+            sources = [_sources(context, ref.node, made) for ref in sides]
+            if sources in ([{first}, {second}], [{second}, {first}]):
+                return node.site
+    return None
+
+
+def _sources(context: RuleContext, node: int, made: Mapping[int, int]) -> set[int | None]:
+    """Return the modules whose outputs a tensor is computed from; None for another parameter."""
+    found: set[int | None] = set()
+    waiting, seen = [node], {node}
+    while waiting:
+        one = waiting.pop()
+        if one in made:
+            found.add(made[one])
+            continue
+        if context.recording.nodes[one].parameter is not None:
+            return {None}
+        fresh = [ref.node for ref in context.successors.get(one, ()) if ref.node not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return found
 
 
 def _tie(first: str, second: str) -> str:

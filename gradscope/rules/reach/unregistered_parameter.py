@@ -21,21 +21,20 @@ class UnregisteredParameter(Rule):
 
     What it finds:
         Leaves of the graph that require grad and belong to the model without being registered:
-        modules in a plain list, tuple or dictionary, a tensor kept as a plain attribute or as a
-        buffer, what was computed of a parameter before it was kept, as in
-        `self.scale = nn.Parameter(…) * 0.02` or `nn.Parameter(…).cuda()`, and parameters that the
-        forward makes anew each time.
+        modules in a plain list, tuple or dictionary; a tensor stored as a plain attribute or as a
+        buffer; the result of a computation on a parameter, as in `self.scale = nn.Parameter(…) *
+        0.02` or `nn.Parameter(…).cuda()`; and parameters that the forward creates in each call.
 
     Why it matters:
         They get gradients, but no optimizer over `model.parameters()` ever updates them. They are
         missing from `state_dict()`, and `to()`, `train()` and `zero_grad()` skip them.
 
     How it is measured:
-        The leaves of the first graph that are no parameters are looked for in the attributes of the
-        model's modules, in nested containers too, also behind what was computed of them before the
-        forward. There is no threshold. Leaves that the optimizer holds, that are found nowhere in
-        the model, as those of a loss module, and tensors that the forward makes to differentiate
-        by them are left out.
+        The rule searches the attributes of the model's modules, including nested containers, for
+        the leaves of the first graph that are no parameters, and for results computed from them
+        before the forward. There is no threshold. It skips leaves that the optimizer holds, leaves
+        outside the model, such as those of a loss module, and tensors that the forward creates to
+        differentiate with respect to them.
 
     How to fix it:
         Store modules in `nn.ModuleList` or `nn.ModuleDict`, tensors in `nn.Parameter` or
@@ -43,7 +42,7 @@ class UnregisteredParameter(Rule):
         forward.
 
     When it may be wrong:
-        A list is also a way to hide a module from `parameters()` on purpose, as a network that only
+        A list may hide a module from `parameters()` on purpose, such as a network that only
         measures a perceptual loss. Freeze such a module; in eval mode it is a note already.
 
     Source:
@@ -102,7 +101,7 @@ class UnregisteredParameter(Rule):
 
 
 def _is_cut_off(context: RuleContext, leaf: LeafRecord) -> bool:
-    """Return whether the forward made a parameter of what it had computed from others.
+    """Return whether the forward made a parameter from values computed from others.
 
     What those others lose by it is told as a cut.
     """
@@ -121,12 +120,12 @@ def _replacement(context: RuleContext, leaf: LeafRecord) -> Site | None:
 
 
 def _site(context: RuleContext, leaf: LeafRecord) -> Site | None:
-    """Return the line that keeps a leaf, else that of its first use."""
+    """Return the line that stores a leaf, or that of its first use."""
     return context.site(leaf.site) if leaf.site is not None else _first_use(context, leaf.node)
 
 
 def _first_use(context: RuleContext, node: int) -> Site | None:
-    """Return the first line of the forward that uses a leaf, or what was computed of it before."""
+    """Return the first line of the forward that uses a leaf, or a value computed from it."""
     waiting, seen = [node], {node}
     while waiting:
         users = {user.index: user for position in waiting for user in context.consumers(position)}

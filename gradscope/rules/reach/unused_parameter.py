@@ -28,20 +28,20 @@ class UnusedParameter(Rule):
 
     How it is measured:
         A parameter counts if it requires grad and has no gradient after the first backward and
-        after every probing step, nor in forwards with other random numbers (up to 32, fewer of a
-        large model), so that layers that are dropped at random are not taken for unused. Where
-        numbers were taken out of torch behind it, the parameter is given other values: if the loss
-        stays the same bit for bit, it is unused. There is no threshold.
+        after every probing step. It must also have none in forwards with other random numbers (up
+        to 32, fewer for a large model), so layers that are dropped at random do not count. If its
+        results were turned into numbers outside torch, the rule gives the parameter other values:
+        it is unused if the loss stays bit-identical. There is no threshold.
 
-        The level says how certain it is that this is a mistake. It is a warning where a module runs
-        and the loss leaves it out, and for a parameter by itself. It is a note where the module was
-        never called, where the optimizer does not hold it, and where an installed library made it,
-        which may compute more than this loss uses; so too for the last bias, of which the loss's
-        derivatives know nothing. It is an error where nothing else learns either, and where the
-        forward assigns the module's output to a variable that the next assignment overwrites.
+        The level says how certain the mistake is. It is a warning if a module runs and the loss
+        does not use it, and for a single parameter. It is a note if the module was never called, if
+        the optimizer does not hold it, if an installed library made it, which may compute more than
+        this loss uses, and for a last bias that the loss's derivatives do not depend on. It is an
+        error if nothing else learns, or if the forward assigns the module's output to a variable
+        that the next assignment overwrites.
 
-        The finding points to the loss; where nothing that the model returned depends on the module
-        either, to its call, whose output the forward drops, or to the line that overwrites it.
+        The finding points to the loss. If no returned value depends on the module either, it points
+        to the module's call, whose output the forward drops, or to the line that overwrites it.
 
     How to fix it:
         Use the output in the loss, or remove the module. If it is for later use, such as a head for
@@ -122,7 +122,7 @@ class UnusedParameter(Rule):
 
 
 def _without_model(context: RuleContext) -> frozenset[int]:
-    """Return what the optimizers of a run hold beside the models: replaced parameters, mostly."""
+    """Return the parameters of optimizers that are in no model, mostly replaced ones."""
     if context.run is None:
         return frozenset()
     return frozenset(p.index for p in context.recording.parameters if not context.owner(p.index))
@@ -139,7 +139,7 @@ def _remedy(*, runs: bool, dropped: bool, replaced: OverwrittenRecord | None) ->
 
 
 def _is_dropped(context: RecordingIndex, parameters: list[int]) -> bool:
-    """Return whether the model itself makes nothing that it returns of some parameters.
+    """Return whether the model returns nothing that it computes from some parameters.
 
     Behind a cut it may return what no gradient comes to, as a prediction by `argmax`.
     """
@@ -175,7 +175,7 @@ def _how(context: RecordingIndex, replaced: OverwrittenRecord | None) -> str:
 
 
 def _outermost(calls: list[ModuleCallRecord]) -> list[ModuleCallRecord]:
-    """Return the calls that none of the others made."""
+    """Return the calls that no other of these calls made."""
     positions = {call.index for call in calls}
     return [call for call in calls if call.parent not in positions]
 
@@ -204,7 +204,7 @@ def _parent(context: RecordingIndex, part: Part) -> int | None:
 
 
 def _calls(reach: Reach, part: Part) -> list[ModuleCallRecord]:
-    """Return the calls of a part or of what is in it; none for a parameter by itself."""
+    """Return the calls of a part or its content; none for a single parameter."""
     if part.module is None:
         return []
     calls = reach.recording.calls

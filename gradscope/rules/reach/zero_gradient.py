@@ -36,46 +36,47 @@ class ZeroGradient(Rule):
     """Backward reaches parameters, but their gradient is exactly zero in every step.
 
     What it finds:
-        Parameters whose every gradient element is exactly 0.0 after the first backward and after
-        every probing step, and the operation that turned a gradient into zeros: two factors that
-        both start at zero, a ReLU whose inputs are all negative, a clamp that cuts off everything,
-        `round`, `sign` and `floor`, a draw by `torch.normal` or `torch.bernoulli`, the second
-        derivative of ReLU, a saturated activation, a mask that leaves nothing.
+        Parameters whose gradient is exactly 0.0 in every element, after the first backward and
+        after every probing step, and the operation that turned the gradient into zeros. Examples
+        are two factors that both start at zero, a ReLU whose inputs are all negative, a clamp that
+        cuts off everything, `round`, `sign` and `floor`, a draw by `torch.normal` or
+        `torch.bernoulli`, the second derivative of ReLU, a saturated activation, and a mask that
+        leaves nothing.
 
     Why it matters:
-        A zero gradient moves nothing, and its cause stays: without weight decay the parameters
-        never change. A factor that starts at zero is fine as long as the other one does not, as in
+        A zero gradient changes nothing, and its cause remains: without weight decay the parameters
+        never change. One factor that starts at zero is harmless if the other one does not, as in
         low-rank adaptation.
 
     How it is measured:
         From each such parameter towards the loss, the first operation whose own output has a
-        gradient is the dead end. Where forwards with other random numbers (up to 32, fewer of a
-        large model) bring a gradient to a part of what lies behind it, chance shut it, as dropout
-        does or a path that is sampled, and it is left out.
+        gradient is the dead end. The rule repeats the forward with other random numbers, up to 32
+        times and less often for a large model. If these give a gradient to some of the parameters,
+        such as with dropout or a sampled path, the dead end is due to chance and is not reported.
 
-        The level says how certain it is that this is a mistake, and how much it costs. It goes by
-        the share of the trainable elements that are stuck: a note below `note_below`, an error
-        above `error_above`, a warning in between. Whatever the share, it is an error for a softmax
-        over a layer's only output, for a prediction behind `round`, `sign` and the like, and where
-        second derivatives are zero and nothing else learns. Where a tensor is divided by its own
-        sum over a single element, a gradient of rounding errors counts as zero. What learned at
-        first, and gets zeros over the last part of a run, counts as stuck without further captures.
-        A prediction of which a clamp, a ReLU or saturation leaves nothing is a warning at least.
-        Without probing steps, and for the state of a recurrent layer, it is a warning at most,
-        but for such a softmax.
+        The level says how certain the mistake is, and how much it costs. By the share of the
+        trainable elements that are stuck, it is a note below `note_below`, an error above
+        `error_above`, and a warning in between. Regardless of the share, it is an error for a
+        softmax over a layer's only output, for a prediction after `round`, `sign` and the like, and
+        for zero second derivatives if nothing else learns. If a tensor is divided by its own sum
+        over a single element, a gradient of rounding errors counts as zero. Parameters that learned
+        at first and get zeros over the last part of a run count as stuck. It is at least a warning
+        if a clamp, a ReLU or saturation removes the gradient of the whole prediction. Without
+        probing steps, and for the state of a recurrent layer, it is at most a warning, except for
+        such a softmax.
 
     How to fix it:
-        Start one of the two factors at random; lower the learning rate or the bias, or use
-        LeakyReLU or GELU, where a layer died; keep rounding and clamping out of the way of the
-        gradient by a straight-through estimator; draw by `rsample()`; where the loss takes second
-        derivatives, use tanh, SiLU or softplus.
+        Initialise one of the two factors at random. If a layer died, lower the learning rate or the
+        bias, or use LeakyReLU or GELU. Pass the gradient around rounding and clamping with a
+        straight-through estimator. Draw with `rsample()`. If the loss takes second derivatives, use
+        tanh, SiLU or softplus.
 
     When it may be wrong:
-        A batch that leaves a branch without an example looks the same; experts beside others that
-        learn, and a loss of zero whose margin is kept or that training has come to, are notes; for
-        a batch of a single example it is a warning at most where another one may open what this one
-        leaves shut. Left out are rows of embeddings, experts without a row, biases whose parts
-        cancel, and weights that meet nothing but zeros in the data.
+        A batch without examples for a branch looks the same. It is a note for experts next to
+        others that learn, and for a loss of zero whose margin is kept or that training has reached.
+        For a batch of a single example it is at most a warning if another example may open the
+        path. The rule skips rows of embeddings, experts without a row, biases whose parts cancel,
+        and weights that meet only zeros in the data.
 
     Source:
         Measured: with three steps of Adam, 8 of 8 healthy kinds of zero initialisation open (LoRA,
@@ -100,13 +101,17 @@ class ZeroGradient(Rule):
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_of_trainable_elements"),)
 
     note_below: float = 0.05
-    """Share of the trainable elements, 0 to 1, below which a finding is a note.
-    Measured: true but harmless cases, as a query that only one position uses, stay below it."""
+    """Share of the trainable elements, 0 to 1, below which a finding is a note. Measured: true but
+    harmless cases, such as a query that only one position uses, stay below it.
+    """
     error_above: float = 0.25
-    """Share of the trainable elements, 0 to 1, above which a finding is an error; as above."""
+    """Share of the trainable elements, 0 to 1, above which a finding is an error. Measured, as
+    above.
+    """
     rounding: float = 1e-5
     """Share of the largest gradient norm below which a gradient counts as rounding errors. Chosen:
-    100 times the spacing of float32. Only behind a ratio that is always 1."""
+    100 times the spacing of float32. Applies only after a ratio that is always 1.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -197,7 +202,7 @@ class ZeroGradient(Rule):
         )
 
     def _grounds(self, context: RuleContext, end: DeadEnd) -> Evidence:
-        """Return by what the severity goes, other than the share."""
+        """Return the reasons for the severity, besides the share."""
         if _is_always_one(context, end) or _is_flat_output(context, end):
             return {"is_the_prediction": True, "error_above": self.error_above}
         return {"note_below": self.note_below, "error_above": self.error_above}
@@ -264,7 +269,7 @@ def _is_left_out(context: RuleContext, end: DeadEnd) -> bool:
 
 
 def _is_satisfied(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether the loss is zero as a margin is kept, or as training has come to it."""
+    """Return whether the loss is zero because a margin is kept, or by training."""
     step = context.first.step
     if step is None or step.loss != 0:
         return False

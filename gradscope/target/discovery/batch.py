@@ -31,7 +31,7 @@ class FoundBatches:
 
     batches: Batches
     guess: str | None = None
-    """None if they are the user's."""
+    """Description of the guess; None for the user's own batch."""
 
 
 def find_batch(

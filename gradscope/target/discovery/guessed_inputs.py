@@ -22,10 +22,10 @@ from gradscope.target.user_code import UserCode
 
 _TRIES = 80
 _SECONDS = 20.0
-"""Limits of the search: a model that accepts none of so many inputs needs the user's batch."""
+"""Limits of the search: a model that accepts none of these inputs needs the user's batch."""
 
 _LAYERS = 6
-"""Layers whose inputs are tried for one argument."""
+"""Number of layers whose inputs are tried for one argument."""
 
 _TIMES = frozenset(
     {"t", "time", "times", "timestep", "timesteps", "sigma", "sigmas", "noise_level"}

@@ -10,7 +10,7 @@ from gradscope.target.notation import TargetSpec
 from gradscope.target.user_code import did_you_mean
 
 _PROTOCOL = frozenset({"gradscope_setup", "build_model", "build_batch", "compute_loss"})
-"""Functions by which a file says that it is written as a target."""
+"""Functions that mark a file as written for gradscope."""
 
 _DYNAMIC = frozenset({"exec", "eval", "globals", "vars", "setattr", "__getattr__"})
 """Names of a file that may bind further names when it runs."""

@@ -19,7 +19,7 @@ _FACTORIES: Mapping[Option, tuple[str, str]] = {
     "--batch": ("build_batch", "small_batch"),
     "--loss": ("criterion", "own_criterion"),
 }
-"""The factory that is found by its name, and another name."""
+"""Name of the factory for each option, and an alternative name."""
 
 _LITERALS: Mapping[object, str] = {float: "0.1", bool: "True", str: "'name'"}
 """Example values by annotation; integers go by their name."""

@@ -8,8 +8,8 @@ from gradscope.report.ci.locations import (
     named_file,
     path_within,
     placement,
-    target_place,
-    unrecorded_place,
+    target_location,
+    unrecorded_location,
 )
 from tests.report.ci.conftest import ROOT, finding, recording_of_sample, related, site
 
@@ -87,7 +87,7 @@ def test_file_of_a_target(name, root, file):
     [("a/b.py:Net", "a/b.py"), ("./b.py", "b.py"), ("../b.py", "b.py"), ("/x/b.py", "b.py")],
 )
 def test_file_of_a_target_that_was_not_recorded(name, path):
-    assert unrecorded_place(name, None).path == path
+    assert unrecorded_location(name, None).path == path
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_file_of_a_target_that_was_not_recorded(name, path):
 )
 def test_target_beside_another_knows_the_repository(name, path):
     beside = replace(recording_of_sample().target, root="/repo/src", repository="/repo")
-    assert unrecorded_place(name, beside).path == path
+    assert unrecorded_location(name, beside).path == path
 
 
 def in_package(**changes):
@@ -151,7 +151,7 @@ def test_real_line_is_kept_where_even_the_target_is_outside():
 def test_target_without_a_file_has_its_first_line_in_the_repository():
     recording = recording_of_sample()
     recording = replace(recording, target=replace(recording.target, name="Net"))
-    assert target_place(recording).text == "sample_models/gradient_cut.py:1"
+    assert target_location(recording).text == "sample_models/gradient_cut.py:1"
 
 
 def test_lines_begin_at_one():

@@ -14,7 +14,7 @@ def section_of(run):
 
 
 def wrong(section):
-    return [one.words for one in section.checks if not one.is_right]
+    return [one.text for one in section.checks if not one.is_right]
 
 
 def test_norms_are_those_before_the_clip_and_the_limit_is_told_with_its_line():
@@ -90,7 +90,7 @@ def test_unscaled_gradients_are_told():
         run.event("unscale", UNSCALE, optimizer=optimizer)
         run.clip(weights, 1.0)
         run.step(optimizer)
-    assert any("unscale_" in one.words for one in section_of(run).checks if one.is_right)
+    assert any("unscale_" in one.text for one in section_of(run).checks if one.is_right)
 
 
 def test_parameters_that_the_clip_leaves_out_are_counted():

@@ -88,9 +88,7 @@ def test_synthetic_loss_is_warned_of(make_transformer, printed):
     recording = make_transformer().recording()
     assert "warning" not in printed(recording)
     target = replace(recording.target, synthetic_loss=True)
-    assert "warning: no loss found: using a placeholder" in printed(
-        replace(recording, target=target)
-    )
+    assert "warning: the loss is guessed" in printed(replace(recording, target=target))
 
 
 def test_colour_adds_nothing_to_the_words(make_transformer, printed):

@@ -137,7 +137,9 @@ def test_nothing_is_told_of_gradients_that_no_backward_made(make_transformer, pr
     text = printed(recording, verdict=VERDICT)
     assert "error[GS201]" in text and "Not measured\n  a: b\n" in text and "Not applicable" in text
     assert "without gradient" not in text and "Modules" not in text
-    assert "note, 26 parameters, 0 tensors, no gradient measured." in " ".join(text.split())
+    assert "26 parameters (26 not measured), 0 tensors, no gradient measured." in " ".join(
+        text.split()
+    )
 
 
 def test_hostile_code_and_messages_stay_text(recording, printed):

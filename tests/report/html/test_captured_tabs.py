@@ -29,7 +29,7 @@ def test_each_captured_step_has_a_tab_behind_that_of_the_run():
     report = report_of(captured_at(0, 3))
     assert titles(report) == ["train.py", "step 0", "step 3"]
     first, captured, _ = run_tabs(report, report.training_run)
-    (table,) = first.words.summaries
+    (table,) = first.texts.summaries
     assert [(row[0].text, row[0].tab) for row in table.rows] == [("0", 1), ("3", 2)]
     assert "tensors" in {chart.name for chart in captured.charts}
     assert "further" not in table.caption
@@ -37,8 +37,8 @@ def test_each_captured_step_has_a_tab_behind_that_of_the_run():
 
 def test_of_many_captured_steps_those_with_findings_are_shown_then_the_last_and_first():
     report = report_of(captured_at(*range(12)), finding(step=5), finding(step=3))
-    assert titles(report) == ["train.py", *(f"step {step}" for step in (0, 3, 5, 9, 10, 11))]
-    (table,) = run_tabs(report, report.training_run)[0].words.summaries
+    assert titles(report) == ["train.py", *(f"step {step}" for step in (3, 5, 0, 9, 10, 11))]
+    (table,) = run_tabs(report, report.training_run)[0].texts.summaries
     assert "--step N for 6 more captured steps" in table.caption
 
 
@@ -50,15 +50,15 @@ def test_each_loss_of_a_step_is_told_apart():
 
 def test_only_what_is_found_in_a_step_stands_on_its_sheet():
     report = report_of(captured_at(0, 3), finding(step=3))
-    whole, first, last = run_tabs(report, report.training_run)
-    assert [len(tab.words.cards) for tab in (whole, first, last)] == [1, 0, 1]
+    whole, near, other = run_tabs(report, report.training_run)
+    assert [len(tab.texts.cards) for tab in (whole, near, other)] == [1, 1, 0]
 
 
 def test_the_file_stays_small(monkeypatch):
     report = report_of(captured_at(0, 3))
     monkeypatch.setattr(captured_tabs, "SIZE_BUDGET", 0)
     (only,) = run_tabs(report, report.training_run)
-    assert only.words.summaries == ()
+    assert only.texts.summaries == ()
 
 
 def test_a_page_of_one_run_holds_its_captured_steps_and_one_of_several_does_not():
@@ -66,3 +66,10 @@ def test_a_page_of_one_run_holds_its_captured_steps_and_one_of_several_does_not(
     assert render_html([report]).count('role="tab"') == 2
     assert render_html([report, report]).count('role="tab"') == 2
     assert 'id="sheet-1"' not in render_html([report_of(loop([1.0]))])
+
+
+def test_the_captured_steps_closest_to_a_finding_come_first():
+    report = report_of(captured_at(0, 4, 9, 14), finding(step=11))
+    assert titles(report) == ["train.py", "step 9", "step 0", "step 4", "step 14"]
+    (table,) = run_tabs(report, report.training_run)[0].texts.summaries
+    assert [row[1].text for row in table.rows] == ["near a finding", "", "", ""]

@@ -156,7 +156,7 @@ def test_the_gate_is_told_in_words(policy, text):
 def test_without_room_the_targets_with_findings_keep_their_pictures():
     result = check(PASSED, FAILED)
     whole = rendered(result)
-    names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
+    names = "count(//article[@id='sheet-{}']//details[contains(@class, 'picture')])"
     assert whole.xpath(names.format(1)) == whole.xpath(names.format(2)) > 0
     size = len(whole.get_element_by_id("data-2").text)
     tight = rendered(result, size_budget=size)

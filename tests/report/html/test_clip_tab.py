@@ -23,7 +23,7 @@ def report_of(recording):
 
 
 def facts(tab):
-    return [(fact.name, fact.text) for fact in tab.words.facts]
+    return [(fact.name, fact.text) for fact in tab.texts.facts]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_a_target_is_one_sheet_with_the_methods_side_by_side(target):
     ]  # fmt: skip
     for chart in tab.charts[:-1]:
         assert_valid(chart)
-    (methods,) = tab.words.summaries
+    (methods,) = tab.texts.summaries
     assert [row[0].text for row in methods.rows][:3] == [
         "global norm", "each tensor's norm", "by value",
     ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_each_line_has_a_sheet_and_its_own_findings():
     report = report_of(run.recording())
     tabs = list(clip_tabs(report))
     assert [tab.title.rpartition(":")[2] for tab in tabs] == ["31", "41"]
-    rules = [{card.rule for card in tab.words.cards} for tab in tabs]
+    rules = [{card.rule for card in tab.texts.cards} for tab in tabs]
     assert "GS405" in rules[0] and "GS405" not in rules[1]
 
 
@@ -86,7 +86,7 @@ def test_checks_are_told(target):
         run.step(optimizer)
     (broken,) = clip_tabs(report_of(run.recording()))
     assert any(name == "wrong" and "non-finite" in text for name, text in facts(broken))
-    assert any("NaN or infinite in 2 steps" in text for text in broken.words.warnings)
+    assert any("NaN or infinite in 2 steps" in text for text in broken.texts.warnings)
 
 
 def test_what_tells_nothing_of_clipping_is_refused():

@@ -55,11 +55,13 @@ def test_findings_stand_with_what_became_of_them():
     one = of_step({"a.weight": 1.0})
     went, came, stayed = (finding(rule) for rule in ("GS201", "GS202", "GS203"))
     page = rendered(compared(reported(one, went, stayed), reported(one, came, stayed)))
-    codes = texts(page, "//details//*[@class='code']")
+    codes = texts(page, "//details//summary//*[contains(@class, 'code')]")
     marks = texts(page, "//details//*[@class='mark']")
     assert list(zip(codes, marks, strict=True)) == [
         ("GS202", "new"), ("GS201", "gone"), ("GS203", "still there"),
     ]  # fmt: skip
+    mended = page.xpath("//details[contains(@class, 'mended')]//*[contains(@class, 'code')]/text()")
+    assert mended == ["GS201"]
 
 
 def test_several_sides_have_an_overview_and_a_tab_each():
@@ -89,7 +91,7 @@ def test_what_is_known_to_differ_is_a_table():
 
 def test_runs_have_curves_and_steps_have_none():
     run = of_run({"a.weight": [1.0, 2.0]}, [3.0, 2.0])
-    names = "//section[contains(@class, 'picture')]/@data-picture"
+    names = "//details[contains(@class, 'picture')]/@data-picture"
     assert "compared-curves" in rendered(compared(run, run)).xpath(names)
     step = of_step({"a.weight": 1.0})
     assert "compared-curves" not in rendered(compared(step, step)).xpath(names)
@@ -99,7 +101,7 @@ def test_without_room_the_sides_that_are_worse_keep_their_pictures():
     sides = [of_step({"a.weight": norm, "b.weight": 1.0}) for norm in (1.0, 1.01, 9.0)]
     comparison = compared(*sides)
     whole = rendered(comparison)
-    names = "count(//article[@id='sheet-{}']//section[contains(@class, 'picture')])"
+    names = "count(//article[@id='sheet-{}']//details[contains(@class, 'picture')])"
     assert all(whole.xpath(names.format(at)) for at in range(3))
     room = sum(len(whole.get_element_by_id(f"data-{at}").text) for at in (0, 2))
     tight = html.fromstring(render_comparison_html(comparison, size_budget=room))

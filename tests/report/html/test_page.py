@@ -13,14 +13,14 @@ from lxml import html
 from gradscope.errors import GradscopeError
 from gradscope.report.document import Fact
 from gradscope.report.html.page import Chart, Tab, embedded_json, render_page
-from gradscope.report.html.phrasing import FindingCard, Words
+from gradscope.report.html.phrasing import FindingCard, PageTexts
 from gradscope.report.snippets import CodeLine, Label, Snippet
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
 
 
 def tab(text="a sheet", **changes):
-    values = {"title": text, "words": Words(heading=text), "charts": ()} | changes
+    values = {"title": text, "texts": PageTexts(heading=text), "charts": ()} | changes
     return Tab(**values)
 
 
@@ -61,7 +61,7 @@ def test_numbers_that_json_has_not_are_refused():
 @example(HOSTILE)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])))
 def test_text_from_outside_stays_text(text):
-    words = Words(
+    words = PageTexts(
         heading=text,
         facts=(Fact("model", text),),
         verdict="Found 1 error.",
@@ -75,8 +75,8 @@ def test_text_from_outside_stays_text(text):
             name="p", kind="table", title=text, caption=text, content={"name": text, "columns": []}
         ),
     )
-    page = render_page([tab(text, words=words, charts=charts)], text)
-    plain = html.fromstring(render_page([tab(words=words, charts=charts)], "x"))
+    page = render_page([tab(text, texts=words, charts=charts)], text)
+    plain = html.fromstring(render_page([tab(texts=words, charts=charts)], "x"))
     found = html.fromstring(page)
     # What is written is never an element: there are as many of each as with any other text.
     assert elements(found) == elements(plain)

@@ -3,7 +3,7 @@
 import pytest
 
 from gradscope.report.html.page import Chart, Tab, tab_size, within
-from gradscope.report.html.phrasing import FindingCard, Words
+from gradscope.report.html.phrasing import FindingCard, PageTexts
 
 
 def tab(*sizes):
@@ -16,7 +16,7 @@ def tab(*sizes):
         severity="error", rule="GS201", name="n", message="m", location="", snippets=(), details=(),
         remedy="r", module=3, step=2,
     )  # fmt: skip
-    return Tab(title="t", words=Words(heading="h", cards=(card,)), charts=charts)
+    return Tab(title="t", texts=PageTexts(heading="h", cards=(card,)), charts=charts)
 
 
 def kept(tabs):
@@ -33,9 +33,9 @@ def test_the_first_pictures_of_every_sheet_are_kept_before_the_last_of_one():
     tabs = [tab(1000, 5000, 100), tab(1000, 5000, 100)]
     found = within(3000, tabs, [0, 0], "ask for it alone")
     assert kept(found) == [["p0", "p2"], ["p0", "p2"]]
-    title, lines = found[0].words.notes[0]
+    title, lines = found[0].texts.notes[0]
     assert title.startswith("Omitted") and lines == ("picture 1", "ask for it alone")
-    assert found[0].words.cards[0].module == 3
+    assert found[0].texts.cards[0].module == 3
 
 
 def test_small_sheets_leave_their_share_to_the_others():
@@ -49,7 +49,7 @@ def test_what_is_urgent_comes_first(urgency, expected):
     assert kept(found) == expected
     empty = found[expected.index([])]
     # Without pictures there is nothing that a button could show.
-    assert empty.words.cards[0].module is None and empty.modules == {}
+    assert empty.texts.cards[0].module is None and empty.modules == {}
 
 
 def test_no_more_than_the_room_is_taken():

@@ -246,4 +246,4 @@ def test_concise_tells_pictures_and_ends_with_the_run():
     *pictures, last = shown(accumulation(), "concise").splitlines()
     assert pictures[0].startswith("AdamW(lr=0.1): (forward -> backward) x4 -> unscale")
     assert pictures[1].endswith("(1 step, first 11)")
-    assert last.startswith("4 parameters, 12 steps in 1.17 s, loss 2.00 -> ")
+    assert last.startswith("12 steps in 1.17 s, loss 2.00 -> ")

@@ -11,7 +11,7 @@ import gradscope
 from gradscope.analysis.view import ViewOptions
 from gradscope.errors import UserCodeError
 from gradscope.recording.evidence.failures import AutogradErrorRecord
-from gradscope.report.concise import render_concise
+from gradscope.report.render import render
 
 
 class Broken(nn.Module):
@@ -37,7 +37,7 @@ def test_the_report_holds_the_structure_and_no_gradient():
         0,
         2,
     )
-    assert "2 parameters (2 not measured)" in render_concise(report, ViewOptions())
+    assert "2 parameters (2 not measured)" in render(report, "concise", ViewOptions(), None)
     assert model.linear.weight.grad is None
     assert any("RuntimeError" in note.reason for note in report.skipped)
     assert all("no such probe" not in skipped.reason for skipped in report.rules.skipped)

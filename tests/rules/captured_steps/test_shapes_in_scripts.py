@@ -65,6 +65,11 @@ def transposed(first, head):
     return functional.cross_entropy(head(states.mean(0)), LABELS)
 
 
+def one_query(first, head):
+    query = first(WORDS.mean(1, keepdim=True)).reshape(1, B, C)
+    return functional.cross_entropy(head(query[0]), LABELS)
+
+
 def flattened(arrange_logits, arrange_tokens):
     def loss(head):
         logits = arrange_logits(head(WORDS))
@@ -106,6 +111,7 @@ HEALTHY = {
     "softmax over a batch of pairs": (contrastive, layer, layer),
     "time comes first": (attention_over_time, layer, layer),
     "transposed": (transposed, layer, layer),
+    "a dimension of size 1": (one_query, layer, layer),
     "both time-major": (flattened(time_first, transposed_tokens), layer),
     "both batch-major": (flattened(batch_first, as_they_are), layer),
 }

@@ -79,16 +79,19 @@ def test_clip_that_no_step_follows_is_not_judged():
     assert not run.said_by("GS411")
 
 
-def actor_and_critic(clipped_before_critic, *, limit=1.0, size=5.0, steps=5):
-    """Train a critic and an actor in turn; before the critic's step, one of them is clipped."""
+def actor_and_critic(clipped_before_critic, *, limit=1.0, size=5.0, steps=5, right=0):
+    """Train a critic and an actor in turn; before the critic's step, one of them is clipped.
+
+    The first `right` steps clip the critic.
+    """
     run = ClippedRun()
     networks = {"actor": run.model("actor", 2), "critic": run.model("critic", 2)}
     critic_step, actor_step = (run.optimizer(networks[name]) for name in ("critic", "actor"))
-    for _ in range(steps):
+    for step in range(steps):
         run.zero(critic_step)
         run.backward(networks["critic"], size=size)
         if clipped_before_critic is not None:
-            run.clip(networks[clipped_before_critic], limit)
+            run.clip(networks["critic" if step < right else clipped_before_critic], limit)
         run.step(critic_step)
         run.zero(actor_step, line=30)
         run.backward(networks["actor"], line=31)
@@ -110,3 +113,9 @@ def test_clip_of_the_other_network_before_a_step(size, severity):
 @pytest.mark.parametrize("clipped", ["critic", None])
 def test_clip_of_the_stepped_network_is_right(clipped):
     assert not actor_and_critic(clipped, steps=12).said_by("GS411")
+
+
+@pytest.mark.parametrize(("right", "is_found"), [(1, True), (2, True), (3, False)])
+def test_share_of_calls_before_the_step_of_another(right, is_found):
+    run = actor_and_critic("actor", steps=20, right=right)
+    assert bool(run.findings("GS411")) == is_found

@@ -102,3 +102,22 @@ def test_scaled_loss(scale, severity):
     loss = lambda o, t: scale * nn.functional.cross_entropy(o, t)  # noqa: E731
     report = inspected(torch.optim.Adam, loss=loss)
     assert verdict(report.recording, "GS110") == severity
+
+
+@pytest.mark.parametrize(("ratio", "severity"), [(0.9e-4, "warning"), (1e-4, "note")])
+def test_chosen_epsilon_that_stops_the_weights_is_a_warning(recording, ratio, severity):
+    changed = with_stats(
+        recording,
+        gradient=with_share(1.0),
+        update_norm=lambda s: None if s.update_norm is None else ratio * s.weight_norm,
+    )
+    assert verdict(changed, "GS110") == severity
+
+
+def test_chosen_epsilon_below_most_of_the_gradient_stays_a_note(recording):
+    changed = with_stats(
+        recording,
+        gradient=with_share(0.89),
+        update_norm=lambda s: None if s.update_norm is None else 1e-6 * s.weight_norm,
+    )
+    assert verdict(changed, "GS110") == "note"

@@ -1,8 +1,10 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from gradscope.rules.engine import judge
+from gradscope.rules.helpers.spikes import Limits, unmeasured_jump
 from tests.rules.clipping.clipped_run import BACKWARD, ClippedRun
 
 CALM = 1.0
@@ -162,3 +164,51 @@ def test_two_optimizers_have_levels_of_their_own():
 
 def test_short_runs_are_not_judged():
     assert not said(train([1.0] * 15 + [1000.0]))
+
+
+LIMITS = Limits(factor=10.0, beyond=2.0, deviations=6.0, window=128, least_history=20, together=4.0)
+
+
+def windows_of(losses, *, norms_until=30, rates=None):
+    """Steps of which only the first have a norm."""
+    return [
+        SimpleNamespace(
+            step=SimpleNamespace(
+                norm=1.0 if position < norms_until else None,
+                lr=0.1 if rates is None else rates[position],
+            ),
+            passes=[SimpleNamespace(loss=loss)],
+        )
+        for position, loss in enumerate(losses)
+    ]
+
+
+def with_loss(loss, *, after=1.0, at=40, first=1.0):
+    return [first] * at + [loss] + [after] * 10
+
+
+@pytest.mark.parametrize(("loss", "is_one"), [(99.0, False), (100.0, False), (101.0, True)])
+def test_square_of_the_factor_decides_on_a_loss_without_a_norm(loss, is_one):
+    found = unmeasured_jump(windows_of(with_loss(loss)), LIMITS)
+    assert found == ((40, pytest.approx(loss)) if is_one else None)
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        with_loss(1e4, after=2e3),  # the weights stay driven off
+        with_loss(1e4, at=15),  # too early to be judged
+        with_loss(1e4, at=29),  # measured: its norm is judged
+        with_loss(1e4, first=-1.0),  # as of a policy: no size to compare with
+        with_loss(1e-5, first=1e-9, after=1e-9),  # converged
+        with_loss(math.nan),
+        [1.0] * 40 + [1e4],  # nothing is known of what follows
+    ],
+)
+def test_other_losses_are_no_spikes(losses):
+    assert unmeasured_jump(windows_of(losses), LIMITS) is None
+
+
+def test_loss_after_a_raised_learning_rate_is_not_judged():
+    rates = [0.1] * 35 + [0.2] * 16
+    assert unmeasured_jump(windows_of(with_loss(1e4), rates=rates), LIMITS) is None

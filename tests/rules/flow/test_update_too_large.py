@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from gradscope.rules.helpers.updates import rises
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected, verdict, with_losses, with_stats
 
@@ -81,3 +82,20 @@ def test_ordinary_rates_are_left_alone(rate):
 def test_no_step_is_not_judged():
     recording = with_stats(recording_of(torch.optim.SGD), update_norm=None)
     assert verdict(recording, "GS108") is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "rose"),
+    [
+        ([1.0, 10.0], False),
+        ([1.0, 10.1], True),
+        ([-1.0, -20.0], False),
+        ([-1.0, 8.0], False),
+        ([-1.0, 8.1], True),
+        ([-1.0, -2.0, math.nan], True),
+        ([math.nan, 1.0], False),
+        ([], False),
+    ],
+)
+def test_loss_below_zero_rises_by_its_size(losses, rose):
+    assert rises(losses) is rose

@@ -114,6 +114,11 @@ def batch_first(model, x):
     return model.rnn(x)[0][:, -1]
 
 
+def one_query(model, x):
+    pooled = x.mean(1, keepdim=True)
+    return pooled.reshape(1, len(x), -1)[0]
+
+
 def normalised_features(model, x):
     return functional.normalize(x.mean(1), dim=-1)
 
@@ -125,6 +130,7 @@ HEALTHY = {
     "views": lambda: Reader(stacked_views),
     "batch first": lambda: Reader(batch_first, rnn=nn.LSTM(6, 6, batch_first=True)),
     "normalize": lambda: Reader(normalised_features),
+    "a dimension of size 1": lambda: Reader(one_query),
 }
 
 

@@ -52,7 +52,7 @@ def test_terms_that_agree_are_not_found():
 
 def test_a_term_of_tiny_weight_is_drowned():
     (finding,) = found(recording_of(agreeing, weight=1e-7))
-    assert "other is negligible beside one" in finding.message
+    assert "other is negligible compared with one" in finding.message
 
 
 def with_pair(recording, **changes):

@@ -110,3 +110,58 @@ def test_healthy_models_are_left_alone(change):
     model = Language()
     change(model)
     assert found(model) == []
+
+
+class Siamese(nn.Module):
+    """Two branches, and what is made of what they return."""
+
+    def __init__(self, right, join) -> None:
+        super().__init__()
+        self.left = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+        self.right = right(self.left)
+        self.out = nn.Linear(8, 4)
+        self.join = join
+
+    def forward(self, pair):
+        return self.join(self, self.left(pair[:, 0]), self.right(pair[:, 1]))
+
+
+def distance(model, left, right):
+    return nn.functional.pairwise_distance(left, right)
+
+
+def joined(model, left, right):
+    return model.out(torch.cat([left, right], 1)).sum(1)
+
+
+def another(left):
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+
+
+def same(left):
+    return left
+
+
+def frozen(left):
+    return copy.deepcopy(left).requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("right", "join", "fires"),
+    [
+        (copy.deepcopy, distance, True),
+        (copy.deepcopy, joined, False),
+        (another, distance, False),
+        (same, distance, False),
+        (frozen, distance, False),
+    ],
+)
+def test_copied_branches_of_a_distance_are_a_warning(right, join, fires):
+    torch.manual_seed(0)
+    model = Siamese(right, join)
+    report = gradscope.inspect(model, (torch.randn(8, 2, 6), torch.rand(8)), "mse")
+    findings = [one for one in report.findings if one.rule == "GS213"]
+    assert [one.severity for one in findings] == (["warning"] if fires else [])
+    if fires:
+        assert findings[0].modules == ("left", "right")
+        assert len(findings[0].parameters) == 8

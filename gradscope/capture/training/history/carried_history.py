@@ -284,6 +284,7 @@ def _attributes(modules: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Module, 
 
 
 def _globals(files: Collection[str]) -> Iterator[tuple[str, None, object]]:
+    # A copy, because reading an attribute may import further modules.
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) in files:
             yield from ((name, None, value) for name, value in list(vars(module).items()))

@@ -103,6 +103,7 @@ class KeptHistory:
     ) -> None:
         hoard = self._hoards.setdefault(reference.key, _Hoard())
         hoard.is_used |= not crossed.isdisjoint(past)
+        # A buffer of fixed size keeps a constant part of the past, which is no leak.
         if len(past) <= hoard.most:
             return
         if not hoard.rises:
@@ -156,6 +157,7 @@ class _Walk:
         return frozenset(past) if is_outdated else frozenset()
 
     def _has_changed(self, node: Node) -> bool:
+        # Only AccumulateGrad nodes have no sequence number, and `variable` is their tensor.
         leaf = None if created(node) is not None else getattr(node, "variable", None)
         before = self._versions.get(id(leaf))
         return before is not None and isinstance(leaf, Tensor) and before != leaf._version
@@ -254,6 +256,7 @@ class History:
         crossed: frozenset[int],
         frames: list[FrameType],
     ) -> Iterator[tuple[HistoryReference, Store | None]]:
+        # A carried tensor may have been replaced since, so the references before count too.
         held = self._before.get(line, {})
         for one in now:
             before = held.get(one.key, frozenset())

@@ -68,6 +68,7 @@ def references(
         frames: Running frames of the user's code, innermost first.
         modules: Modules of its models.
     """
+    # Only attributes of the user's classes: a walk through all objects would be slow.
     objects = _Objects()
     seen = set[int]()
     for frame in frames:

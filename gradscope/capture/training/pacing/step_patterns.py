@@ -152,6 +152,7 @@ class StepPatterns:
     def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> _Key:
         passed = self._passed
         while frame is not None:
+            # Code objects compare by their bytecode, which is slow: `id` stands for identity.
             code = frame.f_code
             key = id(code)
             known = passed.get(key) or self._learn(code)
@@ -168,6 +169,8 @@ class StepPatterns:
         """
         here = self.position
         for key, following in () if here is None else here.next.items():
+            # Frames differ when a scaler or a trainer makes the same step: only the optimizer
+            # counts.
             if key[0] == "step" and following.step is not None and optimizer in (None, key[3]):
                 self.position = following
                 return following
@@ -244,6 +247,7 @@ class StepPatterns:
                 here = self._following(here, keys[-1], tuple(held), states)
                 held = []
         if held:
+            # Only a manual step may end a sequence without a call of its own.
             if held[-1].kind != "step":
                 self._last = _AFTER_ODD
                 return

@@ -116,7 +116,7 @@ class Steps:
         """Optimizers (by `id`) that have stepped since the last reset."""
 
     @property
-    def has_seen(self) -> bool:
+    def has_stepped(self) -> bool:
         """Whether any optimizer has stepped."""
         return bool(self._made)
 
@@ -138,6 +138,7 @@ class Steps:
     def _enter(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self._training.guard.active:
             return
+        # The arguments of the hook include the optimizer itself, so a closure is the second one.
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
         if self._training.ranks.is_on:

@@ -346,6 +346,18 @@ class Plan {
     return made;
   }
 
+  // The links of the drawing that is open.
+  table() {
+    const { drawings, links, vertices } = this.tables;
+    const at = this.place.get(this.module);
+    const first = drawings.vertex[at];
+    const count = drawings.link[at + 1] - drawings.link[at];
+    const rows = Array.from({ length: count }, (_, place) => drawings.link[at] + place).map((row) => [
+      vertices.label[first + links.source[row]], vertices.label[first + links.target[row]],
+      links.kind[row], links.state[row], links.norm[row], links.tensors[row]]);
+    return { header: ['from', 'to', 'link', 'state', 'gradient norm', 'tensors'], rows };
+  }
+
   width(text, size) {
     this.pen ??= document.createElement('canvas').getContext('2d');
     this.pen.font = `${size}px ${colour('sans')}`;
@@ -379,5 +391,7 @@ class Plan {
 
 painter('graph', (canvas, content, sheet) => {
   const plan = new Plan(canvas, content, sheet);
-  return { show: (selection) => plan.show(selection) };
+  return {
+    show: (selection) => plan.show(selection), table: () => plan.table(), image: (format) => imageOfGraph(plan.svg, format),
+  };
 });

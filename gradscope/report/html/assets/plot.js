@@ -28,7 +28,9 @@ function themedLayout(given, height) {
     const own = layout[key];
     // Plotly letters powers a quarter larger than other numbers, and titles close to them.
     const isPowers = own.type === 'log' && own.exponentformat === 'power';
-    layout[key] = { ...axis, ...(isPowers && { tickfont: { size: 10 } }), ...own };
+    // Between powers of ten plotly letters the first digit alone: a 5 for 0.5.
+    if (own.type === 'log') layout[key] = { ...own, tickformatstops: [{ dtickrange: ['D1', 'D2'], value: own.tickformat || '.3~g' }] };
+    layout[key] = { ...axis, ...(isPowers && { tickfont: { size: 10 } }), ...layout[key] };
     if (own.title?.text) layout[key].title = { standoff: 8, ...own.title };
   }
   return {
@@ -238,6 +240,7 @@ painter('plot', (canvas, content, sheet) => {
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
   const tree = new Tree(sheet);
+  let shown = given;
   const draw = () => {
     const figure = switches.shown(given);
     const marks = new Selection(figure, sheet);
@@ -245,8 +248,13 @@ painter('plot', (canvas, content, sheet) => {
       OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
+    // Plotly measures its place later, when the page is already printed.
+    if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;
     layout.uirevision = 'kept';
-    return Plotly.react(plot, [...data, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+    const histories = historyTraces(figure, sheet);
+    if (histories.length) layout.showlegend = true;
+    shown = { ...figure, data: [...figure.data, ...histories] };
+    return Plotly.react(plot, [...data, ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
   const pick = (points) => {
@@ -263,5 +271,14 @@ painter('plot', (canvas, content, sheet) => {
     draw();
     if (!isOwn) tree.revealDrawn(plot);
   };
-  return { show, theme: draw };
+  return {
+    show,
+    theme: () => {
+      draw();
+      // The place may have another width than before, as after printing.
+      if (plot.clientWidth !== plot._fullLayout.width) Plotly.Plots.resize(plot);
+    },
+    table: () => tableOfPlot(shown, sheet),
+    image: (format) => imageOfPlot(plot, format),
+  };
 });

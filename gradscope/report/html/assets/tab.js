@@ -53,7 +53,7 @@ class Sheet {
     if (isSame) return;
     this.selection = next;
     this.inside = null;
-    for (const picture of this.painted.values()) picture.show?.(next);
+    for (const picture of this.painted.values()) this.show(picture);
     for (const listener of this.listeners) listener(next);
   }
 
@@ -76,7 +76,7 @@ class Sheet {
     return this.inside.has(module);
   }
 
-  // What a picture draws; undefined where the sheet has none of that name.
+  // Data of a chart; undefined if the tab has none of that name.
   content(name) {
     if (!this.contents.has(name)) this.contents.set(name, decoded(this.data.pictures[name]?.content ?? null));
     return this.contents.get(name);
@@ -89,11 +89,29 @@ class Sheet {
     const canvas = section.querySelector('.canvas');
     this.painted.set(name, {});
     const picture = painters.get(kind)(canvas, this.content(name), this) ?? {};
-    this.painted.set(name, picture);
+    this.painted.set(name, { ...picture, canvas });
     picture.show?.(this.selection);
   }
 
+  // A chart that is collapsed has no width: it is drawn again when it opens.
+  show(picture) {
+    picture.isStale = !picture.canvas?.clientWidth;
+    if (!picture.isStale) picture.show?.(this.selection);
+  }
+
   theme() {
-    for (const picture of this.painted.values()) picture.theme?.();
+    for (const picture of this.painted.values()) {
+      picture.isStale = !picture.canvas?.clientWidth;
+      if (!picture.isStale) picture.theme?.();
+    }
+  }
+
+  refresh() {
+    for (const picture of this.painted.values()) {
+      if (!picture.isStale || !picture.canvas?.clientWidth) continue;
+      picture.isStale = false;
+      picture.theme?.();
+      picture.show?.(this.selection);
+    }
   }
 }

@@ -2,6 +2,7 @@
 
 const ROW_HEIGHT = 26;
 const BEYOND = 12;
+const PRINTED = 2000;
 
 const KINDS = {
   number: { format: figure, isNumber: true },
@@ -150,12 +151,18 @@ class Rows {
   }
 
   draw() {
-    const isWhole = matchMedia('print').matches;
+    const isWhole = document.documentElement.classList.contains('printing');
     const height = this.view.clientHeight || 560;
     const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / ROW_HEIGHT) - BEYOND);
-    const last = Math.min(this.order.length, isWhole ? 400 : first + Math.ceil(height / ROW_HEIGHT) + 2 * BEYOND);
+    const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / ROW_HEIGHT) + 2 * BEYOND);
     const rows = this.order.slice(first, last).map((place, at) => this.row(place, first + at));
-    this.body.replaceChildren(this.space(first), ...rows, this.space(this.order.length - last));
+    const rest = this.order.length - last;
+    this.body.replaceChildren(this.space(first), ...rows, isWhole ? this.left(rest) : this.space(rest));
+  }
+
+  left(rows) {
+    const textContent = rows ? `${count(rows)} more rows are not printed` : '';
+    return element('tr', { className: 'space' }, element('td', { colSpan: this.columns.length, textContent }));
   }
 
   space(rows) {
@@ -187,7 +194,9 @@ class Rows {
   flags(value) {
     const words = (value ?? '').split(' ').filter(Boolean);
     return words.flatMap((level, at) => (at % 2 ? [] : [
-      element('span', { className: `flag ${level}`, textContent: words[at + 1] })]));
+      manualOf(words[at + 1])
+        ? element('button', { type: 'button', className: `flag ${level}`, textContent: words[at + 1], 'data-rule': words[at + 1], title: 'Open the manual' })
+        : element('span', { className: `flag ${level}`, textContent: words[at + 1] })]));
   }
 
   row(place, at) {
@@ -236,6 +245,15 @@ class Rows {
     event.preventDefault();
   }
 
+  // The rows that are shown, in their order.
+  table() {
+    const cell = ({ kind, values }, place) => (kind === 'findings' ? KINDS.findings.format(values[place]) : values[place]);
+    return {
+      header: this.columns.map(({ title }) => title),
+      rows: this.order.map((place) => this.columns.map((column) => cell(column, place))),
+    };
+  }
+
   reveal(at) {
     const top = at * ROW_HEIGHT;
     const room = this.view.clientHeight - 2 * ROW_HEIGHT;
@@ -254,5 +272,5 @@ class Rows {
 
 painter('table', (canvas, content, sheet) => {
   const rows = new Rows(canvas, content, sheet);
-  return { show: () => rows.show(), theme: () => rows.draw() };
+  return { show: () => rows.show(), theme: () => rows.draw(), table: () => rows.table() };
 });

@@ -204,6 +204,19 @@ class Timeline {
       element('td', { className: 'measured' }, ...measured), element('td', { className: 'place', textContent: place, title: place }));
   }
 
+  // Every event of every step that the page holds.
+  table() {
+    const { word, subject, line, names, notes } = this.calls;
+    const rows = this.windows.step.flatMap((step, at) => (
+      Array.from({ length: this.windows.events[at] ?? 0 }, (_, turn) => {
+        const event = this.starts[at] + turn;
+        const call = this.events.call[event];
+        const measured = names[call].map((name, place) => `${name}=${this.events.numbers[this.numberStarts[event] + place]}`);
+        return [step, this.events.seconds[event], word[call], subject[call], [...measured, ...notes[call]].join('; '), line[call]];
+      })));
+    return { header: ['step', 'seconds', 'event', 'of', 'measured', 'line'], rows };
+  }
+
   drawStrips() {
     const width = Math.round(this.list.clientWidth);
     if (!width) return;
@@ -231,5 +244,5 @@ class Timeline {
 
 painter('timeline', (canvas, content, sheet) => {
   const timeline = new Timeline(canvas, content, sheet);
-  return { show: () => timeline.show(), theme: () => timeline.drawStrips() };
+  return { show: () => timeline.show(), theme: () => timeline.drawStrips(), table: () => timeline.table() };
 });

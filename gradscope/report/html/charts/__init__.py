@@ -1,1 +1,1 @@
-"""What the pictures of a page show, one a file."""
+"""Charts of the HTML pages, one per file."""

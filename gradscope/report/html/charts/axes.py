@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from gradscope.report.html.columns import Json, numbers
 
 _GAP = 0.18
-"""Between panels, in the heights of panels."""
+"""Gap between panels, as a share of a panel's height."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """A panel of a figure: what is drawn, and its vertical axis."""
+    """A panel of a figure: its traces, and its vertical axis."""
 
     height: float
     traces: Sequence[Mapping[str, Json]]
@@ -71,18 +71,16 @@ def _axis(position: int) -> str:
 Axis = dict[str, Json]
 
 _ONE = 0.8
-"""Decades that with a margin are a whole one."""
+"""Range in decades that, with a margin, counts as a whole decade."""
 _WRITTEN = 5
-"""Decades up to which numbers are shorter than powers."""
+"""Range in decades up to which plain numbers are shorter than powers."""
 _TICKS = 3
 """A decade: 1, 2 and 5, where there is one decade or more."""
-_NEAR = 3.0
-"""Times as far from the centre as what is drawn is, within which the ends of a band are shown."""
 _MARGIN = 0.08
 
 
 def log_axis(title: str, values: Iterable[float]) -> Axis:
-    """Return a logarithmic axis; of a few decades its numbers are written out.
+    """Return a logarithmic axis; over few decades its numbers are written out.
 
     Args:
         title: Of the axis.
@@ -92,7 +90,7 @@ def log_axis(title: str, values: Iterable[float]) -> Axis:
     decades = max(logarithms, default=0.0) - min(logarithms, default=0.0)
     written: Axis = {"tickformat": ".6~g"} if decades <= _WRITTEN else {"exponentformat": "power"}
     axis: Axis = {"type": "log", "title": {"text": title}, **written}
-    # Left alone, plotly writes every digit of one to three decades, one over the other.
+    # By default, plotly labels every digit of one to three decades, and the labels overlap.
     if not _ONE <= decades <= _TICKS:
         return axis
     return {**axis, "nticks": max(_TICKS, int(_TICKS * decades))}
@@ -104,7 +102,7 @@ def share_axis(title: str = "") -> Axis:
 
 
 def strip_axis(name: str) -> Axis:
-    """Return the axis of a strip, for what a logarithmic one cannot show: marks lie at 0.5."""
+    """Return the axis of a strip for values without a logarithm; marks are at 0.5."""
     return {
         "range": [0, 1],
         "fixedrange": True,
@@ -116,9 +114,9 @@ def strip_axis(name: str) -> Axis:
 
 
 def range_around(values: Iterable[float], centre: float, band: tuple[float, float]) -> list[Json]:
-    """Return the ends of an axis around what is drawn, the centre, and the band if it is near.
+    """Return the ends of an axis around what is drawn, the centre and the band.
 
-    A band that is far wider than what is drawn would leave nothing of it to be seen.
+    On an axis inside the band, differences within the tolerance would look large.
 
     Args:
         values: On the axis, as their logarithms where it is logarithmic.
@@ -126,20 +124,18 @@ def range_around(values: Iterable[float], centre: float, band: tuple[float, floa
         band: Within the tolerance.
     """
     known = [*values, centre]
-    reach = max(abs(value - centre) for value in known)
-    near = [end for end in band if abs(end - centre) <= _NEAR * reach]
-    low, high = min([*known, *near]), max([*known, *near])
-    margin = _MARGIN * (high - low) or abs(band[0] - centre)
+    low, high = min(*known, *band), max(*known, *band)
+    margin = _MARGIN * (high - low)
     return [low - margin, high + margin]
 
 
 def log_band(band: tuple[float, float]) -> tuple[float, float]:
-    """Return the logarithms of a band's ends, by which plotly knows a range."""
+    """Return the logarithms of a band's ends, which plotly uses for a range."""
     return math.log10(band[0]), math.log10(band[1])
 
 
 _EACH = 12
-"""Steps up to which each has a tick; more have as many as there is room for."""
+"""Number of steps up to which each has a tick; longer axes have as many as fit."""
 
 
 def step_axis(first: int, last: int, margin: float) -> Mapping[str, Json]:
@@ -183,7 +179,7 @@ def bin_bars(
 
 
 MOST_MARKS = 1200
-"""So many are drawn as they are."""
+"""Number of marks up to which all are drawn."""
 _BINS, _OTHERS = 150, 250
 _GOLDEN = (5**0.5 - 1) / 2
 """Factor whose multiples are evenly spread between integers, without a period."""

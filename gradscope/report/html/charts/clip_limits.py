@@ -13,13 +13,13 @@ from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 
 _CURVE = 160
-"""Limits along a curve."""
+"""Number of limits along a curve."""
 _NEAR = 3.0
-"""Times the least or the greatest norm, within which a limit is drawn beside them."""
+"""A limit is drawn within this factor of the smallest or the largest norm."""
 _LINE = 0.1
 """Height of a label beside a limit, as a share of the chart."""
 _STEPS = 400
-"""Norms up to which a curve has a step at each."""
+"""Number of norms up to which a curve has a step at each."""
 _STRIP = 0.07
 """Width of the strip for values without a logarithm, as a share of the chart."""
 _GAP = 0.02
@@ -28,7 +28,7 @@ Trace = dict[str, Json]
 
 
 def norm_chart(section: Section) -> Chart | None:
-    """Return how many norms lie where, cut and kept; None where none is finite."""
+    """Return the histogram of norms, clipped and unclipped; None if none is finite."""
     bins = [one for one in section.bins if one.high]
     if not bins or len(section.points) < 2:
         return None
@@ -37,7 +37,7 @@ def norm_chart(section: Section) -> Chart | None:
     layout["yaxis"] = {
         "title": {"text": "steps"},
         "rangemode": "tozero",
-        # Beside the strip of zeros, where there is one.
+        # With a strip of zeros, the vertical axis is at its left.
         "anchor": "x2" if len(bins) < len(section.bins) else "x",
     }
     is_log = not _is_even(bins)
@@ -59,7 +59,7 @@ def norm_chart(section: Section) -> Chart | None:
 
 
 def counts(bins: Sequence[Bin], points: Sequence[ClipPoint]) -> list[tuple[int, int]]:
-    """Return how many points of each bin are cut, and how many are not."""
+    """Return how many points of each bin are clipped, and how many are not."""
     finite = [point for point in points if math.isfinite(point.norm)]
     inside = [[point for point in finite if one.low <= point.norm < one.high] for one in bins]
     cut = [sum(point.coefficient < 1 for point in ones) for ones in inside]
@@ -82,7 +82,7 @@ def _bars(section: Section, bins: Sequence[Bin]) -> Iterator[Trace]:
 
 
 def _beside(section: Section, layout: dict[str, Json]) -> Iterator[Trace]:
-    """Yield what the axis of norms cannot show, and make room for it at its ends."""
+    """Yield values that the axis of norms cannot show, and extend it at its ends for them."""
     start, end = 0.0, 1.0
     zeros = sum(one.count for one in section.bins if not one.high)
     if zeros:
@@ -116,7 +116,7 @@ def _side_bar(name: str, count: int, axis: str, color: str) -> Trace:
 
 
 def _own_limits(section: Section) -> list[tuple[str, float, str]]:
-    """Return the limit that holds and the one advised, with a word and a colour for each."""
+    """Return the current limit and the recommended one, each with its text and colour."""
     own = section.limit if section.method == "norm" and not section.is_advised else None
     advised = None if section.advice is None else section.advice.limit
     found = (("limit", own, "@series-3"), ("auto", advised, "@good"))
@@ -142,7 +142,7 @@ def _ends(section: Section, bins: Sequence[Bin]) -> tuple[float, float]:
 def _limits(
     section: Section, ends: tuple[float, float], *, top: float, is_log: bool
 ) -> tuple[list[Json], list[Json]]:
-    """Return lines at the limits, and what stands beside them; arrows to those farther away."""
+    """Return lines at the limits with their labels; arrows to limits farther away."""
     shapes: list[Json] = []
     notes: list[Json] = []
     for position, (word, limit, color) in enumerate(_own_limits(section)):
@@ -151,13 +151,13 @@ def _limits(
         at = min(max(limit, ends[0]), ends[1])
         text = f"{word} {limit:g}"
         text = f"← {text}" if limit < at else f"{text} →" if limit > at else text
-        # What stands in the right half is written to the left of its line.
+        # Labels in the right half are left of their line, to stay inside the chart.
         share = _share_of(at, ends, is_log=is_log)
         notes.append(
             {
                 "xref": "x",
                 "yref": "paper",
-                # Unlike shapes, notes are placed on the logarithm itself.
+                # plotly places annotations by the logarithm, but shapes by the value.
                 "x": math.log10(at) if is_log else at,
                 "y": top - _LINE * position,
                 "text": text,
@@ -172,7 +172,7 @@ def _limits(
 
 
 def _share_of(value: float, ends: tuple[float, float], *, is_log: bool) -> float:
-    """Return how far along an axis a value lies, from 0 to 1."""
+    """Return the position of a value along an axis, from 0 to 1."""
     low, high, own = (math.log10(one) if is_log else one for one in (*ends, value))
     return (own - low) / (high - low)
 
@@ -191,7 +191,7 @@ def _upright(limit: float, color: str) -> Trace:
 
 
 def limit_chart(section: Section) -> Chart | None:
-    """Return what each largest norm would cut; None where nothing tells."""
+    """Return the effect of each maximum norm; None without data."""
     if not section.sweep:
         return None
     norms = [point.norm for point in section.points if math.isfinite(point.norm)]
@@ -208,12 +208,12 @@ def limit_chart(section: Section) -> Chart | None:
         "annotations": notes,
     }
     texts = () if section.advice is None else tuple(advice_text(section.advice))
-    told = [f"{text}." for text in (*texts, exchange_text(section)) if text]
+    reported = [f"{text}." for text in (*texts, exchange_text(section)) if text]
     return Chart(
         name="clip-limits",
         kind="plot",
         title="Effect of other limits",
-        caption=" ".join(text[0].upper() + text[1:] for text in told),
+        caption=" ".join(text[0].upper() + text[1:] for text in reported),
         content={
             "figure": {"data": list(_curves(curve, rows, has_steps=has_steps)), "layout": layout}
         },
@@ -225,7 +225,7 @@ def limit_chart(section: Section) -> Chart | None:
 def _limits_along(
     norms: Sequence[float], ends: tuple[float, float], told: Sequence[float]
 ) -> list[float]:
-    """Return limits along a range: where a norm is no longer cut, as long as these are not many."""
+    """Return limits along a range: at each norm, as long as these are not many."""
     kept = {norm + EPSILON for norm in norms} if len(norms) <= _STEPS else set()
     limits = {*spaced(*ends, _CURVE), *told, *kept}
     return [limit for limit in limits if ends[0] <= limit <= ends[1]]
@@ -244,7 +244,7 @@ def _curves(curve: LimitCurve, rows: Sequence[SweepRow], *, has_steps: bool) -> 
             "name": name,
             "x": limits,
             "y": numbers(values),
-            # Between two norms the share stays, and the coefficient grows.
+            # Between two norms the share is constant, and the coefficient grows.
             "line": {"color": color, "width": 2, "shape": shape},
             "hoverinfo": "skip",
         }

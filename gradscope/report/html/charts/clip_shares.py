@@ -8,16 +8,16 @@ from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.clipping.phrasing import headline
 from gradscope.report.html.charts.lettering import hover, lettered, number
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column
 from gradscope.report.number_format import percent
 
 _MODULES = 30
 _PARTS = 6
-"""Parameters of a module that are told apart; the others are one."""
+"""Number of parameters of a module that are drawn separately; the others are merged."""
 _NAME = 44
-"""Signs of a module's name."""
+"""Maximum length of a module's name in characters."""
 _SHADES = ("@series-0", "@series-4")
 
 
@@ -28,7 +28,7 @@ class Part:
     title: str
     share: float
     of: Contribution | None
-    """None of several parameters together."""
+    """Contribution that the bar shows; None for several parameters together."""
 
     @property
     def parameter(self) -> str | None:
@@ -37,13 +37,13 @@ class Part:
 
 
 def share_chart(section: Section, report: Report) -> Chart | None:
-    """Return the picture; None where no gradient was measured."""
+    """Return the chart; None if no gradient was measured."""
     found = section.contributions
     if not found.parameters:
         return None
     shown = found.modules[:_MODULES]
     bars = [parts_of(module, found) for module in shown]
-    known = _Places(report)
+    known = _Indices(report)
     data: list[Json] = [
         _layer(position, shown, bars, known) for position in range(max(map(len, bars)))
     ]
@@ -60,16 +60,16 @@ def share_chart(section: Section, report: Report) -> Chart | None:
 
 def _caption(section: Section, shown: Sequence[Contribution]) -> str:
     found = section.contributions
-    words = [
+    parts = [
         f"Mean share of the {found.power}, by module and parameter; the mark shows the"
         " largest share in a single step."
     ]
     if len(found.modules) > len(shown):
         rest = found.modules[len(shown) :]
         share = percent(sum(one.share for one in rest))
-        words.append(f"{counted(len(rest), 'more module')} with {share} are in the table.")
+        parts.append(f"{counted(len(rest), 'more module')} with {share} are in the table.")
     told = headline(section).replace("`", "")
-    return " ".join([*words, f"{told}." if told else ""])
+    return " ".join([*parts, f"{told}." if told else ""])
 
 
 def parts_of(module: Contribution, found: Contributions) -> list[Part]:
@@ -95,11 +95,11 @@ def module_of(parameter: Contribution, found: Contributions) -> str:
     return ""
 
 
-class _Places:
-    """Where modules and parameters stand in a report."""
+class _Indices:
+    """Indices of modules and parameters in a report."""
 
     def __init__(self, report: Report) -> None:
-        self._modules = ModulePlaces(report)
+        self._modules = ModuleIndices(report)
         self._parameters = {row.name: row for row in report.parameters}
 
     def module(self, parameter: str | None, module: str | None = None) -> int | None:
@@ -114,9 +114,9 @@ class _Places:
 
 
 def _layer(
-    position: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Places
+    position: int, shown: Sequence[Contribution], bars: Sequence[Sequence[Part]], known: _Indices
 ) -> dict[str, Json]:
-    """Return the trace of each module's piece at a place."""
+    """Return the trace of one piece of every module."""
     rows = [
         (at, shown[at], parts[position]) for at, parts in enumerate(bars) if position < len(parts)
     ]
@@ -133,14 +133,14 @@ def _layer(
             "color": _SHADES[position % len(_SHADES)],
             "line": {"color": "@paper", "width": 1},
         },
-        "text": [_told(part, module) for _, module, part in rows],
+        "text": [_tooltip(part, module) for _, module, part in rows],
         "textposition": "none",
         "hovertemplate": "%{text}<extra></extra>",
         "meta": {"links": links},
     }
 
 
-def _told(part: Part, module: Contribution) -> str:
+def _tooltip(part: Part, module: Contribution) -> str:
     one = part.of
     lines: list[tuple[str, str | None]] = [("share", percent(part.share))]
     if one is not None:
@@ -185,12 +185,12 @@ def _layout(shown: Sequence[Contribution]) -> dict[str, Json]:
 
 
 def share_table(section: Section, report: Report) -> Chart | None:
-    """Return the table of all parameters; None where no gradient was measured."""
+    """Return the table of all parameters; None if no gradient was measured."""
     found = section.contributions
     rows = found.parameters
     if not rows:
         return None
-    known = _Places(report)
+    known = _Indices(report)
     after = [one.after for one in rows]
     columns: list[Json] = [
         column("parameter", "name", texts(one.name for one in rows)),

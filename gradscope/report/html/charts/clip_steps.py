@@ -13,12 +13,12 @@ from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
 
 _MOST = 3000
-"""Points that are drawn one by one."""
+"""Maximum number of points that are drawn singly."""
 _MARKED = 600
-"""Cut steps that are marked one by one."""
+"""Maximum number of clipped steps that are marked singly."""
 _STRETCHES = 60
 _SHORTEST = 5
-"""Steps whose share that was cut is told."""
+"""Minimum number of steps for a statement on the clipped share."""
 _FAINT = 0.1
 """Coefficients below which a linear axis shows nothing."""
 
@@ -27,7 +27,7 @@ Trace = dict[str, Json]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Steps one after another, and how many of them were cut."""
+    """Consecutive steps, and the number of clipped ones."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class Stretch:
 
 
 def step_chart(section: Section) -> Chart | None:
-    """Return the picture; None where there is no step."""
+    """Return the chart; None without steps."""
     if not section.points:
         return None
     points = drawn(section.points)
@@ -53,7 +53,7 @@ def step_chart(section: Section) -> Chart | None:
 
 
 def drawn(points: Sequence[ClipPoint], most: int = _MOST) -> list[ClipPoint]:
-    """Return the points to be drawn: of many, those of each stretch that tell it apart.
+    """Return the points to draw; of many, the most distinct ones of each stretch.
 
     That are its first and last, the least and the greatest of its norms and the hardest cut, and
     the first norm that is zero, infinite and NaN.
@@ -82,7 +82,7 @@ def _telling(points: Sequence[ClipPoint], stretch: range) -> set[int]:
 
 
 def stretches(points: Sequence[ClipPoint]) -> list[Stretch]:
-    """Return how many steps were cut, of each stretch of those with a finite norm."""
+    """Return the number of clipped steps in each stretch of those with a finite norm."""
     finite = [point for point in points if math.isfinite(point.norm)]
     size = max(math.ceil(len(finite) / _STRETCHES), _SHORTEST)
     parts = [finite[start : start + size] for start in range(0, len(finite), size)]
@@ -110,18 +110,20 @@ def _panels(section: Section, points: Sequence[ClipPoint]) -> Iterator[Panel]:
     if not section.cut:
         return
     finite = [point for point in points if math.isfinite(point.norm)]
-    yield Panel(height=1.3, traces=tuple(_kept(section, finite)), axis=_kept_axis(section, finite))
+    yield Panel(
+        height=1.3, traces=tuple(_remaining(section, finite)), axis=_remaining_axis(section, finite)
+    )
     if len(section.points) >= 2 * _SHORTEST:
         bars = _share(stretches(section.points))
         yield Panel(height=0.8, traces=(bars,), axis=share_axis("steps clipped"))
 
 
 def _turns(section: Section) -> bool:
-    """Return whether the clip may turn gradients, and it is known how far."""
+    """Return whether the clip may change directions, and the change is known."""
     return section.method != "norm" and section.cosines is not None
 
 
-def _kept_axis(section: Section, points: Sequence[ClipPoint]) -> Trace:
+def _remaining_axis(section: Section, points: Sequence[ClipPoint]) -> Trace:
     kept = [point.coefficient for point in points]
     if min(kept) > 0 and median(kept) < _FAINT and not _turns(section):
         return log_axis("coefficient", kept)
@@ -171,7 +173,7 @@ def after_clip(point: ClipPoint) -> float:
 
 
 def _on_log(norm: float) -> float | None:
-    """Return what a logarithmic axis can show; the rest has strips of its own."""
+    """Return the values that a logarithmic axis can show; the others have strips of their own."""
     return norm if 0 < norm < math.inf else None
 
 
@@ -219,7 +221,7 @@ def _zeros(points: Sequence[ClipPoint]) -> Trace:
     }
 
 
-def _kept(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
+def _remaining(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
     steps = [point.step for point in points]
     coefficients = [point.coefficient for point in points]
     yield {

@@ -21,13 +21,15 @@ DIVERGING = (
 """Colours from smaller through unchanged to larger: BrBG of ColorBrewer."""
 
 _NARROWEST = 1.0
-"""Powers of ten: a scale over less would show differences that mean nothing."""
+"""Minimum range of a scale in powers of ten: a narrower one would show differences that mean
+nothing.
+"""
 
 _SHADES = 96
 _HIGHEST = 308.25
-"""Ten to a higher power is no number."""
+"""Highest power of ten of a number."""
 _BRIGHT = 140
-"""Brightness of 255 from which dark letters are easier to read."""
+"""Brightness, of 255, above which dark text is easier to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +41,11 @@ class ColourScale:
     """log10 of the number that has the first colour."""
     high: float
     is_of_numbers: bool = True
-    """Whether there was any number to be coloured."""
+    """Whether any number was to be coloured."""
 
     @classmethod
     def over(cls, values: Iterable[float | None]) -> "ColourScale":
-        """Return a scale over the numbers that have a place on a logarithmic axis."""
+        """Return a scale over the numbers that a logarithmic axis can show."""
         levels = _levels(values)
         low, high = min(levels, default=0.0), max(levels, default=0.0)
         missing = max(0.0, _NARROWEST - (high - low)) / 2
@@ -59,7 +61,7 @@ class ColourScale:
     def colour(self, value: float) -> str:
         """Return the colour of a positive, finite number."""
         share = (math.log10(value) - self.low) / (self.high - self.low)
-        # Few enough colours to be named by a byte, and more than eyes can tell apart.
+        # A byte can index these colours, and they are more than eyes can distinguish.
         shade = round(min(max(share, 0.0), 1.0) * _SHADES) / _SHADES
         at = shade * (len(self.stops) - 1)
         start = min(int(at), len(self.stops) - 2)
@@ -72,7 +74,7 @@ class ColourScale:
         return "#ffffff" if brightness < _BRIGHT else "#10161d"
 
     def bar(self, title: str) -> dict[str, Json]:
-        """Return plotly's marker of a trace without marks, beside which the scale is drawn."""
+        """Return plotly's marker of a trace without marks, which draws the colour bar."""
         ticks = _ticks(self.low, self.high)
         return {
             "color": [self.low, self.high],
@@ -97,7 +99,7 @@ def _levels(values: Iterable[float | None]) -> list[float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten within a range where there are some, else its ends."""
+    """Return the powers of ten within a range if there are some, otherwise its ends."""
     first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
     if last <= first:
         return [low, high]
@@ -112,7 +114,7 @@ def _tick_text(tick: float) -> str:
 
 
 _SPELT = 3
-"""Powers of ten up to this are written out."""
+"""Highest power of ten that is written out."""
 
 
 def _mixed(one: str, other: str, share: float) -> str:
@@ -125,18 +127,18 @@ def _parts(colour: str) -> tuple[int, int, int]:
 
 
 _DECADES = 14
-"""The most that the colours are spread over."""
+"""Maximum range of the colours in decades."""
 _HIGHEST_DECADE = 308.25
-"""Ten to a higher power is no number."""
+"""Highest power of ten of a number."""
 
 
 def logarithm(cell: Cell) -> float | None:
-    """Return the power of ten that a number is; None of what has no place on such a scale."""
+    """Return the log10 of a number; None if it has no position on such a scale."""
     return math.log10(cell) if cell is not None and 0 < cell < math.inf else None
 
 
 def colour_axis(cells: Sequence[Cell], name: str) -> dict[str, Json]:
-    """Return the ends of the colours, and the bar that tells them."""
+    """Return the ends of the colours, and the colour bar."""
     low, high = colour_ends(cells)
     beyond = _beyond(cells, low, high)
     room = (high - low) / 20
@@ -167,7 +169,7 @@ def _decade_ticks(low: float, high: float) -> dict[float, str]:
 
 
 def _beyond(cells: Sequence[Cell], low: float, high: float) -> dict[float, str]:
-    """Return the marks of ends that numbers lie beyond, which have the colour of the end."""
+    """Return the labels of ends that numbers exceed; these have the colour of the end."""
     powers = [power for power in map(logarithm, cells) if power is not None]
     smaller, larger = any(power < low for power in powers), any(power > high for power in powers)
     below = {low: f"≤ {_letters(low)}"} if smaller else {}

@@ -29,12 +29,12 @@ MARGIN = 0.012
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnTrace:
-    """What a trace draws."""
+    """The data of a trace."""
 
     steps: tuple[int, ...]
     """Steps of the marks."""
     optimizer: str = ""
-    """Whose steps these are; empty where that is not told."""
+    """Optimizer of these steps; empty if not stated."""
 
 
 def switches(
@@ -72,14 +72,14 @@ def _scales(layout: SwitchTrace) -> SwitchTrace:
     panels = [name for name, axis in layout.items() if isinstance(axis, Mapping) and "type" in axis]
     choices: list[Json] = [{"label": "auto"}]
     for label, scale in (("logarithmic", "log"), ("linear", "linear")):
-        # What was zoomed on one scale is somewhere else on the other.
+        # A zoomed range does not apply to the other scale.
         patch: SwitchTrace = {"type": scale, "uirevision": scale}
         choices.append({"label": label, "layout": dict.fromkeys(panels, patch)})
     return {"label": "scale", "choices": choices}
 
 
 def _optimizers(drawn: Sequence[DrawnTrace]) -> Iterator[SwitchTrace]:
-    """Yield buttons that show the curves of one optimizer, where there are several."""
+    """Yield buttons that show the curves of one optimizer, if there are several."""
     names = list(dict.fromkeys(trace.optimizer for trace in drawn if trace.optimizer))
     if len(names) < 2:
         return
@@ -109,7 +109,7 @@ def _axes(
                 "hoverformat": ".4~g",
             },
             "shapes": [step_line(at, mark.color) for mark, at in known],
-            # What is selected is a step, and has no place on this axis.
+            # The selection is a step, which has no position on this axis.
             "meta": {"stepAxes": []},
         },
     }
@@ -120,28 +120,28 @@ Trace = Mapping[str, Json]
 Points = Sequence[tuple[int, float]]
 
 _OPTIMIZERS = 8
-"""That made most steps: for so many there are colours."""
+"""Maximum number of optimizers that are drawn: those with most steps. Each has a colour."""
 _PANELS: tuple[tuple[tuple[CurveKind, ...], float], ...] = (
     (("loss",), 1.0),
     (("raw", "norm"), 1.0),
     (("update",), 0.7),
     (("rate",), 0.5),
 )
-"""What is drawn together, and how high."""
+"""Curves of each panel, and its height."""
 _UNIT = 150
 """Unit of height, in pixels."""
 _ROW = 0.14
 _TICKS = 5
 _MARKED = 120
-"""Points up to which each gets a mark of its own."""
+"""Number of points up to which each gets a mark of its own."""
 _OWN = ("x", "diamond-open")
-"""Marks of rows for what a curve cannot show."""
+"""Marks of rows for values that a curve cannot show."""
 _DECADES = 1.5
-"""Between the smallest and the largest number, above which a panel is logarithmic."""
+"""Range in decades above which a panel is logarithmic."""
 
 
 def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
-    """Return the curves of a run; None where nothing was measured."""
+    """Return the curves of a run; None if nothing was measured."""
     curves = _curves(run)
     if not any(curve.measured for curve in curves):
         return None
@@ -165,7 +165,7 @@ def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
                 "data": data,
                 "layout": {
                     **layout,
-                    # Wherever one points, every panel tells of the step there.
+                    # The tooltip shows the values of all panels at the step.
                     "hovermode": "x",
                     "hoversubplots": "axis",
                     "showlegend": _has_legend(data),
@@ -185,11 +185,11 @@ def curve_chart(report: Report, run: TrainingRun) -> Chart | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfOptimizer:
-    """What was measured in the steps of one optimizer."""
+    """The measurements in the steps of one optimizer."""
 
     optimizer: int
     name: str
-    """Empty where there is no other."""
+    """Name of the optimizer; empty if there is only one."""
     measured: Mapping[CurveKind, Points]
 
 
@@ -198,7 +198,7 @@ class _NamedPanel:
     name: str
     panel: Panel
     drawn: tuple[DrawnTrace, ...]
-    """What its traces draw."""
+    """Content of its traces."""
 
 
 def _curves(run: TrainingRun) -> list[_OfOptimizer]:
@@ -260,7 +260,7 @@ def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
         "type": "log" if is_log else "linear",
         "rangemode": "normal" if is_log or has_negative or kind == "loss" else "tozero",
         "exponentformat": "power",
-        # The twos and fives between powers of ten have no room there.
+        # Ticks at 2 and 5 between powers of ten do not fit.
         **({"dtick": math.ceil(decades / _TICKS)} if is_log else {"nticks": _TICKS}),
     }
 
@@ -272,14 +272,14 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, position: int, points: Points) 
     name = owner if kind != "raw" else f"{owner} before the clip".strip()
     label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
     is_sparse = len(points) <= _MARKED
-    # Measured in some steps alone, it is told of the nearest of them.
+    # It is measured only in some steps: the tooltip shows the nearest one.
     at = " at step %{customdata:,}" if kind == "update" else ""
     return {
         "type": "scatter",
         "mode": "lines+markers" if is_sparse else "lines",
         "name": name or ("after the clip" if kind == "norm" else label),
         "legendgroup": name or kind,
-        "showlegend": _is_told(curve, kind),
+        "showlegend": _has_figure(curve, kind),
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
         "customdata": positions(steps),
@@ -321,7 +321,7 @@ def _step_axis(run: TrainingRun, axis: Json) -> Trace:
 
 
 def _title(name: str, position: int) -> Trace:
-    """Return a panel's title: on top of it there is more room than beside."""
+    """Return a panel's title: there is more space above it than beside it."""
     return {
         "text": f"<b>{name}</b>",
         "showarrow": False,
@@ -335,7 +335,7 @@ def _title(name: str, position: int) -> Trace:
     }
 
 
-def _is_told(curve: _OfOptimizer, kind: CurveKind) -> bool:
+def _has_figure(curve: _OfOptimizer, kind: CurveKind) -> bool:
     """Whether the legend names a curve: each optimizer once, and the norm before and after."""
     if kind == "raw" or not curve.name:
         return "raw" in curve.measured and kind in ("raw", "norm")
@@ -343,8 +343,8 @@ def _is_told(curve: _OfOptimizer, kind: CurveKind) -> bool:
 
 
 def _has_legend(data: Sequence[Json]) -> bool:
-    told = [trace for trace in data if isinstance(trace, Mapping) and trace.get("showlegend")]
-    return len(told) > 1
+    reported = [trace for trace in data if isinstance(trace, Mapping) and trace.get("showlegend")]
+    return len(reported) > 1
 
 
 def _caption(
@@ -367,4 +367,4 @@ def _caption(
         )
     if (more := len({step.optimizer for step in run.steps}) - len(curves)) > 0:
         yield f"{counted(more, 'more optimizer')} with fewer steps omitted."
-    yield "Click a step to select it."
+    yield "Click a step to select it. The gradient of the selected layer is a dotted line."

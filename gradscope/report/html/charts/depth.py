@@ -29,7 +29,8 @@ _BELOW: tuple[tuple[State, str, str], ...] = (
     ("frozen", "frozen", "@frozen"),
     ("unmeasured", "not measured", "@frozen"),
 )
-"""Strips below the axis, from the top, with their colours; what is broken has one above it."""
+"""Strips below the axis, from the top, with their colours; non-finite values have a strip above it.
+"""
 
 _MEASURES: tuple[tuple[Measure, str, str], ...] = (
     ("norm", "norm", "gradient norm"),
@@ -37,7 +38,7 @@ _MEASURES: tuple[tuple[Measure, str, str], ...] = (
     ("weight", "÷ weight", "gradient norm / weight norm"),
     ("update", "update ÷ weight", "update norm / weight norm"),
 )
-"""What can be drawn: on its button, and at the axis."""
+"""Measures that can be drawn: text of the button, and title of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +47,11 @@ class Trace:
 
     drawn: Mapping[str, Json]
     patches: Mapping[str, Json] = field(default_factory=dict)
-    """By measure, as `rms`."""
+    """Changes of the chart, by measure, as `rms`."""
 
 
 def depth(report: Report) -> Chart | None:
-    """Return the picture; None where there is neither a tensor nor a parameter."""
+    """Return the chart; None without tensors and parameters."""
     order = ForwardOrder(report)
     if not order.length:
         return None
@@ -109,11 +110,11 @@ def _number_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Itera
 
 
 _HIDDEN: Mapping[str, Json] = {"weight": {"visible": False}, "update": {"visible": False}}
-"""Tensors have no weight."""
+"""Changes that hide tensors, which have no weight."""
 
 
 def _drawn(marks: Sequence[Mark]) -> list[Mark]:
-    """Return those with numbers; of more than can be told apart the extremes."""
+    """Return the rows with numbers; of too many, the extremes."""
     found = [mark for mark in marks if mark.state == "number"]
     values = [[mark.value(measure) or 0.0 for mark in found] for measure in ("norm", "rms")]
     return [found[at] for at in thinned([mark.position for mark in found], values)]
@@ -123,14 +124,18 @@ def _values(marks: Sequence[Mark], measure: Measure) -> Json:
     return numbers(mark.value(measure) for mark in marks)
 
 
+_MARKED = 300
+"""Points of a line up to which each has a mark; marks of more are one band, and slow to draw."""
+
+
 def _line_trace(line: SpineLine, tensors: Sequence[Mark]) -> Trace:
     of_tensor = {mark.index: mark for mark in tensors}
     marks = [of_tensor[at] for at in line.tensors if at in of_tensor]
-    # The line breaks where the gradient is no number.
+    # The line is interrupted where the gradient is not finite.
     return Trace(
         drawn={
             "type": "scatter",
-            "mode": "lines+markers",
+            "mode": "lines+markers" if len(marks) <= _MARKED else "lines",
             "name": f"{line.operation}, which every gradient passes",
             "x": positions(mark.position for mark in marks),
             "y": _values(marks, "norm"),
@@ -158,7 +163,7 @@ def _scatter(marks: Sequence[Mark], link: str) -> dict[str, Json]:
 
 
 def _strip_traces(tensors: Sequence[Mark], parameters: Sequence[Mark]) -> Iterator[Trace]:
-    """Yield what has no place on the axis, and says the more for it."""
+    """Yield the values that the axis cannot show, which are often the most important."""
     both = {mark.state for mark in (*tensors, *parameters)}
     below = [(state, colour) for state, _, colour in _BELOW if state in both]
     strips = [("broken", "@broken", "y3", 0)] if "broken" in both else []
@@ -186,7 +191,7 @@ def _thinned_strip(marks: Sequence[Mark]) -> list[Mark]:
 
 
 def _beside(marks: Sequence[Mark]) -> Iterator[float]:
-    """Yield by how much each is moved in its strip, so that those of one place can be told."""
+    """Yield offsets within a strip that separate the marks of one position."""
     seen = Counter[int]()
     for mark in marks:
         turn = seen[mark.position] % len(_ASIDE)
@@ -217,7 +222,7 @@ def _choices(traces: Sequence[Trace], marks: Sequence[Mark]) -> list[Json]:
 
 
 def _ticks(span: float) -> int | str:
-    """Return where an axis over so many powers of ten is lettered: also at 2 and 5 of few."""
+    """Return the ticks of an axis over this many powers of ten; few also get ticks at 2 and 5."""
     return "D2" if span <= _FEW else math.ceil(span / _MOST_TICKS)
 
 
@@ -225,25 +230,25 @@ _FEW, _MOST_TICKS = 2.0, 8
 
 
 def _span(marks: Sequence[Mark], measure: Measure) -> float:
-    """Return over how many powers of ten values reach; negative without any."""
+    """Return the range of values in powers of ten; negative without any."""
     levels = [math.log10(value) for mark in marks if (value := mark.value(measure)) is not None]
     return max(levels) - min(levels) if levels else -1.0
 
 
 def _caption(tensors: Sequence[Mark], parameters: Sequence[Mark], line: SpineLine | None) -> str:
-    words = [
+    parts = [
         "A circle is a tensor of the forward, a diamond a parameter at its first use. Backward "
         "runs from right to left: gradients that fall to the left vanish, those that rise explode."
     ]
     if line is not None:
-        words.append(
+        parts.append(
             f"The line joins the outputs of {line.operation} that every gradient passes. Rules use "
             "these."
         )
     marks = [mark for mark in (*tensors, *parameters) if mark.state == "number"]
     drawn = len(_drawn(tensors)) + len(_drawn(parameters))
     if drawn < len(marks):
-        words.append(
+        parts.append(
             f"{drawn:,} of {len(marks):,} are drawn: the extremes of each section, and some others."
         )
-    return " ".join(words)
+    return " ".join(parts)

@@ -16,16 +16,18 @@ from gradscope.report.html.columns import Json
 from gradscope.report.number_format import operation_text
 
 State = Literal["number", "broken", "zero", "none", "frozen", "unmeasured"]
-"""What a gradient is: a number alone has a place on a logarithmic axis."""
+"""State of a gradient: only a finite number above zero has a position on a logarithmic axis."""
 
 
 Measure = Literal["norm", "rms", "weight", "update"]
-"""Of a gradient the first two; the others are its norm and the update's over that of the weight."""
+"""Measures of a gradient; only the first two apply to tensors. The others are its norm, and that of
+the update, over the norm of the weight.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A tensor or a parameter at its place in the forward."""
+    """A tensor or a parameter at its position in the forward."""
 
     position: int
     row: TensorRow | ParameterRow
@@ -39,7 +41,7 @@ class Mark:
         return gradient_state(self.row)
 
     def value(self, measure: Measure) -> float | None:
-        """Return a number that has a place on a logarithmic axis; None where there is none."""
+        """Return a number that a logarithmic axis can show; None otherwise."""
         grad, found = self.row.grad, None
         match measure:
             case "norm":
@@ -54,7 +56,7 @@ class Mark:
 
 
 def gradient_state(row: TensorRow | ParameterRow) -> State:
-    """Return what the gradient of a row is."""
+    """Return the state of a row's gradient."""
     grad = row.grad
     if grad is None:
         return _absence(row)
@@ -102,7 +104,7 @@ class SpineLine:
     operation: str
     """Operation as users know it: `Add`."""
     tensors: tuple[int, ...]
-    """Places of the report's tensors, in the order of the forward."""
+    """Indices of the report's tensors, in the order of the forward."""
 
 
 def spine_line(report: Report) -> SpineLine | None:
@@ -130,18 +132,18 @@ MAIN, ROW, GAP, MARGIN = 320, 22, 10, 110
 """Heights in CSS pixels: of the axis, of a strip, between them, and around all."""
 
 _NARROWEST = 1 / 60
-"""A stretch has its name written under it from this share of the axis on."""
+"""Share of the axis above which a stretch has its name below it."""
 _LONGEST = 22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strips:
-    """What lies above and below the logarithmic axis, each row with its title."""
+    """The strips above and below the logarithmic axis, each row with its title."""
 
     above: tuple[str, ...]
-    """Pixels above the axis."""
+    """Strips above the axis, in pixels."""
     below: tuple[str, ...]
-    """Pixels below the axis."""
+    """Strips below the axis, in pixels."""
 
     @property
     def height(self) -> int:
@@ -191,11 +193,12 @@ def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) 
 
 
 def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[str, Json]:
-    """Return the layout; modules are bands behind the marks, named at the foot."""
+    """Return the layout; modules are bands behind the marks, with names at the bottom."""
     runs = [run for run in order.runs() if run.module is not None]
     named = [run for run in runs if run.length >= _NARROWEST * order.length]
     return {
-        "margin": {"l": 60, "r": 16, "t": 30, "b": 60},
+        # Room for its labels: plotly draws a chart again whose margins are too small.
+        "margin": {"l": 70, "r": 16, "t": 42, "b": 60},
         "showlegend": True,
         "legend": {"y": 1.0},
         **strips.axes(),
@@ -213,7 +216,7 @@ def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[st
 
 
 def run_name(run: Run, report: Report) -> str:
-    """Return the end of a module's path: from the last part on that is no number."""
+    """Return the end of a module's path, from its last part that is not a number."""
     if run.module is None:
         return ""
     row = report.modules[run.module]

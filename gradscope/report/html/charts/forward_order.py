@@ -12,11 +12,11 @@ from gradscope.analysis.report import Report
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.columns import Json, ModulePlaces
+from gradscope.report.html.columns import Json, ModuleIndices
 from gradscope.report.html.phrasing import module_of_finding
 
 MOST_RUNS = 32
-"""Stretches that an axis is divided into: more could not be lettered."""
+"""Maximum number of stretches of an axis: more could not be labelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +24,20 @@ class Run:
     """A stretch of the forward inside of one module."""
 
     module: int | None
-    """None for what lies between: operations of the modules around."""
+    """Module of the stretch; None for operations between modules, which belong to a module around
+    them.
+    """
     first: int
     last: int
 
     @property
     def length(self) -> int:
-        """How many places it takes."""
+        """Number of positions."""
         return self.last - self.first + 1
 
 
 class ForwardOrder:
-    """Places from 0 on, in the order of the forward.
+    """Positions from 0 on, in the order of the forward.
 
     A tensor has a place of its own, and a parameter that of the first tensor made with it.
     Parameters that the graph does not hold stand where their module does; where that has no tensor
@@ -44,8 +46,8 @@ class ForwardOrder:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._modules = ModulePlaces(report)
-        # A parameter under another shape has the parameter's own gradient.
+        self._modules = ModuleIndices(report)
+        # A view of a parameter has the parameter's gradient.
         self.tensors = tuple(row for row in report.tensors if not row.is_parameter_view)
         keys = self._parameter_keys()
         every = {(position, 0) for position in range(len(self.tensors))} | set(keys)
@@ -56,9 +58,9 @@ class ForwardOrder:
 
     @cached_property
     def modules(self) -> tuple[int | None, ...]:
-        """By place: the innermost module at work there."""
+        """By position: the innermost module that runs there."""
         found: list[int | None] = [None] * self.length
-        # Where a tensor stands, its own module counts.
+        # A tensor belongs to the innermost module.
         for parameter, position in zip(self._report.parameters, self.parameter_places, strict=True):
             found[position] = self._modules.of(parameter.module)
         for tensor, position in zip(self.tensors, self.tensor_places, strict=True):
@@ -70,7 +72,7 @@ class ForwardOrder:
         return self._modules.of(path)
 
     def above(self, module: int | None) -> tuple[int, ...]:
-        """Return a module after all that it lies in."""
+        """Return a module and the modules around it."""
         return self._modules.above(module)
 
     def runs(self) -> tuple[Run, ...]:
@@ -89,7 +91,7 @@ class ForwardOrder:
         return runs
 
     def _stretches(self, divided: frozenset[int]) -> tuple[Run, ...]:
-        """Return the stretches of equal modules: of each place the outermost not divided."""
+        """Return the stretches of equal modules: at each position the outermost undivided one."""
         of_module = {
             module: next((at for at in self._modules.above(module) if at not in divided), None)
             for module in set(self.modules)
@@ -117,7 +119,7 @@ class ForwardOrder:
     def _is_mostly_parts(
         self, divided: frozenset[int], runs: Iterable[Run], finer: Iterable[Run]
     ) -> bool:
-        """Return whether what some modules hold takes at least half of their places."""
+        """Return whether the content of some modules has at least half of their positions."""
         whole = sum(run.length for run in runs if run.module in divided)
         parts = (run for run in finer if divided.intersection(self._modules.above(run.module)))
         return 2 * sum(run.length for run in parts) >= whole
@@ -140,7 +142,7 @@ class ForwardOrder:
         return keys
 
     def _first_uses(self) -> dict[int, int]:
-        """Return, by parameter, the tensor (its place in `tensors`) that was made with it first."""
+        """Return, by parameter, the index in `tensors` of the first tensor made with it."""
         recording = self._report.recording
         made = [created(recording.nodes[row.node]) for row in self.tensors]
         if not made:
@@ -164,7 +166,7 @@ class ForwardOrder:
 
 
 def _widest(runs: Iterable[Run], refused: Iterable[int]) -> int | None:
-    """Return the module that takes most places of those that may still be divided."""
+    """Return the module with most positions among those that may still be divided."""
     left_out = set(refused)
     lengths = Counter[int]()
     for run in runs:
@@ -175,7 +177,7 @@ def _widest(runs: Iterable[Run], refused: Iterable[int]) -> int | None:
 
 
 MOST_ROWS = 5
-"""Flags over flags."""
+"""Maximum number of rows of flags."""
 
 _WIDTH = 0.05
 """Width of a flag's letters, as a share of the axis."""
@@ -183,7 +185,7 @@ _WIDTH = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A finding over the places that it is about."""
+    """A finding over the positions that it concerns."""
 
     finding: Finding
     first: int
@@ -193,7 +195,7 @@ class Flag:
 
 
 def flags(report: Report, order: ForwardOrder) -> tuple[Flag, ...]:
-    """Return a flag for each finding that has to do with places on the axis, the worst first."""
+    """Return a flag for each finding that concerns positions on the axis, the worst first."""
     room = order.length * _WIDTH
     taken: list[list[tuple[float, float]]] = []
     found = []
@@ -223,7 +225,7 @@ def _free_row(taken: list[list[tuple[float, float]]], start: float, end: float) 
 
 
 def _positions(finding: Finding, report: Report, order: ForwardOrder) -> Iterator[int]:
-    """Yield the places of a finding: of its modules, else its parameters, else its line."""
+    """Yield the positions of a finding: of its modules, otherwise its parameters or its line."""
     modules = _modules(finding, report)
     inside = [
         position
@@ -240,8 +242,8 @@ def _positions(finding: Finding, report: Report, order: ForwardOrder) -> Iterato
 
 
 def _modules(finding: Finding, report: Report) -> frozenset[int]:
-    found = ModulePlaces(report).each(finding.modules)
-    # The model itself is everywhere, and tells no place.
+    found = ModuleIndices(report).each(finding.modules)
+    # The model itself has every position.
     return frozenset(at for at in found if at is not None and report.modules[at].path)
 
 
@@ -259,7 +261,7 @@ _LINE_WIDTH = 76
 _LONGEST = 400
 
 _UNDER = 0.4
-"""By how much of a row a line lies under its letters."""
+"""Share of a row by which a line lies below its text."""
 
 
 def flag_traces(

@@ -13,17 +13,17 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.report.html.charts.step_marks import finding_text
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions
 
 ROWS = 300
-"""Parameters, or modules, up to which each has a row of its own."""
+"""Number of parameters, or modules, up to which each has a row of its own."""
 WIDTH = 500
-"""Columns up to which each step has one of its own."""
+"""Number of columns up to which each step has one of its own."""
 _TURNS = 0.25
-"""Share of steps with another optimizer than the step before, above which they take turns."""
+"""Share of steps with another optimizer than the step before, above which optimizers take turns."""
 
 Cell = float | None
-"""None where there was nothing to measure: no gradient, or weights of zero to compare with."""
+"""Value of a cell; None without a gradient, or with weights of zero."""
 Quantity = Literal["gradient", "update", "weight"]
 """`update` is the norm of a step's change over that of the weights."""
 
@@ -34,27 +34,27 @@ class HeatRow:
 
     name: str
     parameter: int | None
-    """None of a module."""
+    """Index of the parameter; None for a module."""
     module: int | None
     held: tuple[int, ...]
-    """The parameters."""
+    """Indices of the parameters of the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heat:
-    """A quantity of each row by column: the largest of a column's steps, NaN where one is."""
+    """A quantity of each row by column: the largest of a column's steps, NaN if one is."""
 
     quantity: Quantity
     columns: Columns
     cells: tuple[dict[int, Cell], ...]
-    """By row: columns, and what is there. What was measured in none of its steps is left out."""
+    """By row: the cells of its columns. Columns without measurements are omitted."""
     telling: tuple[int, ...]
     """By column: the step with the largest norm of all."""
 
 
 def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
     """Return a row for each parameter; of more than fit, for each module as deep as fits."""
-    positions = ModulePlaces(report)
+    positions = ModuleIndices(report)
     if len(report.parameters) <= most:
         return [
             HeatRow(
@@ -71,8 +71,8 @@ def heat_rows(report: Report, most: int = ROWS) -> list[HeatRow]:
     return _modules_at(report, positions, 0) if fitting is None else fitting
 
 
-def _modules_at(report: Report, positions: ModulePlaces, depth: int) -> list[HeatRow]:
-    """Return a row for each module down to a depth, with all that its row is to stand for."""
+def _modules_at(report: Report, positions: ModuleIndices, depth: int) -> list[HeatRow]:
+    """Return a row for each module down to a depth, with all modules that it represents."""
     held: dict[int | None, list[int]] = {}
     for parameter in report.parameters:
         chain = positions.above(positions.of(parameter.module))
@@ -97,7 +97,7 @@ def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[H
         return []
     norms = norms_of(report.recording)
     found = [_gradients(norms, rows, _columns(run, width))]
-    # Weights and updates are measured in some steps alone: the others would be empty columns.
+    # Weights and updates are measured only in some steps: the others would be empty columns.
     steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
     columns = Columns(steps, width)
     found.append(_heat("update", norms, rows, columns, _update))
@@ -140,7 +140,7 @@ def _has_updates(norms: NormTable, step: int) -> bool:
 
 
 _Reading = Callable[[NormTable, Sequence[int]], Cell]
-"""Returns a row's number of a step from the places of its parameters in the table."""
+"""Returns a row's number in a step from the indices of its parameters in the table."""
 
 
 def _heat(
@@ -183,7 +183,7 @@ def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) ->
 def _step_cells(
     norms: NormTable, step: int, owners: dict[int, int], reading: _Reading
 ) -> dict[int, Cell]:
-    """Return what was measured in a step, by row."""
+    """Return the measurements of a step, by row."""
     positions: dict[int, list[int]] = {}
     for at in norms.rows_of(step):
         owner = owners.get(norms.parameters[at])
@@ -214,7 +214,7 @@ def _total(column: Sequence[float], positions: Sequence[int]) -> Cell:
 
 
 def _rank(values: Iterable[Cell]) -> tuple[bool, float]:
-    """Return what orders steps by how much there is to see: broken ones come last."""
+    """Return the sort key of steps by their importance: broken ones come last."""
     known = [value for value in values if value is not None]
     is_broken = not all(map(math.isfinite, known))
     return is_broken, math.inf if is_broken else total_norm(known) or 0.0
@@ -229,7 +229,7 @@ def marks_on_rows(
     marks = []
     for finding in reversed(report.findings):
         about = {owners[indices[name]] for name in finding.parameters if name in indices}
-        # Where it is about every row, no row tells anything.
+        # A finding about every row distinguishes none.
         if finding.step is not None and len(about) < len(rows):
             marks += [(finding, position) for position in sorted(about)]
     if not marks:

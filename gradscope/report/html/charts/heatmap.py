@@ -35,7 +35,7 @@ _NAMES: Mapping[Quantity, str] = {
     "weight": "weight norm",
 }
 _LOW, _HIGH, _ROW = 220, 760, 15
-"""Heights in pixels: the least and the largest of all rows, and that of one."""
+"""Heights in pixels: minimum and maximum of all rows, and of one row."""
 _STRIP = 20
 _AROUND = 120
 _UNIT = 150
@@ -43,12 +43,12 @@ _SCALE: Json = [
     [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
 ]
 _MARKED = 40
-"""Rows up to which a finding is marked on each."""
+"""Number of rows up to which a finding is marked on each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What is no number on a logarithmic scale, and has a colour of its own."""
+    """A state without a number on a logarithmic scale, with a colour of its own."""
 
     name: str
     color: str
@@ -67,7 +67,7 @@ def _is_finite(cell: Cell) -> bool:
 
 
 def heatmap(report: Report) -> Chart | None:
-    """Return the picture; None where nothing was measured."""
+    """Return the chart; None if nothing was measured."""
     rows = heat_rows(report)[:ROWS]
     found = heats(report, rows)
     if not found:
@@ -105,7 +105,7 @@ def heatmap(report: Report) -> Chart | None:
 
 
 def _switch(found: Sequence[Heat], owners: Sequence[int], *, before: int) -> Trace:
-    """Return buttons that show one quantity; so many traces before these are always shown."""
+    """Return buttons that show one quantity; the traces before these are always shown."""
     always: list[Json] = [None] * before
     return {
         "label": "colour",

@@ -1,4 +1,4 @@
-"""Names and numbers as charts letter them: plotly reads tags in every text it is given."""
+"""Names and numbers as text of charts: plotly interprets tags in any text."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -8,16 +8,16 @@ from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
 LONGEST = 90
-"""Signs of a name; of a longer one the middle is left out."""
+"""Maximum length of a name in characters; longer names lose their middle."""
 
 
 def lettered(name: str, longest: int = LONGEST) -> str:
-    """Return a name as plotly shows it: as it is, on one line, and not too long."""
+    """Return a name for plotly, without markup, on one line, and not too long."""
     return escape(shortened(printable(name), longest), quote=False)
 
 
 def shortened(name: str, longest: int) -> str:
-    """Return a name without its middle where it is too long; ends of paths tell the most."""
+    """Return a name without its middle if it is too long; ends of paths say the most."""
     if len(name) <= longest:
         return name
     start = longest // 3
@@ -25,10 +25,10 @@ def shortened(name: str, longest: int) -> str:
 
 
 def hover(title: str, lines: Iterable[tuple[str, str | None]]) -> str:
-    """Return what is told of a mark: its name, and what is known of it by name."""
-    told = [f"<b>{lettered(title)}</b>"]
-    told += [f"{name}  {lettered(text)}" for name, text in lines if text]
-    return "<br>".join(told)
+    """Return the tooltip of a mark: its name, and its values by name."""
+    reported = [f"<b>{lettered(title)}</b>"]
+    reported += [f"{name}  {lettered(text)}" for name, text in lines if text]
+    return "<br>".join(reported)
 
 
 def number(value: float | None) -> str:
@@ -37,12 +37,12 @@ def number(value: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Return a number with the digits that are told where there is room."""
+    """Return a number with all digits for tooltips."""
     return UNICODE.dash if value is None else f"{value:.6g}"
 
 
 _LONGEST = 34
-"""Signs of a label."""
+"""Maximum length of a label in characters."""
 
 
 def common_prefix(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How large the elements of each gradient are, beside what low precision can hold."""
+"""Magnitudes of each gradient's elements, next to the ranges of low precision."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,12 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.report.html.charts.lettering import row_labels
-from gradscope.report.html.columns import Json, ModulePlaces, positions
+from gradscope.report.html.columns import Json, ModuleIndices, positions
 from gradscope.report.html.page import Chart
 
 MOST_ROWS = 200
 _ROW, _LOWEST, _HIGHEST, _AROUND = 14, 160, 520, 110
-"""Heights in CSS pixels: of a row, of all rows at least and at most, and around them."""
+"""Heights in CSS pixels: of a row, minimum and maximum of all rows, and around them."""
 
 _Anchor = Literal["left", "right"]
 _EDGES: tuple[tuple[int, str, _Anchor], ...] = (
@@ -21,19 +21,20 @@ _EDGES: tuple[tuple[int, str, _Anchor], ...] = (
     (-14, "full precision in float16", "left"),
     (16, "infinite in float16", "left"),
 )
-"""Powers of two at which half precision loses all, begins to lose, and overflows; what is told of
-one side, and at which of its ends that stands at the edge."""
+"""Powers of two at which half precision underflows, loses digits and overflows; the text for one
+side, and the end at which it stands at the edge.
+"""
 _DECADES = 3
-"""Powers of ten between the letters of the axis."""
+"""Number of powers of ten between the labels of the axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Octaves:
-    """The magnitudes of a parameter's gradient: what share of a sample lies in each octave."""
+    """The magnitudes of a parameter's gradient: share of a sample in each octave."""
 
     row: ParameterRow
     first: int
-    """The lowest power of two."""
+    """Lowest power of two."""
     shares: tuple[float, ...]
 
     @property
@@ -43,7 +44,7 @@ class Octaves:
 
 
 def magnitudes(report: Report) -> Chart | None:
-    """Return the picture; None where no gradient was sampled."""
+    """Return the chart; None if no gradient was sampled."""
     rows = [found for row in report.parameters if (found := _octaves(row)) is not None]
     if not rows:
         return None
@@ -60,7 +61,7 @@ def magnitudes(report: Report) -> Chart | None:
 
 
 def _drawn(rows: Sequence[Octaves]) -> Sequence[Octaves]:
-    """Return all rows; of more than can be seen those of matrices, and of these some."""
+    """Return all rows; of too many, those of matrices, or some of these."""
     if len(rows) <= MOST_ROWS:
         return rows
     matrices = [one for one in rows if len(one.row.shape) > 1] or rows
@@ -82,14 +83,14 @@ def _octaves(row: ParameterRow) -> Octaves | None:
 
 def _heat(rows: Sequence[Octaves], report: Report) -> Json:
     first, last = _ends(rows)
-    modules = ModulePlaces(report)
+    modules = ModuleIndices(report)
     return {
         "type": "heatmap",
         "x": [octave + 0.5 for octave in range(first, last + 1)],
         "y": row_labels([one.row.name for one in rows]),
         "z": [[_share(one, octave) for octave in range(first, last + 1)] for one in rows],
         "zmin": 0,
-        # From the background on: what is hardly there should hardly be seen.
+        # The scale starts at the background colour: small shares should be faint.
         "colorscale": [[0, "@accent-soft"], [0.5, "@accent"], [1, "@ink"]],
         "colorbar": {
             "title": {"text": "share of the elements", "side": "right"},
@@ -114,9 +115,9 @@ def _ends(rows: Sequence[Octaves]) -> tuple[int, int]:
 
 
 def _share(one: Octaves, octave: int) -> float | None:
-    """Return the share in an octave, None where there is nothing."""
+    """Return the share in an octave, None if it is empty."""
     at = octave - one.first
-    # Four digits are more than a sample of a thousand tells.
+    # A sample of a thousand supports less than four digits.
     return round(one.shares[at], 4) or None if 0 <= at < len(one.shares) else None
 
 

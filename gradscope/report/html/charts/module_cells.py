@@ -1,4 +1,4 @@
-"""The cells of a map of modules: the tree, sizes, and what is measured of each."""
+"""The cells of a map of modules: the tree, sizes, and measures."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,29 +10,31 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow
 from gradscope.recording.finding import Finding
 from gradscope.report.html.charts.lettering import lettered
-from gradscope.report.html.columns import ModulePlaces
+from gradscope.report.html.columns import ModuleIndices
 from gradscope.report.html.phrasing import module_of_finding
 
 ModuleState = Literal["number", "broken", "zero", "none", "frozen", "empty"]
-"""`none`: its parameters got no gradient; `empty`: there is nothing to measure."""
+"""`none`: its parameters got no gradient; `empty`: it has nothing to measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleMeasures:
-    """The numbers of one module; None where there is none."""
+    """The numbers of one module; None for missing ones."""
 
     norm: float | None
     """Gradient norm over all parameters."""
     rms: float | None
     """Root mean square of the gradients' elements."""
     to_weight: float | None
-    """Their norm over that of the parameters."""
+    """Norm of the gradients over that of the parameters."""
     output: float | None
     """Gradient norm at the outputs of all calls."""
     gain: float | None
-    """What backward through a call does to a norm: of several calls what is farthest from 1."""
+    """Factor by which backward through a call changes the norm; for several calls, the factor
+    farthest from 1.
+    """
     absence: ModuleState
-    """What it means that there is no gradient of parameters."""
+    """Meaning of a missing gradient of the parameters."""
 
 
 def module_measures(report: Report) -> list[ModuleMeasures]:
@@ -46,7 +48,7 @@ def module_measures(report: Report) -> list[ModuleMeasures]:
 
 
 def state_of(value: float | None, absence: ModuleState = "empty") -> ModuleState:
-    """Return what a number is; `absence` where there is none."""
+    """Return the state of a number, or `absence` without one."""
     if value is None:
         return absence
     if not math.isfinite(value):
@@ -77,7 +79,7 @@ def _absence(row: ModuleRow, reaches: frozenset[str]) -> ModuleState:
 
 
 def _farthest(gains: Iterable[float | None]) -> float | None:
-    """Return the gain farthest from 1: what is broken before all, then nothing at all."""
+    """Return the gain farthest from 1; broken ones come before all others."""
     found = [gain for gain in gains if gain is not None]
     return max(found, key=_distance, default=None)
 
@@ -89,25 +91,25 @@ def _distance(gain: float) -> float:
 
 
 def _reached_elements(report: Report) -> Mapping[int, int]:
-    """Return, by module, how many elements have a gradient in it and below it."""
-    positions, found = ModulePlaces(report), dict[int, int]()
+    """Return, by module, the number of elements with a gradient in it and below it."""
+    positions, found = ModuleIndices(report), dict[int, int]()
     for parameter in report.parameters:
         if parameter.grad is not None:
-            for module in _holders(parameter, positions):
+            for module in _enclosing_modules(parameter, positions):
                 found[module] = found.get(module, 0) + parameter.numel
     return found
 
 
 def _reaches(report: Report) -> Mapping[int, frozenset[str]]:
     """Return, by module, what backward left in the parameters in it and below it."""
-    positions, found = ModulePlaces(report), dict[int, set[str]]()
+    positions, found = ModuleIndices(report), dict[int, set[str]]()
     for parameter in report.parameters:
-        for module in _holders(parameter, positions):
+        for module in _enclosing_modules(parameter, positions):
             found.setdefault(module, set()).add(parameter.reach)
     return {module: frozenset(reaches) for module, reaches in found.items()}
 
 
-def _holders(parameter: ParameterRow, positions: ModulePlaces) -> frozenset[int]:
+def _enclosing_modules(parameter: ParameterRow, positions: ModuleIndices) -> frozenset[int]:
     """Return the modules that hold a parameter under any of its names."""
     owners = [
         parameter.module,
@@ -117,10 +119,12 @@ def _holders(parameter: ParameterRow, positions: ModulePlaces) -> frozenset[int]
 
 
 Area = Literal["root", "parameters", "equal"]
-"""What a cell's own area stands for: the square root of its own elements, these, or nothing."""
+"""Measure of a cell's own area: the square root of the number of its own elements, that number, or
+nothing.
+"""
 
 _FLOOR = 0.002
-"""Share of the whole that a module without parameters has, so that it can be found."""
+"""Minimum share of the whole, which makes a module without parameters visible."""
 _LONGEST = 40
 _HOLDS_ALL = "models"
 
@@ -135,7 +139,7 @@ class Cell:
     parent: str
     """Key of the parent; empty at the top."""
     row: ModuleRow | None
-    """None of the cell that holds several models."""
+    """Row of the module; None for the cell that contains several models."""
     findings: tuple[Finding, ...]
     """Findings about the module, worst first."""
 
@@ -146,7 +150,7 @@ class Cell:
 
     @property
     def own_numel(self) -> int:
-        """Elements of its own parameters."""
+        """Number of elements of its own parameters."""
         return 0 if self.row is None else self.row.own_numel
 
 
@@ -172,7 +176,7 @@ def cells_of(report: Report) -> list[Cell]:
 
 
 def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
-    """Return the modules that have cells: of those on top the ones that hold something."""
+    """Return the modules with cells; at the top, only those with content."""
     holding = {row.parent for row in rows}
     found = [
         row for row in rows if row.parent is not None or row.parameters or row.index in holding
@@ -181,7 +185,7 @@ def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
 
 
 def areas(cells: Sequence[Cell], area: Area) -> list[float]:
-    """Return what each cell takes beside its children."""
+    """Return the area of each cell besides its children."""
     parents = {cell.parent for cell in cells}
     own: Callable[[int], float] = {"root": math.sqrt, "parameters": float, "equal": bool}[area]
     found = [own(cell.own_numel) for cell in cells]
@@ -193,7 +197,7 @@ def areas(cells: Sequence[Cell], area: Area) -> list[float]:
 
 
 def _findings(report: Report) -> dict[int, list[Finding]]:
-    positions, found = ModulePlaces(report), dict[int, list[Finding]]()
+    positions, found = ModuleIndices(report), dict[int, list[Finding]]()
     for finding in report.findings:
         named = [at for at in positions.each(finding.modules) if at is not None]
         innermost = module_of_finding(finding, report)
@@ -203,7 +207,7 @@ def _findings(report: Report) -> dict[int, list[Finding]]:
 
 
 def _name(row: ModuleRow, rows: Sequence[ModuleRow], *, is_marked: bool) -> str:
-    """Return a module's name in its parent; its class where it has none."""
+    """Return a module's name in its parent; its class if it has none."""
     start = "" if row.parent is None else rows[row.parent].path
     is_below = start and row.path.startswith(f"{start}.")
     name = row.path[len(start) + 1 :] if is_below else row.path

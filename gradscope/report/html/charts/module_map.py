@@ -1,4 +1,4 @@
-"""The tree of modules as a map: areas of parameters, coloured by what is measured."""
+"""The tree of modules as a map: areas of parameters, coloured by a measure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +22,10 @@ from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import column, module_column, word_column
 
 MOST_DRAWN = 900
-"""Modules drawn at once; those further in show when what they lie in is opened."""
+"""Maximum number of modules drawn at once; deeper modules appear when their parent is opened."""
 
 _MANY = 150
-"""Cells between which thick lines would hide the colours."""
+"""Number of cells above which thick lines would hide the colours."""
 _COLOURS: dict[ModuleState, str] = {
     "broken": "@broken",
     "zero": "@zero",
@@ -41,21 +41,21 @@ _LETTERS: dict[ModuleState, str] = {
     "empty": "@ink",
 }
 _PATTERNS: dict[ModuleState, str] = {"broken": "x", "zero": "/", "none": "\\", "frozen": "."}
-"""What has no number is told by more than a colour."""
+"""Patterns for states without a number, which differ in more than a colour."""
 _WORDS: dict[ModuleState, str] = {"none": "no gradient", "frozen": "frozen"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colouring:
-    """What the colours of the map stand for."""
+    """A measure that the colours of the map show."""
 
     label: str
     """Label of the button."""
     title: str
-    """Beside the scale."""
+    """Title beside the scale."""
     of: Callable[[ModuleMeasures], float | None]
     column: str | None = None
-    """The sheet's column of modules that holds it too."""
+    """Column of the modules' table with the same measure."""
     is_of_parameters: bool = True
     is_gain: bool = False
 
@@ -85,7 +85,7 @@ def module_map(report: Report) -> Chart | None:
     if len(report.modules) < 2:
         return None
     cells, measures = cells_of(report), module_measures(report)
-    # That there is no gradient is worth a map too.
+    # A map also shows modules without a gradient.
     norm, *others = COLOURINGS
     known = [norm, *(one for one in others if any(one.of(m) is not None for m in measures))]
     colours = [_coloured(one, cells, measures) for one in known]
@@ -132,7 +132,7 @@ class _Coloured:
     colouring: Colouring
     colours: Json
     letters: Json
-    """Colours in which cells are lettered."""
+    """Text colours of the cells."""
     patterns: Json
     scale: ColourScale
 
@@ -216,7 +216,7 @@ def _tree(
         "pathbar": {"thickness": 22},
         "meta": {
             "links": {"module": positions(cell.module for cell in cells)},
-            "told": _told(cells, measures),
+            "told": _tooltip_columns(cells, measures),
             "written": coloured.colouring.label,
             "most": MOST_DRAWN,
         },
@@ -224,7 +224,7 @@ def _tree(
 
 
 def _opened(cells: Sequence[Cell]) -> str:
-    """Return what is open at first: the outermost that holds more than one other."""
+    """Return the cell that is open at first: the outermost one with several children."""
     held: dict[str, list[str]] = {}
     for cell in cells:
         held.setdefault(cell.parent, []).append(cell.key)
@@ -235,7 +235,7 @@ def _opened(cells: Sequence[Cell]) -> str:
 
 
 def _scale(coloured: _Coloured) -> dict[str, Json]:
-    """Return a trace without marks that has the scale beside it."""
+    """Return a trace without marks that has the colour bar beside it."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -256,8 +256,8 @@ def _border(cell: Cell) -> str:
     return f"@{cell.findings[0].severity}" if cell.findings else "@paper"
 
 
-def _told(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
-    """Return what is told of the cells, as columns of a table."""
+def _tooltip_columns(cells: Sequence[Cell], measures: Sequence[ModuleMeasures]) -> list[Json]:
+    """Return the texts of the cells as columns of a table."""
     rows = [cell.row for cell in cells]
     found = [None if row is None else measures[row.index] for row in rows]
     absences = [None if one is None else _WORDS.get(one.absence) for one in found]

@@ -20,7 +20,7 @@ class Point:
 
 
 def other_steps(report: Report) -> Chart | None:
-    """Return the picture; None where the judged step is the only one."""
+    """Return the chart; None if the judged step is the only one."""
     points = list(_points(report))
     if len(points) < 2:
         return None
@@ -72,7 +72,7 @@ def _traces(points: Sequence[Point]) -> Iterator[Json]:
                 "mode": "markers",
                 "name": f"{name}: NaN, inf",
                 "x": broken,
-                # At the top of the panel, on an axis of its own: no number is there.
+                # Missing numbers are marked at the top of the panel, on an axis of their own.
                 "y": [1] * len(broken),
                 "yaxis": "y3" if axis == "y" else "y4",
                 "marker": {"color": "@broken", "size": 10, "symbol": "x"},
@@ -112,4 +112,4 @@ def _layout(points: Sequence[Point]) -> dict[str, Json]:
 
 
 _EACH = 20
-"""Steps up to which each has its number at the axis."""
+"""Number of steps up to which each has its number on the axis."""

@@ -17,9 +17,9 @@ from gradscope.report.html.phrasing import module_of_finding
 from gradscope.report.run.phrasing import CURVE_NAMES
 
 _COLUMNS = 600
-"""Into so many the marks of a row are put together, where there are more steps."""
+"""Maximum number of columns: with more steps, the marks of a row are merged."""
 _WIDTH = 64
-"""Signs of a line of a message."""
+"""Number of characters of a line of a message."""
 _LINES = 4
 
 
@@ -44,14 +44,14 @@ class MarkRow:
 
 
 Measured = Mapping[int, Mapping[CurveKind, Sequence[tuple[int, float]]]]
-"""By optimizer and kind: steps and what was measured there."""
+"""By optimizer and kind: steps and their measurements."""
 
 
 def mark_rows(report: Report, run: TrainingRun, measured: Measured) -> list[MarkRow]:
     """Return the rows that there is something to mark in."""
     rows = [
         MarkRow(name="findings", symbol="triangle-down", marks=tuple(finding_marks(report))),
-        MarkRow(name="captured", symbol="circle-open", marks=tuple(_looks(run))),
+        MarkRow(name="captured", symbol="circle-open", marks=tuple(_captured_steps(run))),
         MarkRow(name="skipped", symbol="line-ns-open", marks=tuple(_skipped(report))),
         *_value_rows(measured),
     ]
@@ -71,7 +71,7 @@ def finding_marks(report: Report) -> Iterator[StepMark]:
 
 
 def finding_text(finding: Finding, report: Report) -> str:
-    """Return what plotly tells of a finding."""
+    """Return plotly's text for a finding."""
     title = f"<b>{lettered(f'{finding.severity} {finding.rule} {finding.name}')}</b>"
     lines = _wrapped(finding.message)
     about = parameter_text(finding, report)
@@ -80,7 +80,7 @@ def finding_text(finding: Finding, report: Report) -> str:
 
 
 def mark_panel(rows: Sequence[MarkRow], height: float) -> Panel:
-    """Return the rows as a panel, the first on top; each takes so much height."""
+    """Return the rows as a panel, the first at the top, each with this height."""
     ticks = range(len(rows) - 1, -1, -1)
     return Panel(
         height=height * len(rows),
@@ -127,7 +127,7 @@ def _colors(marks: Sequence[StepMark]) -> Json:
     return colors[0] if len(set(colors)) == 1 else colors
 
 
-def _looks(run: TrainingRun) -> Iterator[StepMark]:
+def _captured_steps(run: TrainingRun) -> Iterator[StepMark]:
     for step in dict.fromkeys(row.step for row in run.captured_steps):
         text = f"step {step:,}<br>every tensor was captured"
         yield StepMark(step=step, text=text, color="@accent")
@@ -162,7 +162,7 @@ def _spelled(value: float) -> str:
 
 
 def _gathered(steps: Iterable[int], color: str, told: Callable[[int], str]) -> list[StepMark]:
-    """Return marks, those of neighbouring steps as one where there are too many to tell apart."""
+    """Return marks; those of neighbouring steps are merged if there are too many."""
     found = sorted(steps)
     if not found:
         return []
@@ -183,7 +183,7 @@ def _steps_text(steps: Sequence[int]) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    """Return the words of a message in lines that a hover has room for."""
+    """Return a message in lines that fit into a tooltip."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + len(word) >= _WIDTH:

@@ -1,4 +1,4 @@
-"""What led to each step of a run: events in order, with lines, numbers and seconds."""
+"""Events before each step of a run, in order, with lines, numbers and seconds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gradscope.report.html.page import Chart
 from gradscope.report.run.phrasing import heading, pattern_parts
 
 _WORDS = {"scaler-step": "scaler.step"}
-"""Events without a word in a short pattern."""
+"""Events without a name in a short pattern."""
 
 _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
     "backward": (
@@ -56,7 +56,7 @@ _TOLD: Mapping[str, tuple[tuple[str, str, float | None], ...]] = {
     "scaler-update": (("scale_before", "scale before", None), ("scale_after", "after", None)),
     "scheduler": (("lr_before", "rate before", None), ("lr_after", "after", None)),
 }
-"""By kind: names of numbers, what they are called, and the number that goes without saying."""
+"""By kind: names of numbers, their titles, and the default value that is not shown."""
 
 _NOTED: Mapping[str, Mapping[str, str]] = {
     "backward": {"scaled": "scaled", "retain": "retain_graph", "create": "create_graph"},
@@ -66,18 +66,18 @@ _NOTED: Mapping[str, Mapping[str, str]] = {
     "step": {"manual": "by hand"},
     "scaler-step": {"skipped": "skipped", "found_inf": "found NaN or inf"},
 }
-"""By kind: what is said where a number is not 0."""
+"""By kind: text for a number that is not 0."""
 
 
 def event_word(event: Event, word: str) -> str:
-    """Return what an event is called, given its word in a short picture."""
+    """Return the name of an event, given its name in a short pattern."""
     if isinstance(event, BackwardEvent) and event.has_forward:
         return f"forward, {word}"
     return word or _WORDS.get(event.kind, event.kind)
 
 
 def event_numbers(event: Event) -> Iterator[tuple[str, float]]:
-    """Yield the numbers that are told of an event, each after what it is called."""
+    """Yield the numbers of an event, each after its title."""
     for name, called, unsaid in _TOLD.get(event.kind, ()):
         number = event.numbers.get(name)
         if number is not None and number != unsaid:
@@ -85,9 +85,9 @@ def event_numbers(event: Event) -> Iterator[tuple[str, float]]:
 
 
 def event_notes(event: Event) -> Iterator[str]:
-    """Yield what is said of an event without a number."""
+    """Yield the texts on an event without a number."""
     for name, words in _NOTED.get(event.kind, {}).items():
-        # A step of an optimizer is noticed like those by hand where compiled code makes it.
+        # A step inside compiled code is observed like a manual one.
         if event.numbers.get(name) and not (name == "manual" and event.optimizer is not None):
             yield words
 
@@ -96,19 +96,19 @@ _EVENTS = 10_000
 """Number of events above which some steps are omitted."""
 _LANES = 40
 _AROUND = 2
-"""Steps before and after that of a finding, whose events are kept."""
+"""Number of steps before and after that of a finding whose events are kept."""
 _ENDS = 20
-"""Steps at the beginning and at the end."""
+"""Number of steps kept at the beginning and at the end."""
 _UNUSUAL = 40
-"""Of each unusual lane, so many steps."""
+"""Number of steps kept per unusual lane."""
 _LANE, _TALLEST, _EVENT, _HEAD = 46, 420, 27, 90
-"""Heights in pixels: of a lane, of all lanes at the most, of an event, and of what is above."""
+"""Heights in pixels: of a lane, of all lanes at most, of an event, and of the header."""
 _SHOWN = 12
-"""Events of a step, for which there is room."""
+"""Maximum number of events shown per step."""
 
 
 def timeline(report: Report, run: TrainingRun) -> Chart | None:
-    """Return the picture; None where nothing led to a step."""
+    """Return the chart; None if no events led to a step."""
     found = windows(report.recording)
     if not found or not run.patterns:
         return None
@@ -151,7 +151,7 @@ def _lane(lane: Lane, run: TrainingRun, report: Report) -> Json:
 
 
 def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[int]) -> Json:
-    """Return a row a window: its step, its lane, when it began, and how many events are kept."""
+    """Return a row per window: its step, its lane, its start, and the number of kept events."""
     known = set(kept)
     return {
         "step": positions(window.step.index for window in found),
@@ -166,7 +166,7 @@ def _windows(found: Sequence[LoopWindow], lanes: Sequence[int], kept: Sequence[i
 
 
 def _lengths(found: Sequence[LoopWindow]) -> Iterator[float | None]:
-    """Yield how long each window took, from the end of the one before it."""
+    """Yield the duration of each window, from the end of the previous one."""
     before = None
     for window in found:
         if not window.events:
@@ -185,12 +185,12 @@ class _Call:
     subject: str
     line: str
     names: tuple[str, ...]
-    """Names of their numbers."""
+    """Names of the events' numbers."""
     notes: tuple[str, ...]
 
 
 def _events(found: Sequence[LoopWindow], report: Report) -> dict[str, Json]:
-    """Return the events of windows one after another, what they share apart."""
+    """Return the events of windows in order, with their common values apart."""
     recording = report.recording
     every = windows(recording)
     spelling = Spelling(every, Optimizers(recording, every))
@@ -200,12 +200,12 @@ def _events(found: Sequence[LoopWindow], report: Report) -> dict[str, Json]:
     values: list[float] = []
     for window in found:
         for event in window.events:
-            told = dict(event_numbers(event))
+            reported = dict(event_numbers(event))
             word = event_word(event, spelling.word(event, window))
-            call = _call(event, word, tuple(told), recording)
+            call = _call(event, word, tuple(reported), recording)
             at.append(calls.setdefault(call, len(calls)))
             seconds.append(event.seconds)
-            values += told.values()
+            values += reported.values()
     return {
         "calls": {
             "word": texts(printable(call.word) for call in calls),
@@ -227,7 +227,7 @@ def _call(event: Event, word: str, names: tuple[str, ...], recording: Recording)
 def kept_windows(
     found: Sequence[LoopWindow], lanes: Sequence[int], report: Report, run: TrainingRun
 ) -> list[int]:
-    """Return the windows whose events are shown: all, or those that tell most, and some between."""
+    """Return the windows whose events are shown: all, or the most important and some between."""
     if sum(len(window.events) for window in found) <= _EVENTS:
         return list(range(len(found)))
     kept: dict[int, None] = {}
@@ -251,7 +251,7 @@ def _by_interest(
     for lane in run.patterns:
         if not lane.is_typical:
             yield from lane.windows[:_UNUSUAL]
-    # Evenly, ever finer: each half of what lies between two is looked at before its quarters.
+    # Evenly and in increasing density: halves of an interval come before its quarters.
     stride = 1
     while stride < len(found):
         stride *= 2

@@ -12,20 +12,20 @@ from gradscope.report.html.columns import Json, numbers, single_numbers
 from gradscope.report.html.page import Chart
 
 _WIDTH = 500
-"""Columns up to which each step has one of its own."""
+"""Number of columns up to which each step has one of its own."""
 _LOW, _HIGH, _ROW, _AROUND = 140, 760, 26, 120
-"""Heights in pixels: the least and the largest of all rows, that of one, and of what is around."""
+"""Heights in pixels: minimum and maximum of all rows, of one row, and of the margins."""
 _SCALE: Json = [
     [position / (len(SEQUENTIAL) - 1), stop] for position, stop in enumerate(SEQUENTIAL)
 ]
 _CELLS = 128_000
 """Number of cells up to which steps have columns of their own."""
 _GAPS = 40
-"""Rows up to which there is a gap between two."""
+"""Number of rows up to which there is a gap between two."""
 
 
 def rank_map(report: Report) -> Chart | None:
-    """Return the picture; None outside of a job of several ranks."""
+    """Return the chart; None outside a job of several ranks."""
     found = rank_series(report.ranks) if len(report.ranks) > 1 else ()
     steps = sorted({step for one in found for step, _ in (*one.losses, *one.norms)})
     if not steps:
@@ -115,7 +115,7 @@ def _traces(
 
 
 def _names(columns: Columns) -> Sequence[str]:
-    """Return the steps of each column in words."""
+    """Return the steps of each column as text."""
     firsts = columns.first_steps
     ends = [*(first - 1 for first in firsts[1:]), columns.steps[-1]]
     return [

@@ -11,7 +11,7 @@ from gradscope.report.number_format import figure
 from gradscope.report.run.document import own_findings, remarks, telling_rows
 
 _SHOWN = 64
-"""Ranks up to which each has a row; of more, those that differ from the first."""
+"""Number of ranks up to which each has a row; otherwise only those that differ from the first."""
 
 
 def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
@@ -21,15 +21,15 @@ def rank_tables(report: Report) -> tuple[SummaryTable, ...]:
         return ()
     rows = job.rows if len(job.rows) <= _SHOWN else telling_rows(job, report)[:_SHOWN]
     hidden = len(job.rows) - len(rows)
-    words = [*remarks(job, report.target.root)]
+    parts = [*remarks(job, report.target.root)]
     if hidden:
-        words.append(f"{counted(hidden, 'more rank')}: gradscope report --output-format json.")
+        parts.append(f"{counted(hidden, 'more rank')}: gradscope report --output-format json.")
     return (
         SummaryTable(
             title="Ranks",
             header=("rank", "host", "steps", "passes", "last loss", "ended", "findings"),
             rows=tuple(tuple(_cells(row, report)) for row in rows),
-            caption=" ".join(words),
+            caption=" ".join(parts),
         ),
     )
 
@@ -44,6 +44,6 @@ def _cells(row: RankRow, report: Report) -> Iterator[SummaryCell]:
     yield SummaryCell(text=f"{row.passes:,}", is_number=True)
     yield SummaryCell(text="" if row.loss is None else figure(row.loss), is_number=True)
     yield SummaryCell(
-        text=row.what if is_fine else f"{row.what}{at}", look="short" if is_fine else "error"
+        text=row.what if is_fine else f"{row.what}{at}", style="short" if is_fine else "error"
     )
-    yield SummaryCell(text=", ".join(dict.fromkeys(own_findings(row.rank, report))), look="code")
+    yield SummaryCell(text=", ".join(dict.fromkeys(own_findings(row.rank, report))), style="code")

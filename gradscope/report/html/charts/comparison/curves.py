@@ -15,24 +15,24 @@ from gradscope.report.html.page import Chart
 
 _COLORS = 8
 _NAME = 40
-"""Signs of a side's name in the legend."""
+"""Maximum length of a side's name in the legend, in characters."""
 _WIDE = 10.0
-"""Ratio of the largest to the smallest number from which on an axis is logarithmic at first."""
+"""Ratio of the largest to the smallest number above which an axis starts as logarithmic."""
 _TOLD = 4
-"""Sides of which the caption tells where they part."""
+"""Maximum number of sides whose first difference is in the caption."""
 _MARKED = 60
-"""Points up to which each gets a mark."""
+"""Number of points up to which each gets a mark."""
 
 Trace = dict[str, Json]
 
 
 def compared_curves(comparison: Comparison) -> Chart | None:
-    """Return the picture; None where there are no curves of two sides."""
+    """Return the chart; None without curves of two sides."""
     if not comparison.curves:
         return None
-    told: set[int] = set()
+    reported: set[int] = set()
     panels = [
-        panel for curve in comparison.curves for panel in _panels(curve, comparison.sides, told)
+        panel for curve in comparison.curves for panel in _panels(curve, comparison.sides, reported)
     ]
     data, layout = stacked(panels, "step")
     may_be_log = all(_may_be_log(curve) for curve in comparison.curves)
@@ -52,16 +52,16 @@ def compared_curves(comparison: Comparison) -> Chart | None:
 def _caption(comparison: Comparison) -> Iterator[str]:
     for curve in comparison.curves:
         for position, side in enumerate(comparison.sides[: _TOLD + 1]):
-            told = parting_text(curve, position, comparison)
-            if told and curve.kind == "loss":
+            text = parting_text(curve, position, comparison)
+            if text and curve.kind == "loss":
                 of = f" of {curve.optimizer}" if curve.optimizer else ""
-                yield f"The loss{of} of {side.letter} {told}."
+                yield f"The loss{of} of {side.letter} {text}."
     if any(_beyond(parting) is not None for one in comparison.curves for parting in one.partings):
         yield "A diamond marks where a side first exceeds the tolerance."
 
 
 def _panels(curve: ComparedCurve, sides: Sequence[Side], told: set[int]) -> Iterator[Panel]:
-    """Yield the panel of a curve, and a strip for what is not finite.
+    """Yield the panel of a curve, and a strip for its non-finite values.
 
     Args:
         curve: Of all sides.
@@ -100,7 +100,7 @@ def _may_be_log(curve: ComparedCurve) -> bool:
 
 
 def _scales(layout: dict[str, Json]) -> Json:
-    """Return the switch between the axes as they are and all of one kind."""
+    """Return the switch between the default axes and axes of one kind."""
     axes = [
         name
         for name, axis in layout.items()

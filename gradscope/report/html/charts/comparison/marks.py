@@ -10,7 +10,7 @@ from gradscope.comparison.parameters import CHANGES, WORSE, Change, ComparedPara
 from gradscope.comparison.regressions import ComparisonVerdict, Outcome
 from gradscope.comparison.side import Side, SideParameter
 from gradscope.report.comparison.phrasing import TITLES
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, texts
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
 from gradscope.report.html.page import Chart
 from gradscope.report.html.tables import NumberKind, column
 
@@ -24,17 +24,19 @@ class PairRow:
     position: int
     """Index in the order of the model."""
     rank: int
-    """By how much it changed, the most first: its row in the table, by which pictures know it."""
+    """Rank by the size of the change, largest first: its row in the table, by which charts refer to
+    it.
+    """
     name: str
     module: int | None
-    """The row of its module in the base; None of one that the base has not."""
+    """Row of its module in the base; None if the base has no such module."""
     base: SideParameter | None
     other: SideParameter | None
     pair: ParameterPair
 
 
 def pair_of(comparison: Comparison, position: int) -> Comparison:
-    """Return the comparison of the base with one other side alone."""
+    """Return the comparison of the base with one other side."""
     regressions = tuple(one for one in comparison.verdict.regressions if one.side == position)
     verdict = comparison.verdict
     outcome: Outcome = "unjudged" if verdict.skip_reasons else "failed" if regressions else "passed"
@@ -76,7 +78,7 @@ def _both(values: tuple[_Kind, ...], position: int) -> tuple[_Kind, ...]:
 
 def pair_rows(pair: Comparison) -> list[PairRow]:
     """Return the parameters of two sides, in the order of the base."""
-    modules = ModulePlaces(pair.sides[0].report)
+    modules = ModuleIndices(pair.sides[0].report)
     worst = sorted(range(len(pair.parameters)), key=lambda at: pair.parameters[at].worst)
     ranks = {position: rank for rank, position in enumerate(worst)}
     return [
@@ -99,7 +101,7 @@ def _module(one: ComparedParameter) -> str | None:
 
 
 def by_standing(pair: Comparison) -> Iterator[tuple[Standing, ComparedFinding]]:
-    """Yield findings with what became of them: what came, what went, what stayed."""
+    """Yield findings by change: new, gone, or the same."""
     order: tuple[Standing, ...] = ("came", "worse", "went", "milder", "stayed")
     standings = [(one.standing(1), one) for one in pair.findings]
     for wanted in order:
@@ -107,9 +109,9 @@ def by_standing(pair: Comparison) -> Iterator[tuple[Standing, ComparedFinding]]:
 
 
 MOST_MARKS = 3000
-"""Parameters that are drawn one by one."""
+"""Maximum number of parameters that are drawn singly."""
 TABLE = "compared-parameters"
-"""The table that tells of each mark."""
+"""Table with the numbers of each mark."""
 _COLORS: Mapping[Change, str] = {
     "non-finite": "@broken",
     "lost": "@none",
@@ -134,16 +136,16 @@ Trace = dict[str, Json]
 
 
 def drawn(rows: Sequence[PairRow], most: int = MOST_MARKS) -> list[PairRow]:
-    """Return the parameters to draw: of many those that changed, and of the others some."""
+    """Return the parameters to draw; of many, those that changed, and some of the others."""
     if len(rows) <= most:
         return list(rows)
-    told = [row.pair.change not in _ORDINARY for row in rows]
+    reported = [row.pair.change not in _ORDINARY for row in rows]
     step = -(-len(rows) // most)
-    return [row for at, row in enumerate(rows) if told[at] or at % step == 0]
+    return [row for at, row in enumerate(rows) if reported[at] or at % step == 0]
 
 
 def drawn_text(rows: Sequence[PairRow]) -> str:
-    """Return what of many parameters is drawn; empty where all are."""
+    """Return which of many parameters are drawn; empty if all are."""
     count = len(drawn(rows))
     if count == len(rows):
         return ""
@@ -151,7 +153,7 @@ def drawn_text(rows: Sequence[PairRow]) -> str:
 
 
 def by_change(rows: Sequence[PairRow]) -> Iterator[tuple[Change, list[PairRow]]]:
-    """Yield parameters that changed alike, the worst last: they are drawn over the others."""
+    """Yield parameters by change, the worst last, so that they are drawn over the others."""
     for change in reversed(CHANGES):
         found = [row for row in rows if row.pair.change == change]
         if found:
@@ -159,7 +161,7 @@ def by_change(rows: Sequence[PairRow]) -> Iterator[tuple[Change, list[PairRow]]]
 
 
 def title_of(change: Change) -> str:
-    """Return what a change is called."""
+    """Return the title of a change."""
     return TITLES[change]
 
 
@@ -169,7 +171,7 @@ def color_of(change: Change) -> str:
 
 
 def marks(rows: Sequence[PairRow]) -> Trace:
-    """Return the marks of parameters that changed alike, without their places."""
+    """Return the marks of parameters with the same change, without their positions."""
     change = rows[0].pair.change
     is_worse = change in WORSE
     return {
@@ -228,7 +230,7 @@ def _columns(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Iterator[Json
     yield column("change", "text", texts(TITLES[row.pair.change] for row in rows))
     yield column(f"norm {base.letter}", "number", numbers(_norm(row.base) for row in rows))
     yield column(f"norm {other.letter}", "number", numbers(_norm(row.other) for row in rows))
-    told: tuple[tuple[str, NumberKind, Callable[[PairRow], float | None], str], ...] = (
+    reported: tuple[tuple[str, NumberKind, Callable[[PairRow], float | None], str], ...] = (
         ("ratio", "number", lambda row: row.pair.ratio, "gradient norm over that of the base"),
         ("cosine", "cosine", lambda row: row.pair.cosine, "between both gradients"),
         (
@@ -239,7 +241,7 @@ def _columns(rows: Sequence[PairRow], sides: tuple[Side, Side]) -> Iterator[Json
         ),
         ("weights", "number", lambda row: row.pair.weight_ratio, "norm over that of the base"),
     )
-    for title, kind, read, hint in told:
+    for title, kind, read, hint in reported:
         values = [read(row) for row in rows]
         if any(value is not None for value in values):
             yield column(title, kind, numbers(values), hint)
@@ -267,8 +269,8 @@ def _shape(one: SideParameter) -> str:
 
 def _change(row: PairRow, told: Callable[[SideParameter], str]) -> str:
     """Return what both sides have in common, or `before → after`."""
-    words = list(dict.fromkeys(told(one) for one in (row.base, row.other) if one is not None))
-    return " → ".join(words)
+    parts = list(dict.fromkeys(told(one) for one in (row.base, row.other) if one is not None))
+    return " → ".join(parts)
 
 
 def worst_first(comparison: Comparison) -> list[ComparedParameter]:
@@ -288,7 +290,7 @@ def sides_table(comparison: Comparison) -> Chart:
         column(f"norm {side.letter}", "number", numbers(_norm(one.sides[at]) for one in rows))
         for at, side in enumerate(comparison.sides)
     ]
-    modules = ModulePlaces(base.report)
+    modules = ModuleIndices(base.report)
     paths = (next((s.module for s in one.sides if s is not None), None) for one in rows)
     links: dict[str, Json] = {
         "module": positions(modules.each(paths)),

@@ -1,4 +1,4 @@
-"""Gradient norms of one side against those of the base, a mark a parameter."""
+"""Gradient norms of one side against those of the base, one mark per parameter."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ from gradscope.report.html.page import Chart
 
 Kind = Literal["none", "0", "norm", "NaN, inf"]
 KINDS: tuple[Kind, ...] = ("none", "0", "norm", "NaN, inf")
-"""Where a norm is drawn: in a strip of its own, or on the axis."""
+"""Kinds of positions of a norm: in a strip of its own, or on the axis."""
 
 _STRIP, _GAP = 0.06, 0.035
 _MARGIN = 0.15
-"""Decades beside the least and the greatest norm."""
+"""Margin in decades beyond the smallest and the largest norm."""
 
 Trace = dict[str, Json]
 
@@ -39,15 +39,15 @@ def kind_of(parameter: SideParameter | None) -> Kind:
 def compared_norms(
     rows: Sequence[PairRow], base: Side, other: Side, tolerance: float, *, is_wide: bool
 ) -> Chart | None:
-    """Return the picture; None where neither side has any norm."""
-    # What has no gradient on either side tells nothing here.
+    """Return the chart; None if neither side has a norm."""
+    # Parameters without a gradient on either side have nothing to compare.
     measured = [row for row in rows if {kind_of(row.base), kind_of(row.other)} != {"none"}]
     if not measured:
         return None
     shown = drawn(measured)
     across = _axes(shown, lambda row: row.base)
     up = _axes(shown, lambda row: row.other)
-    ends = _ends(shown)
+    ends = _ends(shown, tolerance)
     layout: dict[str, Json] = {
         "showlegend": True,
         "shapes": _band(ends, tolerance),
@@ -68,15 +68,15 @@ def compared_norms(
 def _caption(
     rows: Sequence[PairRow], measured: Sequence[PairRow], other: Side, tolerance: float
 ) -> str:
-    words = [
+    parts = [
         "Each mark is a parameter. On the diagonal both are equal, above it"
         f" {other.letter} is larger; the band is the tolerance of {100 * tolerance:.3g} %.",
     ]
     if any({kind_of(row.base), kind_of(row.other)} != {"norm"} for row in measured):
-        words.append("Missing, zero and non-finite norms have their own strips.")
+        parts.append("Missing, zero and non-finite norms have their own strips.")
     if len(measured) < len(rows):
-        words.append(f"{len(rows) - len(measured):,} without a gradient on both sides are omitted.")
-    return " ".join([*words, drawn_text(measured)])
+        parts.append(f"{len(rows) - len(measured):,} without a gradient on both sides are omitted.")
+    return " ".join([*parts, drawn_text(measured)])
 
 
 def _axes(
@@ -88,8 +88,8 @@ def _axes(
     return {"norm": "", **{kind: str(position) for position, kind in enumerate(beside, start=2)}}
 
 
-def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:
-    """Return the decades that both axes reach over."""
+def _ends(rows: Sequence[PairRow], tolerance: float) -> tuple[float, float]:
+    """Return the decades that both axes reach over: the band is narrow beside them."""
     norms = [
         math.log10(side.norm)
         for row in rows
@@ -98,11 +98,12 @@ def _ends(rows: Sequence[PairRow]) -> tuple[float, float]:
     ]
     if not norms:
         return -1.0, 0.0
-    return min(norms) - _MARGIN, max(norms) + _MARGIN
+    margin = max(_MARGIN, 2 * math.log10(1 + tolerance))
+    return min(norms) - margin, max(norms) + margin
 
 
 def _outermost(letter: str, axes: Mapping[Kind, str]) -> str:
-    """Return the axis at the left or at the bottom, beside which the other axes are written."""
+    """Return the axis at the left or at the bottom, next to which the other axes are titled."""
     return letter + next(axes[kind] for kind in KINDS if kind in axes)
 
 

@@ -32,20 +32,20 @@ from gradscope.report.html.columns import Json, numbers
 from gradscope.report.html.page import Chart
 
 _PARTS = 18
-"""Parts of a model that may be named below the axis."""
+"""Maximum number of parts of a model that are named below the axis."""
 
 _NAME = 20
-"""Signs of such a name."""
+"""Maximum length of such a name in characters."""
 
 _NUMBERLESS = ("reshaped", "gained", "missing", "new", "lost", "frozen")
-"""What may have become of a parameter whose norms have no ratio."""
+"""Changes of a parameter whose norms have no ratio."""
 
 Trace = dict[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A number that tells how far a parameter is from the base."""
+    """A measure of the difference of a parameter from the base."""
 
     title: str
     of: Callable[[PairRow], float | None]
@@ -53,16 +53,16 @@ class Measure:
     height: float
     band: tuple[float, float] | None = None
     """Range within the tolerance."""
-    is_told_equal: bool = True
-    """Whether it is drawn where all of it is as in the base."""
+    is_shown_equal: bool = True
+    """Whether it is drawn even if everything is as in the base."""
 
     def tells(self, rows: Sequence[PairRow]) -> bool:
         """Return whether it is known, and not that all weights are as they were."""
         known = {value for row in rows if (value := self.of(row)) is not None}
-        return bool(known) and (self.is_told_equal or known != {1.0})
+        return bool(known) and (self.is_shown_equal or known != {1.0})
 
     def is_on_axis(self, value: float) -> bool:
-        """Return whether the axis can show a number; it has a strip of its own else."""
+        """Return whether the axis can show a number; other numbers have a strip of their own."""
         return math.isfinite(value) and (value > 0 or not self.is_log)
 
 
@@ -81,7 +81,7 @@ def measures(tolerance: float, least_cosine: float) -> tuple[Measure, ...]:
             of=lambda row: row.pair.weight_ratio,
             is_log=True,
             height=1.3,
-            is_told_equal=False,
+            is_shown_equal=False,
         ),
         Measure(
             title="cosine",
@@ -108,7 +108,7 @@ _TOLD = {
 def compared_ratios(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float, least_cosine: float
 ) -> Chart | None:
-    """Return the picture; None where there is nothing to compare."""
+    """Return the chart; None if nothing can be compared."""
     shown = drawn(rows)
     known = [one for one in measures(tolerance, least_cosine) if one.tells(shown)]
     panels = [panel for one in known for panel in _panels(shown, one)]
@@ -146,7 +146,7 @@ def _panels(rows: Sequence[PairRow], measure: Measure) -> Iterator[Panel]:
     if broken:
         yield Panel(height=0.35, traces=_strip(broken), axis=strip_axis("NaN, inf"))
     shown = [row for row in known if measure.is_on_axis(measure.of(row) or 0.0)]
-    # An axis with nothing on it has no range, and plotly draws its lines nowhere.
+    # plotly gives an empty axis no range, and then does not draw its lines.
     if shown:
         yield Panel(
             height=measure.height,
@@ -183,10 +183,10 @@ def _strip(rows: Sequence[PairRow]) -> list[Trace]:
 
 
 def _changed(rows: Sequence[PairRow]) -> Iterator[Panel]:
-    """Yield a strip of the parameters that have no ratio, and tell more than numbers."""
-    told = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
-    if told:
-        yield Panel(height=0.35, traces=_strip(told), axis=strip_axis("changed"))
+    """Yield a strip of the parameters without a ratio, which matter more than numbers."""
+    reported = [row for row in rows if row.pair.ratio is None and row.pair.change in _NUMBERLESS]
+    if reported:
+        yield Panel(height=0.35, traces=_strip(reported), axis=strip_axis("changed"))
 
 
 def _placed(rows: Sequence[PairRow]) -> Trace:
@@ -194,7 +194,7 @@ def _placed(rows: Sequence[PairRow]) -> Trace:
 
 
 def _in_legend_once(data: Sequence[Json]) -> list[Json]:
-    """Return traces of which each name is in the legend once."""
+    """Return traces with each name only once in the legend."""
     seen: set[Json] = set()
     found: list[Json] = []
     for trace in data:
@@ -214,7 +214,7 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
     named: list[tuple[str, float]] = []
     for part, inside in groups:
         centre = (inside[0] + inside[-1]) / 2
-        # Names over each other are none.
+        # Overlapping names are unreadable.
         if not named or centre - named[-1][1] >= len(rows) / _PARTS:
             named.append((part, centre))
     return {
@@ -227,7 +227,7 @@ def _parts_axis(rows: Sequence[PairRow]) -> Axis:
 
 
 def _common_modules(names: Sequence[str]) -> int:
-    """Return how many parts of their names, from the first on, all parameters have in common."""
+    """Return the number of first parts that the names of all parameters have in common."""
     split = [name.split(".")[:-1] for name in names]
     least = min(map(len, split))
     return next((at for at in range(least) if len({parts[at] for parts in split}) > 1), least)
@@ -243,13 +243,13 @@ def _part(name: str, prefix: int) -> str:
 _BINS = 41
 
 _MARGIN = 1 + 1e-9
-"""By which the outermost bins reach beyond the outermost ratios."""
+"""Margin of the outermost bins beyond the outermost ratios."""
 
 
 def compared_spread(
     rows: Sequence[PairRow], sides: tuple[Side, Side], tolerance: float
 ) -> Chart | None:
-    """Return the picture; None where fewer than two ratios differ."""
+    """Return the chart; None if fewer than two ratios differ."""
     known = [row for row in rows if _is_drawn(row.pair.ratio)]
     ratios = [row.pair.ratio or 0.0 for row in known]
     if len(set(ratios)) < 2:

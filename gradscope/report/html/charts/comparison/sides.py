@@ -1,4 +1,4 @@
-"""Sides by parameters: how many times the base's gradient norm each side's is."""
+"""Ratio of each side's gradient norm to the base's, by parameter."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,34 +9,34 @@ from gradscope.comparison.parameters import Change, ComparedParameter, Parameter
 from gradscope.report.html.charts.colours import DIVERGING
 from gradscope.report.html.charts.comparison.marks import worst_first
 from gradscope.report.html.charts.lettering import lettered, number
-from gradscope.report.html.columns import Json, ModulePlaces, numbers, positions, single_numbers
+from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, single_numbers
 from gradscope.report.html.page import Chart
 
 ROWS = 200
-"""Parameters that are drawn: those that changed most."""
+"""Maximum number of drawn parameters: those that changed most."""
 _LABEL = 40
-"""Signs of a parameter's name."""
+"""Maximum length of a parameter's name in characters."""
 _ROW, _LOW, _HIGH = 15, 160, 900
-"""Heights in pixels: of a row, and the least and the largest of all."""
+"""Heights in pixels: of a row, and the minimum and maximum of all rows."""
 _FARTHEST = 2.0
-"""Powers of ten from which on all is of one colour."""
+"""Powers of ten from which all ratios have the same colour."""
 _SCALE: Json = [[position / (len(DIVERGING) - 1), stop] for position, stop in enumerate(DIVERGING)]
 
 Trace = dict[str, Json]
 Row = tuple[int, ComparedParameter]
-"""A parameter, after its row in the table."""
+"""Parameter, as its row in the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What is no ratio, and has a colour of its own."""
+    """A state without a ratio, with a colour of its own."""
 
     name: str
     color: str
     changes: tuple[Change, ...]
 
 
-# Other colours than elsewhere: those of what is missing and of what is new are ends of the scale.
+# The colours for missing and new are ends of this scale, so these states have other colours here.
 _STATES = (
     _State(name="not finite", color="@broken", changes=("non-finite",)),
     _State(name="zero", color="@zero", changes=("zero",)),
@@ -46,7 +46,7 @@ _STATES = (
 
 
 def compared_sides(comparison: Comparison, tolerance: float) -> Chart | None:
-    """Return the picture; None where there is no parameter."""
+    """Return the chart; None without parameters."""
     rows = shown_rows(comparison)
     if not rows:
         return None
@@ -76,15 +76,15 @@ def shown_rows(comparison: Comparison, most: int = ROWS) -> list[Row]:
 
 
 def _caption(comparison: Comparison, rows: Sequence[Row]) -> list[str]:
-    words = ["Gradient norm of each side relative to the base, by parameter."]
+    parts = ["Gradient norm of each side relative to the base, by parameter."]
     count = len(comparison.parameters)
     if len(rows) < count:
-        words.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
-    return words
+        parts.append(f"The {len(rows):,} of {count:,} parameters that changed most.")
+    return parts
 
 
 def _ratio(pair: ParameterPair | None) -> float | None:
-    """Return a ratio that a colour can tell; None of others."""
+    """Return a ratio that a colour can show; None for others."""
     ratio = None if pair is None else pair.ratio
     return ratio if ratio is not None and 0 < ratio < math.inf else None
 
@@ -101,7 +101,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _base(comparison: Comparison, rows: Sequence[Row], labels: Sequence[str]) -> Trace:
-    modules = ModulePlaces(comparison.sides[0].report)
+    modules = ModuleIndices(comparison.sides[0].report)
     paths = (next((side.module for side in one.sides if side), None) for _, one in rows)
     return {
         "type": "heatmap",
@@ -167,7 +167,7 @@ def _is_of(state: _State) -> Callable[[ParameterPair | None], bool]:
 def _cells(
     rows: Sequence[Row], holds: Callable[[ParameterPair | None], bool]
 ) -> tuple[list[list[bool]], bool]:
-    """Return of which cells something holds, and whether of any."""
+    """Return the cells with a property, and whether there are any."""
     lines = [[holds(pair) for pair in one.pairs[1:]] for _, one in rows]
     return lines, any(map(any, lines))
 

@@ -8,12 +8,12 @@ from gradscope.analysis.windows import Series, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class AffectedWindows:
     """The steps of an optimizer that show a mistake."""
 
     series: Series
     windows: tuple[Window, ...]
-    """Windows concerned, at least one."""
+    """Windows with the problem, at least one."""
     judged: int
     """Number of windows that were judged."""
 
@@ -23,17 +23,17 @@ class Group:
     """Sightings of a mistake at one line."""
 
     site: int | None
-    sightings: tuple[Sighting, ...]
+    affected: tuple[AffectedWindows, ...]
 
     @property
     def windows(self) -> tuple[Window, ...]:
         """Windows that show the finding."""
-        return tuple(window for one in self.sightings for window in one.windows)
+        return tuple(window for one in self.affected for window in one.windows)
 
     @property
     def judged(self) -> int:
         """Number of steps that were judged."""
-        return sum(one.judged for one in self.sightings)
+        return sum(one.judged for one in self.affected)
 
     @property
     def first(self) -> Window:
@@ -43,12 +43,12 @@ class Group:
     @property
     def parameters(self) -> tuple[int, ...]:
         """Parameters of the optimizers concerned."""
-        held = (index for one in self.sightings for index in one.series.parameters)
+        held = (index for one in self.affected for index in one.series.parameters)
         return tuple(dict.fromkeys(held))
 
     @property
-    def words(self) -> str:
-        """The steps in words: `9 of 10 steps`, or `all 10 steps`."""
+    def text(self) -> str:
+        """Text of the steps: `9 of 10 steps`, or `all 10 steps`."""
         judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
         if len(self.windows) == self.judged > 1:
             return f"all {judged}"
@@ -56,20 +56,20 @@ class Group:
 
 
 def by_line(
-    sightings: Iterable[Sighting], line: Callable[[Window], int | None]
+    affected: Iterable[AffectedWindows], line: Callable[[Window], int | None]
 ) -> tuple[Group, ...]:
-    """Return sightings together whose windows mostly point to the same line.
+    """Return the affected windows grouped by the line that most of them point to.
 
     Parameters may have an optimizer each, that all show the same mistake.
     """
-    found: dict[int | None, list[Sighting]] = {}
-    for one in sightings:
+    found: dict[int | None, list[AffectedWindows]] = {}
+    for one in affected:
         site = most_common(line(window) for window in one.windows)
         found.setdefault(site, []).append(one)
-    return tuple(Group(site=site, sightings=tuple(ones)) for site, ones in found.items())
+    return tuple(Group(site=site, affected=tuple(ones)) for site, ones in found.items())
 
 
 def most_common(sites: Iterable[int | None]) -> int | None:
-    """Return the line that is named most often, the first of those; None where none is known."""
+    """Return the line that occurs most often, the first one of several; None if none is known."""
     counts = Counter(site for site in sites if site is not None)
     return counts.most_common(1)[0][0] if counts else None

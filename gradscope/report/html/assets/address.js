@@ -1,0 +1,80 @@
+// The part of the address after `#`: which tab is open, and what is selected on it.
+
+// Steps that follow each other this fast, as while a key is held, are one entry of the history.
+const ONE_ENTRY_MS = 300;
+const ROWS = ['parameter', 'tensor'];
+
+class Address {
+  constructor(sheets, titles) {
+    Object.assign(this, { sheets, titles, written: '', at: -Infinity, timer: null });
+  }
+
+  // A tab is named by its title, or by its position where titles are equal or look like one.
+  tabName(place) {
+    const title = this.titles[place];
+    return this.titles.indexOf(title) === this.titles.lastIndexOf(title) && !/^\d+$/.test(title)
+      ? title : String(place);
+  }
+
+  tabOf(name) {
+    const places = this.titles.map((_, place) => place);
+    return Math.max(places.findIndex((place) => this.tabName(place) === name), 0);
+  }
+
+  // Modules of several models may have one path: these are told apart by their position.
+  layerName(sheet, module) {
+    const name = sheet.name(module);
+    const same = sheet.modules.path.flatMap((_, at) => (sheet.name(at) === name ? [at] : []));
+    return same.length > 1 ? `${name}@${same.indexOf(module)}` : name;
+  }
+
+  layerOf(sheet, name) {
+    const at = sheet.modules.path.findIndex((_, module) => this.layerName(sheet, module) === name);
+    return at < 0 ? null : at;
+  }
+
+  text(place, manual, pinned) {
+    const sheet = this.sheets[place];
+    const { module, step } = sheet.selection;
+    const found = new URLSearchParams();
+    if (place) found.set('tab', this.tabName(place));
+    if (module !== null) found.set('layer', this.layerName(sheet, module));
+    for (const key of ROWS) if (sheet.selection[key] !== null) found.set(key, sheet.selection[key]);
+    if (step !== null) found.set('step', step);
+    if (pinned !== null) found.set('pin', this.tabName(pinned));
+    if (manual) found.set('rule', manual);
+    return String(found);
+  }
+
+  // What the address shows: null where it is of something else, as of a heading.
+  read() {
+    const found = new URLSearchParams(location.hash.slice(1));
+    const isOurs = ['tab', 'layer', 'step', 'rule', 'pin', ...ROWS].some((key) => found.has(key));
+    if (location.hash.length > 1 && !isOurs) return null;
+    const place = this.tabOf(found.get('tab') ?? this.tabName(0));
+    const number = (key) => (/^\d+$/.test(found.get(key) ?? '') ? Number(found.get(key)) : null);
+    const module = found.has('layer') ? this.layerOf(this.sheets[place], found.get('layer')) : null;
+    const selection = { module, parameter: number('parameter'), tensor: number('tensor'), step: number('step') };
+    const pinned = found.has('pin') ? this.tabOf(found.get('pin')) : null;
+    return { place, selection, manual: found.get('rule'), pinned };
+  }
+
+  // An entry of the history for each view but for steps in quick succession.
+  write(place, manual, pinned) {
+    const text = this.text(place, manual, pinned);
+    if (text === this.written) return;
+    const withoutStep = (one) => one.replace(/&?step=\d+/, '');
+    const isSuccession = /step=/.test(this.written) && withoutStep(text) === withoutStep(this.written);
+    const now = performance.now();
+    const isQuick = isSuccession && now - this.at < ONE_ENTRY_MS;
+    this.written = text;
+    this.at = now;
+    clearTimeout(this.timer);
+    if (isQuick) this.timer = setTimeout(() => history.replaceState(null, '', this.url()), ONE_ENTRY_MS);
+    else history.pushState(null, '', this.url());
+  }
+
+  url() {
+    return this.written ? `#${this.written}` : location.href.split('#')[0];
+  }
+}

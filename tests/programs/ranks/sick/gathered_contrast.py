@@ -1,0 +1,58 @@
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+teacher = torch.randn(16, 4, generator=torch.Generator().manual_seed(7))
+draws = torch.Generator().manual_seed(100 + rank)
+
+
+def batch(size=16):
+    x = torch.randn(size, 16, generator=draws)
+    return x, (x @ teacher).argmax(1)
+
+
+class InfoNCE(nn.Module):
+    def gather(self, z):
+        parts = [torch.zeros_like(z) for _ in range(world)]
+        dist.all_gather(parts, z)
+        return torch.cat(parts)
+
+    def forward(self, a, b):
+        a, b = self.gather(a), self.gather(b)
+        logits = a @ b.T
+        return cross_entropy(logits, torch.arange(len(a)))
+
+
+model = DDP(Net())
+opt = torch.optim.SGD(model.parameters(), lr=0.05)
+criterion = InfoNCE()
+for step in range(12):
+    x, _ = batch()
+    opt.zero_grad()
+    both = model(torch.cat([x, x + 0.1 * torch.randn(x.shape, generator=draws)]))
+    loss = criterion(*both.chunk(2)) + both.pow(2).mean()
+    loss.backward()
+    opt.step()
+
+print(f"rank {rank} loss {loss.item():.6f}", flush=True)
+dist.destroy_process_group()

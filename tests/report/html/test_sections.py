@@ -1,0 +1,39 @@
+"""The parts of the text report that a page has besides its charts."""
+
+import torch
+from lxml import html
+from torch import nn
+
+from gradscope.analysis.report import Report
+from gradscope.analysis.view import ViewOptions
+from gradscope.report.document import Facts, Section, plain
+from gradscope.report.html.page import render_page
+from gradscope.report.html.report_page import tab_of
+from gradscope.report.inspection import inspection_document
+from gradscope.rules.engine import judge
+from tests.probes.test_overfit import recorded
+from tests.report.test_attention import Mixed, trained
+
+
+def sections(report):
+    page = html.fromstring(render_page([tab_of(report)], "a report"))
+    return {one.findtext("h2"): one for one in page.xpath("//section[@class='told-section']")}
+
+
+def test_a_training_on_one_batch_is_on_the_page_as_in_the_text():
+    torch.manual_seed(0)
+    recording = recorded(nn.Linear(4, 3))
+    report = Report.from_recording(recording, judge(recording))
+    blocks = inspection_document(report, ViewOptions(), 100).blocks
+    (text,) = (one for one in blocks if isinstance(one, Section) and one.title == "One batch")
+    (facts,) = (one for one in text.blocks if isinstance(one, Facts))
+    found = sections(report)["One batch"]
+    told = [[cell.text_content() for cell in row] for row in found.findall(".//tr") if len(row)]
+    assert told == [[fact.name, plain(fact.line)] for fact in facts.rows]
+    assert any(sign in found.findtext(".//pre") for sign in "▁▂▃▄▅▆▇█")
+
+
+def test_logits_and_experts_are_on_the_page_of_a_model_that_has_them(tmp_path):
+    found = sections(trained(Mixed(), (20, 3, 8), tmp_path))
+    assert list(found) == ["Logits", "Experts"]
+    assert "2 of 4" in found["Experts"].text_content()
