@@ -57,7 +57,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     sync_checks: int | None = None,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
-    log: str | Iterable[str] = (),
+    log: str | Iterable[str] | None = None,
 ) -> "Watch":
     """Record every backward, clip and step of a training loop, as `gradscope run` does.
 
@@ -104,7 +104,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
-    names = (log,) if isinstance(log, str) else tuple(log)
+    names = (log,) if isinstance(log, str) else tuple(log or ())
     for name in names:
         check_log(name)
     frame = sys._getframe(1)
