@@ -31,7 +31,6 @@ class GradscopeCallback(Callback):
     def __init__(self, **arguments: Unpack[CallbackArguments]) -> None:
         super().__init__()
         self._watch = TrainerWatch(callback_options(**arguments))
-        self._logged = -1
 
     @property
     def report(self) -> Report | None:
@@ -54,11 +53,8 @@ class GradscopeCallback(Callback):
         batch_idx: int,
     ) -> None:
         """Log the metrics, as often as the trainer logs."""
-        step = trainer.global_step
-        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined] # set by a connector
-        is_due = every and step % every == 0
-        if is_due and step != self._logged and trainer.is_global_zero:
-            self._logged = step
+        is_whole = not (pl_module.automatic_optimization and trainer.fit_loop._should_accumulate())
+        if is_whole and trainer._logger_connector.should_update_logs and trainer.is_global_zero:
             _log(trainer, self._watch.metrics())
 
     def on_fit_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
@@ -82,9 +78,10 @@ class GradscopeCallback(Callback):
 
 
 def _log(trainer: "Trainer", values: dict[str, float]) -> None:
-    """Send metrics to the trainer's loggers, with the step as the trainer counts it."""
+    """Send metrics to the trainer's loggers, with epoch and step as Lightning's own have them."""
     if not values or not trainer.is_global_zero:
         return
     values = {**values, "epoch": float(trainer.current_epoch)}
     for logger in trainer.loggers:
-        logger.log_metrics(values, step=trainer.global_step)
+        # The step of Lightning's own monitors, as of `LearningRateMonitor`.
+        logger.log_metrics(values, step=trainer.fit_loop.epoch_loop._batches_that_stepped)

@@ -18,14 +18,16 @@ from gradscope.capture.training.pacing.budget import DEFAULT, check_share
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
-from gradscope.export.live.metrics import FINDINGS, LiveMetrics
+from gradscope.export.live.metrics import FINDINGS, LOSS, RATE, LiveMetrics
 from gradscope.export.live.pace import Pace
 from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
+from gradscope.launch.options import WatchOptions
 from gradscope.recording.finding import Severity, at_least
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
+from gradscope.session.arguments import check_arguments
 from gradscope.session.report import Report
 from gradscope.session.watching import Frequency, Watch
 from gradscope.switch import is_off
@@ -76,6 +78,7 @@ def callback_options(
         choices = ", ".join(get_args(Severity))
         raise GradscopeError(f"fail_level is {fail_level!r}, expected one of {choices}")
     check_share(budget)
+    check_arguments(WatchOptions, every=every, tensor_every=tensor_every)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
     return CallbackOptions(
@@ -150,12 +153,16 @@ class TrainerWatch:
             self._metrics = LiveMetrics(self._watch.path)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics of the last step recorded since the last call, and of its layers."""
+        """Return the gradient norms last measured since the last call, and the findings.
+
+        Loss and learning rate are left out: the trainer logs its own.
+        """
         if self._watch is None or self._metrics is None or not self._watch.is_recording:
             return {}
         values: dict[str, float] = {}
         for one in self._metrics.read():
             values.update(one.values)
+        values = {name: value for name, value in values.items() if name not in (LOSS, RATE)}
         if values and self._judgements.is_due:
             with self._judgements:
                 recording = load_recording(self._watch.path)

@@ -153,11 +153,11 @@ class Models:
         if isinstance(module, nn.Module) and id(module) not in self._known:
             call = self._locations.of(frame).call()
             name = stem(call.args[0]) if call and call.args else receiver(call)
-            self._add_root(module, self._unique(name or type(module).__name__))
+            self._add_root(module, name or type(module).__name__)
 
     def add(self, module: nn.Module, name: str | None) -> None:
         """Add a model before its first call, named by the script or by its class."""
-        self._add_root(module, self._unique(name or type(plain(module)).__name__))
+        self._add_root(module, name or type(plain(module)).__name__)
         self._seeks_parts = True
 
     @property
@@ -235,7 +235,7 @@ class Models:
         del self._bare[id(outer)]  # it has made its layers since
         callers = self._locations.users(frame)[::-1]  # inside the model, its name is only `self`
         name = name_of(outer, callers)
-        self._add_root(outer, self._unique(name or type(outer).__name__))
+        self._add_root(outer, name or type(outer).__name__)
         return outer
 
     def _note_thread(self) -> None:
@@ -251,9 +251,10 @@ class Models:
 
     def _add_root(self, module: nn.Module, name: str) -> Root:
         root = Root(ref(module), name)
-        self._roots[id(module)] = root
         self.records.define(module)
         self._add_modules(root, module)
+        root.name = self._unique(name)  # a part of it may have had this name
+        self._roots[id(module)] = root
         return root
 
     def _add_modules(self, root: Root, module: nn.Module) -> None:
@@ -280,7 +281,7 @@ class Models:
             users = self._locations.users(frame)
             held = (name_of(one, users) for one in wrapped(module))
             name = next(filter(None, held), name)
-        return self._unique(name or type(plain(module)).__name__)
+        return name or type(plain(module)).__name__
 
     def _unique(self, name: str) -> str:
         taken = {root.name for root in self._roots.values()}
@@ -355,7 +356,7 @@ class Models:
         for reference, name in found:
             module = reference()
             if module is not None:
-                self._add_root(module, self._unique(name))
+                self._add_root(module, name)
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
         """Find the models of new parameters that no call led to, as with `model.forward(x)`."""
@@ -370,7 +371,7 @@ class Models:
         for model, orphan in models_of(orphans):
             if id(model) not in self._known:
                 name = name_of(model, users) or owner_name(orphan) or type(plain(model)).__name__
-                self._add_root(model, self._unique(name))
+                self._add_root(model, name)
 
 
 class _Forget:
