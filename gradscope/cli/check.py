@@ -56,6 +56,16 @@ ExitZeroOption = Annotated[
         panel="Check",
     ),
 ]
+JobsOption = Annotated[
+    int | None,
+    Option(
+        min=1,
+        metavar="N",
+        help="Run N targets and seeds at a time. Default: the number of cores, and 1 with "
+        "--device of another kind than cpu.",
+        panel="Check",
+    ),
+]
 LimitOptions = Annotated[Overrides, Policy, NormLimit, PlannedTarget]
 """Overrides options that say when the check fails, and how often and how long a target runs."""
 BaselineOverrides = Annotated[Overrides, BaselineOptions]
@@ -97,6 +107,7 @@ def check(
     targets: CheckArguments = None,
     limits: LimitOptions,
     exit_zero: ExitZeroOption = False,
+    jobs: JobsOption = None,
     trial: options.TrialOptions,
     rules: options.RuleOptions,
     baseline: BaselineOverrides,
@@ -115,7 +126,13 @@ def check(
         recording_locations,
         save_runs,
     )
-    from gradscope.cli.checking import baseline_applied, check_baseline, checked, chosen_baseline
+    from gradscope.cli.checking import (
+        baseline_applied,
+        check_baseline,
+        checked,
+        chosen_baseline,
+        usual_limit,
+    )
     from gradscope.config import read_configuration
 
     given, args = split_arguments(targets or [], sys.argv)
@@ -154,7 +171,14 @@ def check(
         **field_values(Policy, limits),  # type: ignore[arg-type]
     )
     with commands_off(is_wanted=wanted.form == "github"):
-        result = checked(subjects, settings, typed_command(), policy=policy, is_whole=is_whole)
+        result = checked(
+            subjects,
+            settings,
+            typed_command(),
+            policy=policy,
+            is_whole=is_whole,
+            limit=jobs or usual_limit(planned),
+        )
     result = baseline_applied(result, known)
     _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
     write_further_reports(result, further)

@@ -37,6 +37,8 @@ class Growth:
     """All optimizers: a record may change."""
     norms: dict[int, float | None]
     """By parameter, its last gradient norm; None if it had no gradient."""
+    norm_steps: dict[int, int]
+    """By parameter, the step of this norm."""
 
 
 class GrowingRecording:
@@ -64,14 +66,17 @@ class GrowingRecording:
         with closing(sqlite3.connect(uri, uri=True)) as base:
             base.execute("BEGIN")  # a consistent view of all tables
             steps, events = self._happened(base)
+            modules, parameters = self._new(base, MODULES), self._new(base, PARAMETERS)
+            norms, norm_steps = self._norms(base)
             return Growth(
                 header=read_header(dict(base.execute("SELECT name, value FROM meta"))),
                 steps=steps,
                 events=events,
-                modules=self._new(base, MODULES),
-                parameters=self._new(base, PARAMETERS),
+                modules=modules,
+                parameters=parameters,
                 optimizers=evidence_tables()[TrainedOptimizer].records(base),
-                norms=self._norms(base),
+                norms=norms,
+                norm_steps=norm_steps,
             )
 
     def _happened(
@@ -123,9 +128,13 @@ class GrowingRecording:
         ).fetchall()
         return tuple(table.read_many(rows)) if rows else ()
 
-    def _norms(self, base: sqlite3.Connection) -> dict[int, float | None]:
-        first = self._advance(base, NORMS)
-        return dict(last_norms(base, first, self._read[PARAMETERS.name]))
+    def _norms(self, base: sqlite3.Connection) -> tuple[dict[int, float | None], dict[int, int]]:
+        found = last_norms(base, self._advance(base, NORMS), self._read[PARAMETERS.name])
+        last = {parameter: (norm, step) for step, parameter, norm in found}
+        return (
+            {parameter: norm for parameter, (norm, _) in last.items()},
+            {parameter: step for parameter, (_, step) in last.items()},
+        )
 
     def _advance(self, base: sqlite3.Connection, table: str) -> int:
         """Return the first unread row, and mark all existing ones as read."""

@@ -162,18 +162,24 @@ def read_step_norms(base: sqlite3.Connection, numels: Mapping[int, int]) -> Norm
 
 def last_norms(
     base: sqlite3.Connection, first: int, parameters: int
-) -> Iterator[tuple[int, float | None]]:
-    """Yield the latest gradient norm of each parameter since a row; None without a gradient."""
+) -> Iterator[tuple[int, int, float | None]]:
+    """Yield the latest gradient norm of each parameter since a row, with its step.
+
+    Args:
+        base: The file.
+        first: First row to read.
+        parameters: Number of parameters that there are.
+    """
     sets = parameter_sets(base)
     seen: set[int] = set()
-    for index, cell in base.execute(
-        f'SELECT "set", norm FROM {NORMS} WHERE id >= ? ORDER BY id DESC', (first,)
+    for step, index, cell in base.execute(
+        f'SELECT step, "set", norm FROM {NORMS} WHERE id >= ? ORDER BY id DESC', (first,)
     ):
         measured = sets[index]
         for parameter, norm in zip(measured, numbers_of(cell, len(measured)), strict=True):
             if parameter not in seen:
                 seen.add(parameter)
-                yield parameter, None if norm < 0 else norm
+                yield step, parameter, None if norm < 0 else norm
         if len(seen) >= parameters:
             return
 

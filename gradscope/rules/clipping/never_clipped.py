@@ -93,7 +93,7 @@ class NeverClipped(Rule):
                 f"limit is {times:.3g} times the largest norm, {largest:.3g}"
             ),
             remedy=(f"lower it to about {advised:g}" if advised else "lower it")
-            + ", which clips only outliers, or remove the call",
+            + ", which clips only outliers, or remove it",
             site=series.site,
             evidence={
                 "times_largest_norm": times,
