@@ -191,17 +191,20 @@ def repeating(first, count, source=0):
 
 
 def repeated_run(path, room):
+    """Every 90 steps, one is recorded in full, and the others repeat it or a much earlier one."""
     recorder = recorder_at(path, room)
+    step = source = 0
     if recorder.thinner is not None:
-        recorder.thinner.in_use = lambda: {0, 120}
-    step = 0
+        recorder.thinner.in_use = lambda: {120, source}
     while step < 2_000:
-        if step in (0, 120):
+        if step % 90 == 0 or step == 120:
             recorder.add(run_step(step, 1.0, 1.0))
+            source = 120 if step % 360 == 0 and step else step
             step += 1
             continue
-        count = min(37, 120 - step if step < 120 else 2_000 - step)
-        recorder.repeat(repeating(step, count, 0 if step < 120 else 120))
+        ahead = (120 if step < 120 else 2_000) - step
+        count = min(37, 90 - step % 90, ahead)
+        recorder.repeat(repeating(step, count, source))
         step += count
     recorder.close()
     return load_recording(path)

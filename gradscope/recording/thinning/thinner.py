@@ -52,6 +52,8 @@ class Thinner:
         self._levels: list[deque[Chunk]] = []
         self._pinned: dict[int, Whole] = {}
         """Steps in summaries that repeated steps refer to."""
+        self._passed: dict[int, Whole] = {}
+        """Steps that are being folded."""
         self._important: dict[int, float] = {}
         """By step: its importance."""
         self._around: Set[int] = frozenset()
@@ -96,7 +98,8 @@ class Thinner:
     def _known(self, sources: Sequence[int]) -> dict[int, Whole]:
         """Return the steps that others repeat: they are whole as long as they are in use."""
         wanted = set(sources)
-        found = {step: self._pinned[step] for step in wanted & set(self._pinned)}
+        held = self._pinned | self._passed
+        found = {step: held[step] for step in wanted & set(held)}
         for one in self._open if len(found) < len(wanted) else ():
             if isinstance(one, Whole) and one.step in wanted:
                 found[one.step] = one
@@ -160,10 +163,11 @@ class Thinner:
         kept = self._around | set(chunk.block) | self._in_use()
         steps = [one for one in own if isinstance(one, Whole)]
         norms = norms_of_steps(self._writer, steps, self._writer.norm_sets.parameters)
-        self._pin([one for one in passed if isinstance(one, Whole)])
+        self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
         for one in own:
             for step in self._whole(one, kept):
                 chunk.whole[step.step] = step
+        self._pin()
         self._drop(chunk)
         chunk.write(self._writer, norms)
         self._add(0, chunk)
@@ -172,11 +176,12 @@ class Thinner:
         waiting = (one.steps.sources for one in self._open if isinstance(one, _Repeated))
         return self.in_use() | {step for sources in waiting for step in sources}
 
-    def _pin(self, steps: Sequence[Whole]) -> None:
+    def _pin(self) -> None:
         """Hold the steps that others may still repeat, and let go of the others."""
         used = self._in_use()
-        self._pinned = {step: one for step, one in self._pinned.items() if step in used}
-        self._pinned |= {one.step: one for one in steps if one.step in used}
+        held = self._pinned | self._passed
+        self._pinned = {step: one for step, one in held.items() if step in used}
+        self._passed = {}
 
     def _whole(self, one: "Whole | _Repeated", kept: Set[int]) -> Iterator[Whole]:
         """Yield the kept steps of a row, whole; delete the others."""
