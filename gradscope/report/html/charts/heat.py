@@ -177,7 +177,10 @@ def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) ->
         column, rank = columns.position(step), _rank(values)
         if column not in best or rank > best[column][0]:
             best[column] = rank, step
-    return tuple(best[column][1] for column in range(columns.count))
+    firsts = columns.first_steps
+    return tuple(
+        best[column][1] if column in best else firsts[column] for column in range(columns.count)
+    )
 
 
 def _step_cells(
