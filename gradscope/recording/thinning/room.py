@@ -17,7 +17,7 @@ class Room:
     """Size of the file in bytes."""
     recent: int = 1_000
     """Number of last steps that are kept whole."""
-    chunks: int = 100
+    chunks: int = 60
     """Number of summaries of one resolution."""
     block: int = 10
     """Number of steps in each that are kept whole."""
