@@ -58,7 +58,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     keep_gradients: KeepMode = "none",
     keep_gradients_every: int = 100,
     sync_checks: int | None = None,
-    keep: str = KEEP,
+    keep: str | None = None,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
     log: str | Iterable[str] | None = None,
@@ -105,7 +105,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         keep_gradients=keep_gradients,
         sync_checks=sync_checks,
     )
-    room = _room(keep)
+    room = _room(keep or KEEP)
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)

@@ -11,7 +11,9 @@ from statistics import fmean
 
 import pytest
 
+import gradscope
 from gradscope.analysis.kept_steps import KeptSteps
+from gradscope.errors import GradscopeError
 from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import bytes_of
 from gradscope.recording.meta import header_of
@@ -279,6 +281,11 @@ def test_a_size_is_read(text, size):
 def test_a_wrong_size_is_refused(text):
     with pytest.raises(WrongValue, match="expected a size such as 256MB, or all"):
         bytes_of(text)
+
+
+def test_a_watch_refuses_a_wrong_size():
+    with pytest.raises(GradscopeError, match="keep is `much`, expected a size"):
+        gradscope.watch(keep="much")
 
 
 def test_a_small_size_is_refused_with_the_least():
