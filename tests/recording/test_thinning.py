@@ -231,6 +231,13 @@ def test_repeated_steps_that_are_kept_are_as_they_were(tmp_path):
         assert (span.bucket.lowest, span.bucket.highest) == (min(losses), max(losses))
 
 
+def test_of_steps_that_are_rarely_measured_the_measured_ones_stay(tmp_path):
+    kept = repeated_run(tmp_path / "kept.gradscope", ROOM)
+    measured = {stat.step for stat in kept.parameter_stats}
+    old = [step for step in steps_of(kept) if 200 <= step < 1_700]
+    assert len(measured & set(old)) >= len(old) // ROOM.block - 1
+
+
 def test_captured_steps_are_thinned_out_but_for_those_that_others_repeat(tmp_path):
     path = tmp_path / "run.gradscope"
     recorder = recorder_at(path, ROOM)

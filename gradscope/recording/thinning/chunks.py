@@ -50,6 +50,11 @@ class Whole:
     record: StepRecord
     events: tuple[EventRecord, ...]
 
+    @property
+    def has_norms(self) -> bool:
+        """Whether norms of parameters were measured."""
+        return NORMS in self.rows
+
     def remove(self, writer: RecordingWriter) -> None:
         """Delete it; inside a transaction."""
         for table, rows in self.rows.items():
@@ -174,7 +179,7 @@ def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
         first=chunks[0].first,
         count=sum(chunk.count for chunk in chunks),
         bucket=chunks[0].bucket * TOGETHER,
-        block=chunks[len(chunks) // 2].block,
+        block=_chosen(chunks).block,
         series={key: [joined(chunk.series.get(key, ())) for chunk in chunks] for key in keys},
         whole={step: one for chunk in chunks for step, one in chunk.whole.items()},
     )
@@ -183,6 +188,21 @@ def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
             writer.remove(table, rows)
     whole.write(writer, norms)
     return whole
+
+
+def _chosen(chunks: Sequence[Chunk]) -> Chunk:
+    """Return the summary in the middle, or the nearest to it whose block has norms."""
+    middle = len(chunks) // 2
+    order = sorted(range(len(chunks)), key=lambda place: abs(place - middle))
+    measured = (
+        chunks[place]
+        for place in order
+        if any(
+            step in chunks[place].block and one.has_norms
+            for step, one in chunks[place].whole.items()
+        )
+    )
+    return next(measured, chunks[middle])
 
 
 def _joined_norms(writer: RecordingWriter, chunks: Sequence[Chunk]) -> dict[NormKind, list[Bucket]]:

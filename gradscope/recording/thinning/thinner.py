@@ -156,7 +156,7 @@ class Thinner:
             first=first,
             count=size,
             bucket=size // TOGETHER,
-            block=_middle(first, size, self._room.block),
+            block=_block(range(first, end), self._room.block, own),
             series=series_of(readings, first, size // TOGETHER),
             whole={},
         )
@@ -234,10 +234,13 @@ class Thinner:
                 self._fold_next()
 
 
-def _middle(first: int, size: int, block: int) -> range:
-    """Return the steps in the middle of some that stand for them."""
-    start = first + (size - block) // 2
-    return range(start, start + block)
+def _block(steps: range, count: int, own: Sequence["Whole | _Repeated"]) -> range:
+    """Return the steps that stand for some: those in the middle, or around a measured one there."""
+    middle = steps.start + len(steps) // 2
+    measured = (one.step for one in own if isinstance(one, Whole) and one.has_norms)
+    centre = min(measured, key=lambda step: abs(step - middle), default=middle)
+    start = min(max(centre - count // 2, steps.start), steps.stop - count)
+    return range(start, start + count)
 
 
 def _start(one: "Whole | _Repeated") -> int:
