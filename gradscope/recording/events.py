@@ -218,6 +218,14 @@ class ClipValueEvent(ClipEvent):
         return self.clip_value
 
 
+class DroppedUpdateEvent(Event):
+    """A script without any step has a line that computes new weights and does not store them."""
+
+    __slots__ = ()
+    kinds = ("dropped-update",)
+    parameters: Count = Count("parameters with a gradient that no step has used")
+
+
 class EpochEvent(Event):
     """The start of an iteration over a data loader."""
 
@@ -331,6 +339,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     KeptEvent,
     ClipNormEvent,
     ClipValueEvent,
+    DroppedUpdateEvent,
     EpochEvent,
     GradEvent,
     GradErrorEvent,

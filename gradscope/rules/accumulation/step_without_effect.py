@@ -6,6 +6,7 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.recording.events import BackwardEvent, DroppedUpdateEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
@@ -37,7 +38,7 @@ class StepWithoutEffect(Rule):
     What it finds:
         Optimizers whose `step` computes an update and does not store it, such as
         `p.add(update)` in place of `p.add_(update)`, or `p = p - lr * p.grad`, which assigns to a
-        local name.
+        local name; and loops without an optimizer that update their weights so.
 
     Why it matters:
         Nothing is trained. No exception is raised, and the loss varies with the batches as if
@@ -48,7 +49,10 @@ class StepWithoutEffect(Rule):
         finding needs `least_steps` measured steps with a gradient. In all of them the update of
         every parameter is zero, bit for bit, and from one to the next no norm of a weight differs.
         The learning rate is above zero, and a step of SGD would be `least_ratio` of the weights or
-        more. Half-precision weights, which lose small updates by rounding, are skipped.
+        more. Half-precision weights, which lose small updates by rounding, are skipped. Where a
+        script has no optimizer, makes `least_passes` backward passes and changes no weight, its
+        source is searched for a loop that reads gradients and assigns a sum or difference to its
+        own variable, or drops the result of a method such as `p.sub(update)`.
 
     How to fix it:
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
@@ -76,15 +80,20 @@ class StepWithoutEffect(Rule):
     """Learning rate times gradient norm, over the norm of the weights. Below 6e-8, float32 rounds
     an update away. Chosen: with a margin."""
 
+    least_passes: int = 16
+    """Number of backward passes of a script without any step. Chosen, as in GS307."""
+
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         norms = norms_of(context.recording)
-        if any(update >= 0 for update in norms.updates):
+        if any(update >= 0 for update in norms.updates) or any(_dropped(context)):
             return None
         return "how far the steps moved the weights was not measured"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that moves nothing."""
+        for dropped in _dropped(context):
+            yield from self._without_step(context, dropped)
         for series in context.shared(Windows).series:
             measured = self._judged(context, series)
             if not measured:
@@ -95,6 +104,26 @@ class StepWithoutEffect(Rule):
             )
             if largest == 0 and len(measured) >= self.least_steps and _stands_still(measured):
                 yield self._finding(context, series, measured)
+
+    def _without_step(self, context: RuleContext, dropped: DroppedUpdateEvent) -> Iterator[Finding]:
+        """Yield a finding for a loop that makes no step at all, though it has a line for that."""
+        events = context.shared(Windows).events
+        passes = sum(one.reached > 0 for one in only(BackwardEvent, events))
+        context.measured(self.code, "passes", passes, self.least_passes)
+        if passes < self.least_passes:
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"this update changes no weight: it is not stored, and in {passes:,} backward "
+                "passes nothing else steps"
+            ),
+            remedy="write to the parameters in place: p.sub_(update), or p -= update",
+            site=dropped.site,
+            evidence={"backward_passes": passes, "limit": self.least_passes, "steps": 0},
+            count=passes,
+            step=dropped.step,
+        )
 
     def _judged(self, context: RuleContext, series: Series) -> list[_Step]:
         """Return the steps that should have moved the weights, up to the first that has."""
@@ -134,6 +163,13 @@ class StepWithoutEffect(Rule):
             count=len(series.windows),
             step=first.step,
         )
+
+
+def _dropped(context: RuleContext) -> Iterator[DroppedUpdateEvent]:
+    """Yield the line of an update that is not stored, of a run in which nothing steps."""
+    events = context.shared(Windows).events
+    if not any(isinstance(one, StepEvent) for one in events):
+        yield from only(DroppedUpdateEvent, events)
 
 
 def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:
