@@ -12,6 +12,7 @@ from gradscope.recording.evidence.batches import (
     LossTermRecord,
     MicroBatchRecord,
     MixedExamplesRecord,
+    PaddingRecord,
     ProbeRecord,
     TermPairRecord,
 )
@@ -90,6 +91,7 @@ EVIDENCE: tuple[type, ...] = (
     PartlyUnfrozenRecord,
     HorizonRecord,
     IgnoredInputRecord,
+    PaddingRecord,
     InfluenceRecord,
     InitialisationRecord,
     LateCapture,
