@@ -262,6 +262,15 @@ class ModeEvent(Event):
     eval: Flag = Flag("whether the model is in eval mode")
 
 
+class ReplacedWeightsEvent(Event):
+    """Averages of earlier weights of an optimizer have replaced them between its steps."""
+
+    __slots__ = ()
+    kinds = ("weights-replaced",)
+    steps: Count = Count("steps of the optimizer")
+    times: Count = Count("replacements")
+
+
 class ScalerStepEvent(Event):
     """A call of a gradient scaler's `step`."""
 
@@ -344,6 +353,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     GradEvent,
     GradErrorEvent,
     ModeEvent,
+    ReplacedWeightsEvent,
     ScalerStepEvent,
     ScalerUpdateEvent,
     SchedulerEvent,

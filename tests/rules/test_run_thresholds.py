@@ -93,6 +93,8 @@ ELSEWHERE = {
         "least_passes",
         "least_ratio",
         "least_steps",
+        "least_times",
+        "most_share",
     },  # on what real steps do to weights
     "clip-of-strangers": {"share"},
 }

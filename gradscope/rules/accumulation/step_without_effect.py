@@ -6,7 +6,13 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
-from gradscope.recording.events import BackwardEvent, DroppedUpdateEvent, StepEvent, only
+from gradscope.recording.events import (
+    BackwardEvent,
+    DroppedUpdateEvent,
+    ReplacedWeightsEvent,
+    StepEvent,
+    only,
+)
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
@@ -38,7 +44,8 @@ class StepWithoutEffect(Rule):
     What it finds:
         Optimizers whose `step` computes an update and does not store it, such as
         `p.add(update)` in place of `p.add_(update)`, or `p = p - lr * p.grad`, which assigns to a
-        local name; and loops without an optimizer that update their weights so.
+        local name; and loops without an optimizer that update their weights so. Besides, a moving
+        average of the weights that replaces them for an evaluation and stays.
 
     Why it matters:
         Nothing is trained. No exception is raised, and the loss varies with the batches as if
@@ -52,16 +59,24 @@ class StepWithoutEffect(Rule):
         more. Half-precision weights, which lose small updates by rounding, are skipped. Where a
         script has no optimizer, makes `least_passes` backward passes and changes no weight, its
         source is searched for a loop that reads gradients and assigns a sum or difference to its
-        own variable, or drops the result of a method such as `p.sub(update)`.
+        own variable, or drops the result of a method such as `p.sub(update)`. On a CPU, the largest
+        parameter of 4 to 64 elements is compared with what the last step left. Other numbers are an
+        average if each lies between earlier ones, and if they are none of these, nor lie on the
+        line from where the weights were set last, as with Lookahead and Reptile. It is found if
+        nothing but averages comes between steps, `least_times` at least and at most in `most_share`
+        of the steps.
 
     How to fix it:
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
 
     When it may be wrong:
-        If the optimizer only represents one that steps elsewhere, such as on another device.
+        If the optimizer only represents one that steps elsewhere, such as on another device; if
+        training is meant to go on from the average, as with switch EMA.
 
     Source:
         torch source, `torch.optim`: steps write to parameters in place.
+        aqlaboratory/openfold pull request 90 and PKU-YuanGroup/Open-Sora-Plan issue 186: averaged
+        weights that were never put back.
         Measured: in 90 steps of two such optimizers every measured update is 0 exactly; the
         smallest of their healthy twins is 0.002 of the weights.
     """
@@ -83,10 +98,21 @@ class StepWithoutEffect(Rule):
     least_passes: int = 16
     """Number of backward passes of a script without any step. Chosen, as in GS307."""
 
+    least_times: int = 2
+    """Number of times that an average replaces the weights. Chosen: once, the second half of a
+    training may start from it.
+    """
+    most_share: float = 0.5
+    """Share of the steps, 0 to 1, before which an average replaces the weights. Chosen: more often,
+    it is part of the method.
+    """
+
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         norms = norms_of(context.recording)
         if any(update >= 0 for update in norms.updates) or any(_dropped(context)):
+            return None
+        if any(only(ReplacedWeightsEvent, context.shared(Windows).events)):
             return None
         return "how far the steps moved the weights was not measured"
 
@@ -94,6 +120,8 @@ class StepWithoutEffect(Rule):
         """Yield a finding for every optimizer that moves nothing."""
         for dropped in _dropped(context):
             yield from self._without_step(context, dropped)
+        for replaced in only(ReplacedWeightsEvent, context.shared(Windows).events):
+            yield from self._undone(context, replaced)
         for series in context.shared(Windows).series:
             measured = self._judged(context, series)
             if not measured:
@@ -123,6 +151,29 @@ class StepWithoutEffect(Rule):
             evidence={"backward_passes": passes, "limit": self.least_passes, "steps": 0},
             count=passes,
             step=dropped.step,
+        )
+
+    def _undone(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Iterator[Finding]:
+        """Yield a finding for steps that an average of the weights undoes now and then."""
+        most = self.most_share * replaced.steps
+        context.measured(self.code, "times", replaced.times, self.least_times)
+        if not self.least_times <= replaced.times <= most:
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"an average of earlier weights replaced the weights {replaced.times:,} times in "
+                f"{replaced.steps:,} steps, and training goes on from it: it undoes the last steps"
+            ),
+            remedy="keep a copy of the weights, and put it back after the evaluation",
+            site=replaced.site,
+            evidence={
+                "times": replaced.times,
+                "limit": self.least_times,
+                "steps": replaced.steps,
+            },
+            count=replaced.times,
+            step=replaced.step,
         )
 
     def _judged(self, context: RuleContext, series: Series) -> list[_Step]:
