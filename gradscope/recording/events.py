@@ -243,6 +243,17 @@ class GradEvent(Event):
     inputs: Count = Count("tensors that gradients were asked for")
 
 
+class GradientHooksEvent(Event):
+    """A script has registered the same hook on parameters again and again."""
+
+    __slots__ = ()
+    kinds = ("gradient-hooks",)
+    before: Count = Count("hooks of a parameter at the first count")
+    hooks: Count = Count("hooks of a parameter at the last count")
+    parameters: Count = Count("parameters that have as many")
+    times: Count = Count("counts that found more than the one before")
+
+
 class GradErrorEvent(Event):
     """A call of `autograd.grad` that raised an exception."""
 
@@ -352,6 +363,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     EpochEvent,
     GradEvent,
     GradErrorEvent,
+    GradientHooksEvent,
     ModeEvent,
     ReplacedWeightsEvent,
     ScalerStepEvent,
