@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,6 +31,7 @@ from gradscope.cli.rank_recordings import are_recordings, recording_paths
 from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
+from gradscope.fixes.options import FixOptions
 from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
 from gradscope.rules.settings import NormLimit
 
@@ -100,6 +102,7 @@ def check(
     trial: options.TrialOptions,
     rules: options.RuleOptions,
     baseline: BaselineOverrides,
+    fixes: FixOptions,
     output: CheckOutput,
 ) -> None:
     """Fail if gradients are broken, for continuous integration.
@@ -107,6 +110,7 @@ def check(
     Exit code: 0 if all gradients pass, 1 for findings, 2 if something could not be checked.
     """
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
+    fixes.check()
     # Deferred: --help does not need them.
     from gradscope.check.results import exit_code
     from gradscope.cli.check_outputs import (
@@ -129,6 +133,11 @@ def check(
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
+    if fixes.is_wanted and len(planned) < len(subjects):
+        raise GradscopeError(
+            "fixes are tried by running a target, and a recording cannot be run",
+            help="name the target",
+        )
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
     # No output may overwrite a file that the check reads or keeps.
@@ -154,9 +163,24 @@ def check(
         **field_values(Policy, limits),  # type: ignore[arg-type]
     )
     with commands_off(is_wanted=wanted.form == "github"):
-        result = checked(subjects, settings, typed_command(), policy=policy, is_whole=is_whole)
+        run = partial(
+            checked, subjects, settings, typed_command(), policy=policy, is_whole=is_whole
+        )
+        result = run()
+        if fixes.is_wanted:
+            from gradscope.cli.fixing import fixed_check, write_fixes  # need libcst
+
+            result, hidden = fixed_check(result, planned, settings, fixes, run)
     result = baseline_applied(result, known)
-    _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
+    if fixes.diff and wanted.form == "full":
+        shown = [
+            (item.finding, target.runs[item.run].recording.target.root)
+            for target in result.targets
+            for item in target.counted()
+        ]
+        write_fixes(shown, hidden, destination, sys.stdout, output.color)
+    else:
+        _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
     write_further_reports(result, further)
     save_runs(result, positions, force=output.force)
     if wanted.form == "github" and not output.no_step_summary:

@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -38,6 +38,8 @@ class Job:
     """Command line as typed, for the record."""
     level: int
     """Verbosity of messages on stderr."""
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    """Edited texts of files, by absolute path, to import instead of what is on disk."""
 
     def write(self, folder: Path) -> None:
         """Write the job into a folder, for the child."""
@@ -102,7 +104,9 @@ _GRACE = 1.0
 """Seconds that a process has to report its current line before it is ended."""
 
 
-def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Failure:
+def run_apart(
+    job: Job, folder: Path, timeout: float | None, *, is_silent: bool = False
+) -> Recording | Failure:
     """Run a job in a child process; return its recording, or the reason why there is none.
 
     The child's output goes to stderr, and so do its errors.
@@ -111,22 +115,39 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
         job: The run.
         folder: The working directory in which it runs.
         timeout: Seconds until the process is ended; None for no limit.
+        is_silent: Whether nothing is printed, not even errors.
     """
+    seen = _run_apart(job, folder, timeout, is_silent=is_silent)
+    if isinstance(seen, _Unprinted):
+        return seen.failure if is_silent else _printed(seen.failure)
+    return seen
+
+
+@dataclass(frozen=True, slots=True)
+class _Unprinted:
+    """A failure that the child could not print itself."""
+
+    failure: Failure
+
+
+def _run_apart(
+    job: Job, folder: Path, timeout: float | None, *, is_silent: bool
+) -> Recording | Failure | _Unprinted:
     with _leaving_when_ended(), TemporaryDirectory(prefix="gradscope-") as shared:
         position = Path(shared)
         job.write(position)
-        with _child(position, folder, is_apart=timeout is not None) as child:
+        with _child(position, folder, is_apart=timeout is not None, is_silent=is_silent) as child:
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 # A process that does not end may have written its recording before.
                 if not recording_in(position).exists():
-                    return _printed(_too_slow(job, position, child, timeout or 0.0))
+                    return _Unprinted(_too_slow(job, position, child, timeout or 0.0))
                 code = None
         return _outcome(job, position, code)
 
 
-def _outcome(job: Job, shared: Path, code: int | None) -> Recording | Failure:
+def _outcome(job: Job, shared: Path, code: int | None) -> Recording | Failure | _Unprinted:
     """Return the recording of a child, or its failure; `code` is None if it had to be ended."""
     recording = recording_in(shared)
     if recording.exists():
@@ -137,18 +158,21 @@ def _outcome(job: Job, shared: Path, code: int | None) -> Recording | Failure:
             seen = load_recording(recording)
             return replace(seen, stored_gradients=in_memory(seen.stored_gradients))
         except GradscopeError as error:
-            return _printed(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
-    return read_failure(shared, job.options.seed) or _printed(_crash(job, shared, code or 0))
+            return _Unprinted(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
+    return read_failure(shared, job.options.seed) or _Unprinted(_crash(job, shared, code or 0))
 
 
 @contextmanager
-def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess.Popen[bytes]]:
+def _child(
+    shared: Path, folder: Path, *, is_apart: bool, is_silent: bool
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start the child; at the end of the block, end it and its own children.
 
     Args:
         shared: The folder of the job.
         folder: The child's working directory.
         is_apart: Whether it gets a process group of its own, which can be ended as a whole.
+        is_silent: Whether what it prints is dropped.
     """
     # The child imports the same modules; the working directory must not shadow them.
     start = (
@@ -163,7 +187,8 @@ def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess
             [sys.executable, *flags, "-P", "-c", start],
             cwd=folder,
             env=environment,
-            stdout=sys.__stderr__,
+            stdout=subprocess.DEVNULL if is_silent else sys.__stderr__,
+            stderr=subprocess.DEVNULL if is_silent else None,
             start_new_session=is_apart,
         )
     except OSError as error:
