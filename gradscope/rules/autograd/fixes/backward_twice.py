@@ -14,7 +14,7 @@ from gradscope.source_edits.source_files import SourceFiles
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits that store the state detached, as a tensor and as a tuple of tensors."""
+    """Yield the edits that detach the state between two steps."""
     source = files.at(finding.location)
     carried = {
         one
@@ -60,7 +60,10 @@ def _is_own(node: cst.Attribute, attribute: str) -> bool:
 def _detached(
     source: SourceFile, statement: cst.Assign, attribute: str
 ) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits for a state that is a tensor, and for one that is a tuple."""
+    """Yield the edits that detach the state when it is stored, then when it is read.
+
+    When it is stored, it may be a tensor or a tuple of tensors.
+    """
     is_alone = len(statement.targets) == 1 and isinstance(
         statement.targets[0].target, cst.Attribute
     )
@@ -74,6 +77,13 @@ def _detached(
             line = cst.parse_statement(f"{attribute} = {detached}")
             assert isinstance(line, cst.SimpleStatementLine)
             yield source.edits(source.inserted_after(statement, line.body[0]))
+    read = only(
+        one
+        for one in source.inside(statement.value, cst.Attribute)
+        if _is_own(one, attribute.rpartition(".")[2])
+    )
+    if read is not None:
+        yield source.edits({read: method_call(read, "detach")})
 
 
 def _parts(code: str) -> str:

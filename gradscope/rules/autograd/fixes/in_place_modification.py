@@ -9,6 +9,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, site_of
+from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
 
@@ -42,13 +43,15 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
 def _changes(source: SourceFile, line: int, record: AutogradErrorRecord) -> Changes:
     write = record.place("write")
     operation = "" if write is None else write.operation
-    statement = only(
-        one for one in source.statements(line) if isinstance(one, cst.BaseSmallStatement)
-    )
-    if operation == "__setitem__":
-        return _into_clone(source, statement)
     if operation and not operation.endswith("_"):
         return _not_in_place(source, line)
+    found = [_of_statement(source, one, operation) for one in source.statements(line)]
+    return only(one for one in found if one) or {}
+
+
+def _of_statement(source: SourceFile, statement: cst.CSTNode, operation: str) -> Changes:
+    if operation == "__setitem__":
+        return _into_clone(source, statement)
     if isinstance(statement, cst.AugAssign):
         return _assigned(source, statement)
     return _of_method(source, statement, operation)
@@ -85,7 +88,7 @@ def _assignment(target: cst.Name, value: cst.BaseExpression) -> cst.Assign:
     return cst.Assign(targets=[cst.AssignTarget(target)], value=value)
 
 
-def _of_method(source: SourceFile, statement: cst.CSTNode | None, operation: str) -> Changes:
+def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Changes:
     """Replace `x.mul_(y)` or `x = x.mul_(y)` by `x = x.mul(y)`."""
     if isinstance(statement, cst.Expr):
         call, target = statement.value, None
@@ -115,12 +118,8 @@ def _not_in_place(source: SourceFile, line: int) -> Changes:
     call = only(calls)
     if call is None or isinstance(source.parent(call), cst.Expr):
         return {}
-    left = [one for one in call.args if not _is_inplace(one)]
-    if left and _is_inplace(call.args[-1]):
-        left[-1] = left[-1].with_changes(
-            comma=call.args[-1].comma, whitespace_after_arg=call.args[-1].whitespace_after_arg
-        )
-    return {call: call.with_changes(args=left)}
+    argument = next(one for one in call.args if _is_inplace(one))
+    return {call: call.with_changes(args=without_argument(call.args, argument))}
 
 
 def _is_inplace(argument: cst.Arg) -> bool:
@@ -132,7 +131,7 @@ def _is_inplace(argument: cst.Arg) -> bool:
     )
 
 
-def _into_clone(source: SourceFile, statement: cst.CSTNode | None) -> Changes:
+def _into_clone(source: SourceFile, statement: cst.CSTNode) -> Changes:
     """Insert `x = x.clone()` before a statement that writes to elements of `x`."""
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target

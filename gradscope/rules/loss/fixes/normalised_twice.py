@@ -1,6 +1,6 @@
 """Removes the first of two normalisations, or takes its logarithm."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -8,6 +8,7 @@ import libcst as cst
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.source_file import (
     Changes,
     SourceFile,
@@ -124,7 +125,9 @@ class _Layer:
         arguments = self.outer.args
         if len(arguments) < 2:
             return {}
-        return {self.outer: self.outer.with_changes(args=_without(arguments, self.argument))}
+        return {
+            self.outer: self.outer.with_changes(args=without_argument(arguments, self.argument))
+        }
 
     def with_logarithm(self) -> Changes:
         """Replace softmax by log_softmax."""
@@ -132,17 +135,6 @@ class _Layer:
 
 
 _Found = _Applied | _Layer
-
-
-def _without(arguments: Sequence[cst.Arg], removed: cst.Arg) -> list[cst.Arg]:
-    """Return arguments without one of them; a last one leaves the layout of the end as it was."""
-    position = next(at for at, one in enumerate(arguments) if one is removed)
-    left = [*arguments[:position], *arguments[position + 1 :]]
-    if position == len(left):
-        left[-1] = left[-1].with_changes(
-            comma=removed.comma, whitespace_after_arg=removed.whitespace_after_arg
-        )
-    return left
 
 
 def _renamed(call: cst.Call) -> Changes:

@@ -8,8 +8,9 @@ from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.imported_names import spelled
-from gradscope.source_edits.source_file import Changes, SourceFile, only
+from gradscope.source_edits.source_file import Changes, SourceFile, only, operand
 from gradscope.source_edits.source_files import SourceFiles
 
 _SEQUENCES = ("list", "tuple")
@@ -62,11 +63,20 @@ def _changes(
     if first.container in (*_SEQUENCES, "dict"):
         if first.origin == "computed":
             return {}
+        if isinstance(value, cst.Dict) and not _has_names(value):
+            return {}
         kind = _container(context, leaves)
         return {} if kind is None else _wrapped(source, value, kind, value)
     if first.container == "Tensor":
         return _parameter(source, value)
     return {}
+
+
+def _has_names(value: cst.Dict) -> bool:
+    """Return whether all keys of a dictionary are strings, as registered names must be."""
+    keys = [one.key for one in value.elements if isinstance(one, cst.DictElement)]
+    strings = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
+    return len(keys) == len(value.elements) and all(isinstance(one, strings) for one in keys)
 
 
 def _container(context: RuleContext, leaves: list[LeafRecord]) -> str | None:
@@ -113,12 +123,7 @@ def _without_requires_grad(value: cst.BaseExpression) -> cst.BaseExpression:
         return value
     if last.keyword.value != "requires_grad":
         return value
-    left = list(value.args[:-1])
-    if left:
-        left[-1] = left[-1].with_changes(
-            comma=last.comma, whitespace_after_arg=last.whitespace_after_arg
-        )
-    return value.with_changes(args=left)
+    return value.with_changes(args=without_argument(value.args, last))
 
 
 def _wrapped(
@@ -131,5 +136,6 @@ def _wrapped(
     is_empty = isinstance(argument, cst.List | cst.Dict) and not argument.elements
     is_generator = isinstance(argument, cst.GeneratorExp)
     bare = argument.with_changes(lpar=[], rpar=[]) if is_generator else argument
-    arguments = [] if is_empty else [cst.Arg(bare)]
+    is_tuple = isinstance(argument, cst.Tuple)
+    arguments = [] if is_empty else [cst.Arg(operand(bare) if is_tuple else bare)]
     return {old: cst.Call(func=cst.parse_expression(spelling), args=arguments)}
