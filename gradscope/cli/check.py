@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
 from gradscope.fixes.options import FixOptions
 from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
-from gradscope.rules.settings import NormLimit
+from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
     from gradscope.check.results import CheckResult
@@ -55,6 +55,16 @@ ExitZeroOption = Annotated[
     bool,
     Option(
         help="Exit with code 0 even with findings; still 2 if nothing could be checked.",
+        panel="Check",
+    ),
+]
+JobsOption = Annotated[
+    int | None,
+    Option(
+        min=1,
+        metavar="N",
+        help="Run N targets and seeds at a time. Default: the number of cores, and 1 with "
+        "--device of another kind than cpu.",
         panel="Check",
     ),
 ]
@@ -94,11 +104,12 @@ class CheckOutput:
 
 
 @with_groups
-def check(
+def check(  # noqa: PLR0913 - as many groups of options
     *,
     targets: CheckArguments = None,
     limits: LimitOptions,
     exit_zero: ExitZeroOption = False,
+    jobs: JobsOption = None,
     trial: options.TrialOptions,
     rules: options.RuleOptions,
     baseline: BaselineOverrides,
@@ -110,7 +121,6 @@ def check(
     Exit code: 0 if all gradients pass, 1 for findings, 2 if something could not be checked.
     """
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
-    fixes.check()
     # Deferred: --help does not need them.
     from gradscope.check.results import exit_code
     from gradscope.cli.check_outputs import (
@@ -119,7 +129,13 @@ def check(
         recording_locations,
         save_runs,
     )
-    from gradscope.cli.checking import baseline_applied, check_baseline, checked, chosen_baseline
+    from gradscope.cli.checking import (
+        baseline_applied,
+        check_baseline,
+        checked,
+        chosen_baseline,
+        usual_limit,
+    )
     from gradscope.config import read_configuration
 
     given, args = split_arguments(targets or [], sys.argv)
@@ -133,11 +149,7 @@ def check(
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
-    if fixes.is_wanted and len(planned) < len(subjects):
-        raise GradscopeError(
-            "fixes are tried by running a target, and a recording cannot be run",
-            help="name the target",
-        )
+    fixes.check(runs_targets=len(planned) == len(subjects))
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
     # No output may overwrite a file that the check reads or keeps.
@@ -164,21 +176,18 @@ def check(
     )
     with commands_off(is_wanted=wanted.form == "github"):
         run = partial(
-            checked, subjects, settings, typed_command(), policy=policy, is_whole=is_whole
+            checked,
+            subjects,
+            settings,
+            typed_command(),
+            policy=policy,
+            is_whole=is_whole,
+            limit=jobs or usual_limit(planned),
         )
-        result = run()
-        if fixes.is_wanted:
-            from gradscope.cli.fixing import fixed_check, write_fixes  # need libcst
-
-            result, hidden = fixed_check(result, planned, settings, fixes, run)
+        result, hidden = _fixed(run(), planned, settings, fixes, run)
     result = baseline_applied(result, known)
     if fixes.diff and wanted.form == "full":
-        shown = [
-            (item.finding, target.runs[item.run].recording.target.root)
-            for target in result.targets
-            for item in target.counted()
-        ]
-        write_fixes(shown, hidden, destination, sys.stdout, output.color)
+        _write_fixes(result, hidden, destination, output.color)
     else:
         _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
     write_further_reports(result, further)
@@ -187,6 +196,34 @@ def check(
         add_step_summary(result)
     wanted.open(destination)
     raise typer.Exit(exit_code(result))
+
+
+def _fixed(
+    result: "CheckResult",
+    planned: "Sequence[PlannedTarget]",
+    settings: Settings,
+    fixes: FixOptions,
+    run: "Callable[[], CheckResult]",
+) -> "tuple[CheckResult, int]":
+    """Return a check with the fixes that are asked for, and the number of hidden ones."""
+    if not fixes.is_wanted:
+        return result, 0
+    from gradscope.cli.fixing import fixed_check  # needs libcst
+
+    return fixed_check(result, planned, settings, fixes, run)
+
+
+def _write_fixes(
+    result: "CheckResult", hidden: int, destination: Destination | None, color: ColorChoice
+) -> None:
+    from gradscope.cli.fixing import write_fixes  # needs libcst
+
+    shown = [
+        (item.finding, target.runs[item.run].recording.target.root)
+        for target in result.targets
+        for item in target.counted()
+    ]
+    write_fixes(shown, hidden, destination, sys.stdout, color)
 
 
 def _write(

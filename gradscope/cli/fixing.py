@@ -1,18 +1,19 @@
 """Fixes findings of a target: runs the edited program apart, judges it, and writes the files."""
 
 import io
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
 from gradscope.analysis.report import Report
 from gradscope.check.options import PlannedTarget
-from gradscope.check.results import CheckResult, TargetResult
+from gradscope.check.results import CheckResult, Failure, TargetResult
+from gradscope.cli.checking import usual_limit
 from gradscope.cli.console import ColorChoice, make_console
-from gradscope.cli.errors import QUIET, VERBOSITY, show_note, write_line
-from gradscope.cli.isolation import Job, run_apart
+from gradscope.cli.errors import QUIET, show_note
+from gradscope.cli.isolation import Job
 from gradscope.cli.output import Destination, write_text
+from gradscope.cli.side_by_side import PlannedJob, run_all
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
 from gradscope.fixes.verification import Result, numbers_of, result_of
@@ -36,8 +37,21 @@ class Trial:
     command: str
     """Command line as typed, for the record."""
 
-    def run(self, proposals: Proposals, edits: Iterable[Edit]) -> Report | str:
-        """Return the report of the target with edited files, or why there is none, in words."""
+    def run(self, proposals: Proposals, trials: Sequence[Sequence[Edit]]) -> list[Report | str]:
+        """Return the reports of the target with edited files.
+
+        Args:
+            proposals: The files.
+            trials: The edits of each run; runs are side by side.
+
+        Returns:
+            For each run its report, or why there is none, in words.
+        """
+        jobs = [self._job(proposals.edited(edits)) for edits in trials]
+        seen = run_all(jobs, usual_limit([self.planned])) if jobs else []
+        return [self._report(one) for one in seen]
+
+    def _job(self, overlay: Mapping[str, str]) -> PlannedJob:
         job = Job(
             name=self.planned.name,
             spec=self.planned.spec,
@@ -45,9 +59,12 @@ class Trial:
             trial=self.planned.trial,
             command=self.command,
             level=QUIET,
-            overlay=proposals.edited(edits),
+            is_silent=True,
+            overlay=overlay,
         )
-        seen = run_apart(job, self.planned.folder, self.planned.timeout, is_silent=True)
+        return PlannedJob(job=job, folder=self.planned.folder, timeout=self.planned.timeout)
+
+    def _report(self, seen: Recording | Failure) -> Report | str:
         if isinstance(seen, Recording):
             return Report.from_recording(seen, judge(seen, self.settings))
         return f"{seen.what}: {seen.cause}" if seen.cause else seen.what
@@ -76,7 +93,8 @@ class Fixing:
         tried = [one for one in found if options.unsafe_fixes or one.safety == "safe"]
         self.hidden = len(found) - len(tried)
         """Number of unsafe fixes that were not asked for."""
-        self._fixes = {id(one.finding): self._tried(one) for one in tried}
+        self._fixes: dict[int, _Tried] = {}
+        self._try(tried)
 
     @property
     def report(self) -> Report:
@@ -90,26 +108,39 @@ class Fixing:
         tried = self._fixes.get(id(finding))
         return finding if tried is None else replace(finding, fix=tried.fix)
 
-    def _tried(self, proposal: Proposal) -> "_Tried":
-        """Return the first fix that is verified; without one, the first fix and its result."""
-        tried: list[_Tried] = []
-        count = len(proposal.candidates)
-        for number, edits in enumerate(proposal.candidates, 1):
-            which = f", {number} of {count}" if count > 1 else ""
-            _tell(f"trying the fix of {proposal.finding.rule}{which}")
-            after = self._trial.run(self._proposals, edits)
-            result = _result(proposal.finding, self._before, after, edits)
-            fix = replace(
-                self._proposals.fix(proposal, edits),
-                verified=result.is_verified,
-                verdict=result.text,
-                before=numbers_of(self._before),
-                after=None if isinstance(after, str) else numbers_of(after),
-            )
-            tried.append(_Tried(fix=fix, after=after))
-            if result.is_verified:
-                return tried[-1]
-        return tried[0]
+    def _try(self, proposals: Sequence[Proposal]) -> None:
+        """Run the program with the first edits of every fix, then the next ones where it is wrong.
+
+        The first edits that are verified are kept; without any, the first ones.
+        """
+        for number in range(max((len(one.candidates) for one in proposals), default=0)):
+            open_ones = [
+                one
+                for one in proposals
+                if number < len(one.candidates) and not self._is_verified(one)
+            ]
+            edits = [one.candidates[number] for one in open_ones]
+            for proposal, after in zip(
+                open_ones, self._trial.run(self._proposals, edits), strict=True
+            ):
+                tried = self._judged(proposal, proposal.candidates[number], after)
+                if number == 0 or tried.fix.verified:
+                    self._fixes[id(proposal.finding)] = tried
+
+    def _is_verified(self, proposal: Proposal) -> bool:
+        tried = self._fixes.get(id(proposal.finding))
+        return tried is not None and bool(tried.fix.verified)
+
+    def _judged(self, proposal: Proposal, edits: tuple[Edit, ...], after: Report | str) -> "_Tried":
+        result = _result(proposal.finding, self._before, after, edits)
+        fix = replace(
+            self._proposals.fix(proposal, edits),
+            verified=result.is_verified,
+            verdict=result.text,
+            before=numbers_of(self._before),
+            after=None if isinstance(after, str) else numbers_of(after),
+        )
+        return _Tried(fix=fix, after=after)
 
     def write(self) -> Report | None:
         """Write all verified fixes that hold together; return the report of the fixed program.
@@ -146,8 +177,7 @@ class Fixing:
         if len(findings) == 1:
             seen = self._fixes[id(findings[0])].after
         else:
-            _tell("trying the fixes together")
-            seen = self._trial.run(self._proposals, edits)
+            (seen,) = self._trial.run(self._proposals, [edits])
         if isinstance(seen, str):
             return None
         results = (result_of(one, self._before, seen, edits) for one in findings)
@@ -171,12 +201,6 @@ def _result(finding: Finding, before: Report, after: Report | str, edits: Sequen
     if isinstance(after, str):
         return Result(is_verified=False, text=f"the edited program cannot be judged: {after}")
     return result_of(finding, before, after, edits)
-
-
-def _tell(text: str) -> None:
-    """Print progress, on a terminal."""
-    if sys.stderr.isatty() and VERBOSITY.level > QUIET:
-        write_line(text)
 
 
 def fixed(report: Report, trial: Trial, options: FixOptions) -> tuple[Report, int]:

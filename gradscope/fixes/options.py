@@ -41,8 +41,11 @@ class FixOptions:
         """Whether fixes are asked for."""
         return self.diff or self.fix
 
-    def check(self) -> None:
+    def check(self, *, runs_targets: bool = True) -> None:
         """Check that the options fit together, and that edits can be made.
+
+        Args:
+            runs_targets: Whether the command runs targets only.
 
         Raises:
             GradscopeError: They do not, or libcst is not installed.
@@ -52,6 +55,11 @@ class FixOptions:
         for name, given in (("unsafe-fixes", self.unsafe_fixes), ("fix-only", self.fix_only)):
             if given and not self.is_wanted:
                 raise GradscopeError(f"--{name} needs --diff or --fix", help="add --diff")
+        if self.is_wanted and not runs_targets:
+            raise GradscopeError(
+                "a fix is tried by running the edited target, and a recording cannot be run",
+                help="name the target",
+            )
         if self.is_wanted and find_spec("libcst") is None:
             option = "--diff" if self.diff else "--fix"
             raise GradscopeError(

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import gradscope.cli.isolation
+import gradscope.cli.side_by_side
 import gradscope.cli.worker
 
 
@@ -14,11 +15,17 @@ class Child:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        self.code = None
 
     def wait(self, timeout: float | None = None) -> int:
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.pid = 0
-        return code
+        return self.code
+
+    def poll(self) -> int | None:
+        if self.pid and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            self.code = self.wait()
+        return self.code
 
     def end(self) -> None:
         if self.pid:
@@ -27,16 +34,13 @@ class Child:
 
 
 @contextmanager
-def forked_child(shared: Path, folder: Path, *, is_apart: bool, is_silent: bool):
+def forked_child(shared: Path, folder: Path, *, is_apart: bool, threads=None, output=None):
     pid = os.fork()
     if not pid:
         os.chdir(folder)
-        if is_silent:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
-        else:
-            os.dup2(2, 1)
+        if output is not None:
+            os.dup2(output.fileno(), 2)
+        os.dup2(2, 1)
         code = 1
         try:
             gradscope.cli.worker.main(str(shared))
@@ -52,4 +56,5 @@ def forked_child(shared: Path, folder: Path, *, is_apart: bool, is_silent: bool)
         child.end()
 
 
-gradscope.cli.isolation._child = forked_child
+gradscope.cli.isolation.child_of = forked_child
+gradscope.cli.side_by_side.child_of = forked_child

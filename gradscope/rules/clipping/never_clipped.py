@@ -92,7 +92,7 @@ class NeverClipped(Rule):
                 f"is {times:.3g} times the largest norm, {largest:.3g}"
             ),
             remedy=(f"lower it to about {advised:g}" if advised else "lower it")
-            + ", which clips only outliers, or remove the call",
+            + ", which clips only outliers, or remove it",
             site=series.site,
             evidence={
                 "times_largest_norm": times,
