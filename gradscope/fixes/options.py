@@ -55,6 +55,11 @@ class FixOptions:
         for name, given in (("unsafe-fixes", self.unsafe_fixes), ("fix-only", self.fix_only)):
             if given and not self.is_wanted:
                 raise GradscopeError(f"--{name} needs --diff or --fix", help="add --diff")
+        if self.fix_only:
+            from gradscope.rules.selection import parsed_selectors, rules_named  # takes a while
+
+            for selector in parsed_selectors(self.fix_only):
+                rules_named(selector)
         if self.is_wanted and not runs_targets:
             raise GradscopeError(
                 "a fix is tried by running the edited target, and a recording cannot be run",
