@@ -513,3 +513,27 @@ classes(
     "nn.Linear(4, 3)  # scores",
 )
 in_place("two_writes_on_a_line", ["h += 1; x *= 2"], None)
+
+
+def cut(name, forward, *added, **further):
+    text = (
+        f"{CLASS}        self.a = nn.Linear(4, 4); self.b = nn.Linear(4, 4)\n"
+        "        self.fc = nn.Linear(4, 3)\n    def forward(self, x):\n"
+        f"        {forward}\nmodel = Net()\n"
+    )
+    add("GS201", name, text, *added, around=HEADER + CLASSES, **further)
+
+
+cut("detach", "return self.fc(self.a(x).detach())", "return self.fc(self.a(x))")
+cut(
+    "detach_of_a_sum", "return self.fc((self.a(x) + x).detach() * 2)",
+    "return self.fc((self.a(x) + x) * 2)",
+)  # fmt: skip
+cut("data", "h = self.a(x).data; return self.fc(h)", "h = self.a(x); return self.fc(h)")
+cut(
+    "copies", "return self.fc(torch.tensor([r.sum() for r in self.a(x)])[:, None] + x)",
+    "return self.fc(torch.stack([r.sum() for r in self.a(x)])[:, None] + x)",
+)  # fmt: skip
+cut("two_cuts", "return self.fc(self.a(x).detach() + self.b(x).detach())", None)
+cut("block", "with torch.no_grad(): h = self.a(x)\n        return self.fc(h)", None)
+cut("number", "return self.fc(x * self.a(x).mean().item())", None)

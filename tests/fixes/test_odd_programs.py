@@ -18,7 +18,7 @@ def checked(tmp_path_factory, fixing_in, request):
         for name, text in program.others.items():
             (folder / name).write_text(text)
     names = [f"{program.name}.py" for program in programs]
-    done = fixing_in(folder, "check", *names, "--diff", "--output-format", "json")
+    done = fixing_in(folder, "check", *names, "--diff", "--unsafe-fixes", "--output-format", "json")
     assert done.stdout, done.stderr
     found: dict[str, list] = {name: [] for name in names}
     for finding in json.loads(done.stdout)["findings"]:
