@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_note
 from gradscope.errors import GradscopeError
+from gradscope.progress import tell_stage
 
 if TYPE_CHECKING:
     from gradscope.recording.records import Recording
@@ -49,7 +50,10 @@ def loaded_jobs(given: Iterable[Path]) -> list[Loaded]:
     from gradscope.recording.store import load_recording
 
     paths = list(dict.fromkeys(recording_paths(given)))
-    recordings = [load_recording(path, is_outline=is_large(paths)) for path in paths]
+    recordings = []
+    for path in paths:
+        tell_stage(f"reading {path}")
+        recordings.append(load_recording(path, is_outline=is_large(paths)))
     found = grouped(paths, recordings)
     for job in found:
         tell_missing(job)

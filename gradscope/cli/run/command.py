@@ -40,7 +40,9 @@ _CHECK = "Check"
 
 _OUTPUT = "Output"
 
-ModuleOption = Annotated[bool, Option("-m", help="Run SCRIPT as a module, as python -m does.")]
+ModuleOption = Annotated[
+    bool, Option("-m", help="Run SCRIPT as a module, as python -m does.", panel="Launch")
+]
 
 ScriptArgument = Annotated[
     str,
@@ -67,6 +69,7 @@ NprocOption = Annotated[
         min=1,
         metavar="N",
         help="Run N ranks of SCRIPT on this machine, as torchrun --nproc-per-node N does.",
+        panel="Launch",
         show_default=False,
     ),
 ]
