@@ -49,8 +49,11 @@ class Location(NamedTuple):
 
     def statement(self) -> ast.stmt | None:
         """Return the innermost statement on the inner line."""
-        line = self.inner
-        return None if line is None else _statement_at(line.code.co_filename, line.number)
+        if self.inner is None or self.code is None:
+            return None
+        first, _, start, _ = _position(self.code, self.instruction)
+        line = self.inner.number if first is None else first
+        return _statement_at(self.inner.code.co_filename, line, start)
 
 
 NOWHERE = Location(None, None, None, 0)
@@ -113,6 +116,9 @@ def _kind_of(file: str) -> int:
     return _LIBRARYS if any(part in file for part in INSTALLED) else _USERS
 
 
+_Position = tuple[int | None, int | None, int | None, int | None]
+"""First and last line, and first and last column in bytes, as `co_positions` gives them."""
+
 _expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}
 """By `id` of the code, which is kept alive, and instruction: hashing code is slow."""
 
@@ -125,12 +131,14 @@ def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
     return known[1]
 
 
+def _position(code: CodeType, instruction: int) -> _Position:
+    unknown = (None, None, None, None)
+    return next(islice(code.co_positions(), instruction // 2, None), unknown)
+
+
 def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
     """Return the expression of an instruction, read from the source."""
-    position = next(islice(code.co_positions(), instruction // 2, None), None)
-    if position is None:
-        return None
-    first, last, start, end = position
+    first, last, start, end = _position(code, instruction)
     if first is None or last is None or start is None or end is None:
         return None
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
@@ -170,16 +178,23 @@ def receiver(call: ast.Call | None) -> str | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _statement_at(file: str, line: int) -> ast.stmt | None:
-    """Return the innermost statement on a line."""
+def _statement_at(file: str, line: int, column: int | None) -> ast.stmt | None:
+    """Return the innermost statement on a line; of several, that at the column."""
     tree = parsed("".join(linecache.getlines(file)))
     if tree is None:
         return None
     found = None
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+        if isinstance(node, ast.stmt) and _is_at(node, line, column):
             found = node
     return found
+
+
+def _is_at(node: ast.stmt, line: int, column: int | None) -> bool:
+    end = node.end_lineno or node.lineno
+    if column is None or node.end_col_offset is None:
+        return node.lineno <= line <= end
+    return (node.lineno, node.col_offset) <= (line, column) < (end, node.end_col_offset)
 
 
 @functools.lru_cache(maxsize=256)

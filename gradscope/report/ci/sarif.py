@@ -152,13 +152,13 @@ def _notification(level: Severity, lines: Sequence[str]) -> Object:
     return {"level": level, "message": {"text": _cut("\n".join(lines))}}
 
 
-def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
+def _result(one: ReportedFinding, rule_indices: Mapping[str, int]) -> Object:
     finding, where = one.item.finding, one.placement
     site = finding.location
     source = site.source if site is not None and where.location == where.cause else ""
     return {
         "ruleId": finding.rule,
-        "ruleIndex": places[finding.rule],
+        "ruleIndex": rule_indices[finding.rule],
         "level": one.severity,
         "message": {"text": _message(one)},
         "locations": [
@@ -207,15 +207,15 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
-def _physical(place: Location, source: str = "") -> Object:
+def _physical(location: Location, source: str = "") -> Object:
     snippet: Object = {"snippet": {"text": _cut(printable(source))}} if source else {}
     return {
         "physicalLocation": {
             "artifactLocation": {
-                "uri": quote(place.path, safe="/"),
+                "uri": quote(location.path, safe="/"),
                 "uriBaseId": "%SRCROOT%",
             },
-            "region": {"startLine": place.line, **snippet},
+            "region": {"startLine": location.line, **snippet},
         }
     }
 

@@ -1,4 +1,4 @@
-"""The pictures of one step, and how they are linked."""
+"""The charts of one step, and how they are linked."""
 
 import re
 
@@ -30,8 +30,8 @@ def show(open_page, tmp_path):
 
 
 def chart(page, name):
-    """Return a picture after it was painted."""
-    found = page.locator(f"[data-picture={name}]")
+    """Return a chart after it was painted."""
+    found = page.locator(f"[data-chart={name}]")
     found.evaluate("one => { one.open = true }")
     found.scroll_into_view_if_needed()
     expect(found.locator(".main-svg, .rows, svg").first).to_be_visible()
@@ -120,7 +120,7 @@ def test_hostile_names_are_shown_as_text(show):
     chart(page, "parameters")
     assert page.evaluate("typeof harmed") == "undefined"
     assert page.locator(".hostile").count() == 0
-    assert HOSTILE[:9] in page.locator("[data-picture=parameters]").inner_text()
+    assert HOSTILE[:9] in page.locator("[data-chart=parameters]").inner_text()
 
 
 def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
