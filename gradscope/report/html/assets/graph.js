@@ -199,12 +199,12 @@ class Plan {
   // To the outermost module in whose drawing this one stands: lists of modules are passed over.
   leave() {
     if (this.module === null) return;
-    const around = this.tab-panel.above(this.module).slice(0, -1);
+    const around = this.tab.above(this.module).slice(0, -1);
     const parent = around.find((module) => this.holds(module, this.module)) ?? around.at(-1);
     if (parent !== undefined) {
-      this.tab-panel.select({ module: parent });
+      this.tab.select({ module: parent });
     } else {
-      this.tab-panel.select({ module: null });
+      this.tab.select({ module: null });
       if (this.index.has(null)) this.open(null);
     }
   }
@@ -232,10 +232,10 @@ class Plan {
   pick(row) {
     const { vertices } = this.tables;
     if (vertices.kind[row] === 'outside') return this.leave();
-    if (vertices.module[row] !== null) return this.tab-panel.select({ module: vertices.module[row] });
+    if (vertices.module[row] !== null) return this.tab.select({ module: vertices.module[row] });
     const [parameter, tensor] = [vertices.parameter[row], vertices.tensor[row]];
     if (parameter === null && tensor === null) return undefined;
-    return this.tab-panel.select({ module: this.module, parameter, tensor });
+    return this.tab.select({ module: this.module, parameter, tensor });
   }
 
   show(selection) {
@@ -244,7 +244,7 @@ class Plan {
       // The whole is the model and its loss: the model itself is the better start.
       module = this.module === null ? null : this.index.has(this.start) ? this.start : null;
     }
-    while (module !== null && !this.index.has(module)) module = this.tab-panel.modules.parent[module];
+    while (module !== null && !this.index.has(module)) module = this.tab.modules.parent[module];
     this.open(module ?? null);
     const { vertices } = this.tables;
     for (const vertex of this.svg.querySelectorAll('.vertex')) {
@@ -276,7 +276,7 @@ class Plan {
       vertices.append(this.vertex(row, frames.x[index], frames.y[index], frames.width[index], frames.height[index]));
     }
     this.svg.replaceChildren(links, vertices);
-    const { path, class: classes } = this.tab-panel.modules;
+    const { path, class: classes } = this.tab.modules;
     const name = module === null ? 'the whole graph' : `${path[module]} ${classes[module] ?? ''}`.trim();
     this.told.textContent = name;
     this.svg.setAttribute('aria-label', `The inside of ${name}: arrows move, plus and minus zoom, Tab goes from part to part`);

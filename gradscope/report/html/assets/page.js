@@ -199,7 +199,7 @@ document.addEventListener('keydown', (event) => {
 
 const repaint = () => tabs.forEach((tab) => tab.theme());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-// Every tab is printed, in the width of a tab of paper: what is hidden has no width to draw in.
+// Every tab is printed, in the width of paper: what is hidden has no width to draw in.
 addEventListener('beforeprint', () => {
   document.documentElement.classList.add('printing');
   document.querySelectorAll('details').forEach((details) => { details.open = true; });

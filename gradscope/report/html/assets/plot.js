@@ -80,15 +80,15 @@ const FEW_RINGS = 60;
 class Selection {
   constructor(figure, tab) {
     this.figure = figure;
-    this.tab-panel = tab;
+    this.tab = tab;
   }
 
   isMarked(trace, index) {
     const { links = {} } = trace.meta;
-    const { parameter, tensor } = this.tab-panel.selection;
+    const { parameter, tensor } = this.tab.selection;
     if (parameter !== null && links.parameter) return links.parameter[index] === parameter;
     if (tensor !== null && links.tensor) return links.tensor[index] === tensor;
-    return Boolean(links.module) && this.tab-panel.isInside(links.module[index]);
+    return Boolean(links.module) && this.tab.isInside(links.module[index]);
   }
 
   traces() {
@@ -124,11 +124,11 @@ class Selection {
   // Around the rows of a heatmap that lie in the selected module, neighbours together.
   bands(trace) {
     const { rows } = trace.meta;
-    const { parameter } = this.tab-panel.selection;
+    const { parameter } = this.tab.selection;
     const found = [];
     rows.module.forEach((module, row) => {
       const isIn = parameter !== null && rows.parameter
-        ? rows.parameter[row] === parameter : this.tab-panel.isInside(module);
+        ? rows.parameter[row] === parameter : this.tab.isInside(module);
       if (!isIn) return;
       const last = found[found.length - 1];
       if (last && last.y1 === row - 0.5) last.y1 = row + 0.5;
@@ -145,7 +145,7 @@ class Selection {
   }
 
   stepLines() {
-    const { step } = this.tab-panel.selection;
+    const { step } = this.tab.selection;
     const axes = this.figure.layout.meta?.stepAxes ?? [];
     if (step === null) return [];
     return axes.map((xref) => ({

@@ -15,7 +15,7 @@ const KINDS = {
   cosine: { format: cosine, isNumber: true },
   name: { format: (value) => value ?? '' },
   text: { format: (value) => value ?? '' },
-  index: { format: (value) => value ?? '—' },
+  location: { format: (value) => value ?? '—' },
   state: { format: (value) => value ?? '—' },
   findings: { format: (value) => (value ?? '').split(' ').filter((_, at) => at % 2).join(' ') },
 };
@@ -144,10 +144,10 @@ class Rows {
     this.words = words;
     const limits = comparisons.filter(Boolean);
     const worded = this.columns.filter((column) => !KINDS[column.kind].isNumber);
-    const isOnly = this.only.checked && this.tab-panel.selection.module !== null;
+    const isOnly = this.only.checked && this.tab.selection.module !== null;
     this.order = [];
     for (let index = 0; index < this.total; index += 1) {
-      if (isOnly && !this.tab-panel.isInside(this.links.module?.[index])) continue;
+      if (isOnly && !this.tab.isInside(this.links.module?.[index])) continue;
       const isFound = limits.every((isMet) => isMet(index)) && needles.every((needle) => worded.some(
         (column) => String(column.values[index] ?? '').toLowerCase().includes(needle)));
       if (isFound) this.order.push(index);
@@ -185,7 +185,7 @@ class Rows {
   }
 
   isChosen(index) {
-    const { parameter, tensor } = this.tab-panel.selection;
+    const { parameter, tensor } = this.tab.selection;
     return (parameter !== null && this.links.parameter?.[index] === parameter)
       || (tensor !== null && this.links.tensor?.[index] === tensor);
   }
@@ -215,7 +215,7 @@ class Rows {
 
   row(index, at) {
     const made = element('tr', {}, ...this.columns.map((column) => this.cell(column, index)));
-    if (this.tab-panel.isInside(this.links.module?.[index])) made.classList.add('in');
+    if (this.tab.isInside(this.links.module?.[index])) made.classList.add('in');
     if (this.isChosen(index)) made.classList.add('chosen');
     made.dataset.index = index;
     made.setAttribute('aria-rowindex', at + 2);
@@ -231,7 +231,7 @@ class Rows {
     const change = { parameter: null, tensor: null };
     for (const [name, column] of Object.entries(this.links)) change[name] = column[index];
     this.isOwn = true;
-    this.tab-panel.select(change);
+    this.tab.select(change);
     this.isOwn = false;
   }
 
@@ -278,7 +278,7 @@ class Rows {
 
   show() {
     if (this.only.checked) this.apply();
-    const at = this.order.findIndex((index) => this.isChosen(index) || this.tab-panel.isInside(this.links.module?.[index]));
+    const at = this.order.findIndex((index) => this.isChosen(index) || this.tab.isInside(this.links.module?.[index]));
     if (at >= 0 && !this.isOwn) this.reveal(at);
     this.draw();
   }

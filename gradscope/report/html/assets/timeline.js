@@ -97,7 +97,7 @@ class Timeline {
   go(index) {
     this.at = Math.min(Math.max(index, 0), this.total - 1);
     this.isOwn = true;
-    this.tab-panel.select({ step: this.windows.step[this.at] });
+    this.tab.select({ step: this.windows.step[this.at] });
     this.isOwn = false;
     this.draw();
   }
@@ -135,7 +135,7 @@ class Timeline {
   }
 
   show() {
-    const { step } = this.tab-panel.selection;
+    const { step } = this.tab.selection;
     if (step !== null && !this.isOwn && this.windows.step[this.at] !== step) {
       const index = this.windows.step.lastIndexOf(step);
       if (index >= 0) this.at = index;
@@ -197,11 +197,11 @@ class Timeline {
       return [element('span', { className: 'quantity' }, `${name} `, element('b', { className: kind, textContent: quantity(value), title: String(value) }))];
     });
     measured.push(...notes[call].map((note) => element('span', { className: 'quantity', textContent: note })));
-    const index = line[call] || '—';
+    const location = line[call] || '—';
     return element('tr', {},
       element('td', { className: 'time' }, bar), element('td', { className: 'number', textContent: lasted(time) }),
       element('td', { className: 'word', textContent: word[call] }), element('td', { className: 'name', textContent: subject[call] ?? '', title: subject[call] ?? '' }),
-      element('td', { className: 'measured' }, ...measured), element('td', { className: 'location', textContent: index, title: index }));
+      element('td', { className: 'measured' }, ...measured), element('td', { className: 'location', textContent: location, title: location }));
   }
 
   // Every event of every step that the page holds.

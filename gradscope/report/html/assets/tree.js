@@ -70,7 +70,7 @@ class Cells {
 // open: plotly takes seconds for thousands of cells, also for those that do not show.
 class Tree {
   constructor(tab) {
-    this.tab-panel = tab;
+    this.tab = tab;
     this.opened = null;
     this.drawn = new Set();
     this.links = null;
@@ -104,7 +104,7 @@ class Tree {
 
   // Opens the tree around the selected module where that does not show.
   reveal() {
-    const { module } = this.tab-panel.selection;
+    const { module } = this.tab.selection;
     const at = this.links && module !== null ? this.links.indexOf(module) : -1;
     if (at >= 0 && !this.drawn.has(at)) this.opened = Math.max(this.cells.parents[at], this.cells.top);
   }
