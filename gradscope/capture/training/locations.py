@@ -30,6 +30,13 @@ class Location(NamedTuple):
     """Instruction on the inner line, as `f_lasti`."""
     users_instruction: int = 0
     """Instruction on the user's line."""
+    argument: Line | None = None
+    """Line of the user's argument that makes a trainer do this; None if it is not known."""
+
+    @property
+    def is_of_trainer(self) -> bool:
+        """Whether a trainer's code makes the call, and the user's has called the trainer."""
+        return self.user is not None and self.user != self.inner
 
     def expression(self) -> ast.expr | None:
         """Return the expression that is being evaluated on the inner line."""
@@ -49,11 +56,19 @@ class Location(NamedTuple):
 
     def statement(self) -> ast.stmt | None:
         """Return the innermost statement on the inner line."""
-        if self.inner is None or self.code is None:
+        line, position = self.inner, self.position()
+        if line is None:
             return None
-        first, _, start, _ = _position(self.code, self.instruction)
-        line = self.inner.number if first is None else first
-        return _statement_at(self.inner.code.co_filename, line, start)
+        return _statement_at(line.code.co_filename, *(position or (line.number, None)))
+
+    def position(self) -> tuple[int, int] | None:
+        """Return line and column at which the executed expression begins; None if unknown."""
+        if self.code is None:
+            return None
+        found = next(islice(self.code.co_positions(), self.instruction // 2, None), None)
+        if found is None or found[0] is None or found[2] is None:
+            return None
+        return found[0], found[2]
 
 
 NOWHERE = Location(None, None, None, 0)
@@ -116,9 +131,6 @@ def _kind_of(file: str) -> int:
     return _LIBRARYS if any(part in file for part in INSTALLED) else _USERS
 
 
-_Position = tuple[int | None, int | None, int | None, int | None]
-"""First and last line, and first and last column in bytes, as `co_positions` gives them."""
-
 _expressions: dict[tuple[int, int], tuple[CodeType, ast.expr | None]] = {}
 """By `id` of the code, which is kept alive, and instruction: hashing code is slow."""
 
@@ -131,14 +143,12 @@ def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
     return known[1]
 
 
-def _position(code: CodeType, instruction: int) -> _Position:
-    unknown = (None, None, None, None)
-    return next(islice(code.co_positions(), instruction // 2, None), unknown)
-
-
 def _read_expression(code: CodeType, instruction: int) -> ast.expr | None:
     """Return the expression of an instruction, read from the source."""
-    first, last, start, end = _position(code, instruction)
+    position = next(islice(code.co_positions(), instruction // 2, None), None)
+    if position is None:
+        return None
+    first, last, start, end = position
     if first is None or last is None or start is None or end is None:
         return None
     lines = [linecache.getline(code.co_filename, n).encode() for n in range(first, last + 1)]
@@ -179,22 +189,23 @@ def receiver(call: ast.Call | None) -> str | None:
 
 @functools.lru_cache(maxsize=64)
 def _statement_at(file: str, line: int, column: int | None) -> ast.stmt | None:
-    """Return the innermost statement on a line; of several, that at the column."""
+    """Return the innermost statement on a line; of several, that at a column."""
     tree = parsed("".join(linecache.getlines(file)))
     if tree is None:
         return None
     found = None
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and _is_at(node, line, column):
+        if isinstance(node, ast.stmt) and is_within(node, line, column):
             found = node
     return found
 
 
-def _is_at(node: ast.stmt, line: int, column: int | None) -> bool:
-    end = node.end_lineno or node.lineno
-    if column is None or node.end_col_offset is None:
-        return node.lineno <= line <= end
-    return (node.lineno, node.col_offset) <= (line, column) < (end, node.end_col_offset)
+def is_within(node: ast.stmt | ast.expr, line: int, column: int | None) -> bool:
+    """Return whether a position is part of a node; a column of None is any."""
+    last, end = node.end_lineno or node.lineno, node.end_col_offset
+    if column is None or end is None:
+        return node.lineno <= line <= last
+    return (node.lineno, node.col_offset) <= (line, column) < (last, end)
 
 
 @functools.lru_cache(maxsize=256)

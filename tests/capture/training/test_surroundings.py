@@ -6,9 +6,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
-from torch.optim import SGD
-
-from gradscope.recording.evidence.training import TrainedOptimizer
 
 
 def data(rows=16):
@@ -42,18 +39,6 @@ def test_schedulers_modes_and_epochs_are_noted(run, model):
     assert made.numbers("epoch") == [{"batches": 2}]
     assert made.numbers("scheduler") == [{"lr_before": 1.0, "lr_after": 0.5}]
     assert [n["dropout"] for n in made.numbers("mode")] == [1, 1]
-
-
-def test_optimizers_on_one_line_have_names_of_their_own(run, model):
-    def loop():
-        # fmt: off
-        b = SGD(model[0].parameters(), 1.0); c = SGD(model[2].parameters(), 1.0)  # noqa: E702
-        # fmt: on
-        mean_loss(model).backward()
-        b.step()
-        c.step()
-
-    assert [one.name for one in run(loop).recording.evidence_of(TrainedOptimizer)] == ["b", "c"]
 
 
 def test_models_may_come_and_go(run):
