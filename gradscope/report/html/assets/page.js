@@ -138,6 +138,14 @@ for (const tab of tabs) {
   }));
 }
 
+// On narrow screens rows are cards, whose cells name their columns.
+document.querySelectorAll('.told-section table').forEach((table) => {
+  const titles = [...table.querySelectorAll('th')].map((cell) => cell.textContent);
+  table.querySelectorAll('tbody tr').forEach((row) => {
+    [...row.cells].forEach((cell, at) => { cell.dataset.label = titles[at] ?? ''; });
+  });
+});
+
 document.querySelectorAll('[role=tab]').forEach((button, index, buttons) => {
   button.addEventListener('click', () => openFromTop(index));
   button.addEventListener('keydown', (event) => {

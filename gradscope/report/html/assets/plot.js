@@ -28,8 +28,6 @@ function themedLayout(given, height) {
     const own = layout[key];
     // Plotly letters powers a quarter larger than other numbers, and titles close to them.
     const isPowers = own.type === 'log' && own.exponentformat === 'power';
-    // Between powers of ten plotly letters the first digit alone: a 5 for 0.5.
-    if (own.type === 'log') layout[key] = { ...own, tickformatstops: [{ dtickrange: ['D1', 'D2'], value: own.tickformat || '.3~g' }] };
     layout[key] = { ...axis, ...(isPowers && { tickfont: { size: 10 } }), ...layout[key] };
     if (own.title?.text) layout[key].title = { standoff: 8, ...own.title };
   }
