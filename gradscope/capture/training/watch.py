@@ -248,9 +248,10 @@ class _Running:
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
         self._training.ranks.install(patches)
-        self._steps.start()
         for one in self._late:
             one.start()
+        # Last: its hook may end the recording, and torch iterates over the hooks meanwhile.
+        self._steps.start()
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
