@@ -26,9 +26,8 @@ from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
+from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.by_hand import ByHand
-from gradscope.capture.training.steps.gradient_hooks import GradientHooks
-from gradscope.capture.training.steps.replaced_weights import ReplacedWeights
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import StepWriter
@@ -198,7 +197,7 @@ class _Running:
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
-        self._late = (ReplacedWeights(training), GradientHooks(training))
+        self._between_steps = BetweenSteps(training)
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
@@ -245,8 +244,7 @@ class _Running:
         self._training.models.start()
         self._training.ranks.install(patches)
         self._steps.start()
-        for one in self._late:
-            one.start()
+        self._between_steps.start()
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
@@ -258,19 +256,14 @@ class _Running:
         """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
-        for one in self._late:
-            self._guard.run(one.finish)
-        self._guard.run(self._finish, ending)
+        self._guard.run(self._between_steps.finish)
+        self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
         self._remove()
 
-    def _finish(self, ending: RunEnding | None) -> None:
-        self._writer.finish(ending, self._by_hand.left())
-
     def _remove(self) -> None:
         self._steps.stop()
-        for one in self._late:
-            one.stop()
+        self._between_steps.stop()
         self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()

@@ -60,8 +60,8 @@ class StepWithoutEffect(Rule):
         more. Half-precision weights, which lose small updates by rounding, are skipped. Where a
         script has no optimizer, makes `least_passes` backward passes and changes no weight, its
         source is searched for a loop that reads gradients and assigns a sum or difference to its
-        own variable, or drops the result of a method such as `p.sub(update)`. On a CPU, the largest
-        parameter of 4 to 64 elements is compared with what the last step left. Other numbers are an
+        own variable, or drops the result of a method such as `p.sub(update)`. On a CPU, the first
+        16 elements of a bias are compared with what the last step left. Other numbers are an
         average if each lies between earlier ones, and if they are none of these, nor lie on the
         line from where the weights were set last, as with Lookahead and Reptile. It is found if
         nothing but averages comes between steps, `least_times` at least and at most in `most_share`

@@ -25,8 +25,8 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.update_lines import only_line_of
 from gradscope.recording.events import ReplacedWeightsEvent, named
 
-_FEWEST, _MOST = 4, 64
-"""Elements of the parameter that is compared: a bias, or the gain of a normalisation."""
+_FEWEST, _MOST = 4, 16
+"""Elements that are compared: the first ones of a bias, or of the gain of a normalisation."""
 _REMEMBERED = 100_000
 """Number of steps whose weights are known again."""
 _ON_THE_LINE = 1e-4
@@ -209,11 +209,11 @@ class ReplacedWeights:
 
 def _course(optimizer: Optimizer) -> _Course | None:
     every = (one for group in optimizer.param_groups for one in group["params"])
-    sizes = [(one.numel(), -order, one) for order, one in enumerate(every) if one.grad is not None]
-    fitting = [one for one in sizes if _FEWEST <= one[0] <= _MOST]
+    fitting = [one for one in every if one.grad is not None and one.numel() >= _FEWEST]
     if not fitting:
         return None
-    parameter = max(fitting)[2]
+    # The rows of a matrix may be those of an embedding, of which most stay as they are.
+    parameter = max(fitting, key=lambda one: (one.ndim == 1, min(one.numel(), _MOST)))
     values = _values(parameter)
     if values is None:
         return None
@@ -226,7 +226,7 @@ def _values(parameter: Tensor | None) -> Sequence[float] | None:
     if parameter is None or not parameter.is_cpu:
         return None
     with DisableTorchFunction():
-        return few_numbers(parameter.detach(), _MOST)
+        return few_numbers(parameter.detach().flatten()[:_MOST], _MOST)
 
 
 def _replacing(file: str) -> Iterator[int]:
