@@ -73,11 +73,13 @@ def _planned(line: list[str]) -> "PlannedRun | PlainRun | PlannedRanks | None":
 def _parsed_by_typer() -> "PlannedRun | PlainRun | PlannedRanks":
     from gradscope.cli.app import app
     from gradscope.cli.options import with_optional_values
+    from gradscope.cli.progress import progress_line
     from gradscope.cli.run.command import RunPlanned
 
     show_exception = sys.excepthook
     try:
-        app(with_optional_values(sys.argv[1:]))
+        with progress_line():
+            app(with_optional_values(sys.argv[1:]))
     except RunPlanned as planned:
         sys.excepthook = show_exception  # typer replaces it
         return planned.run

@@ -1,8 +1,8 @@
-"""Runs and judges the targets of a check, one after the other."""
+"""Runs and judges the targets of a check."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from gradscope import __version__
@@ -16,10 +16,11 @@ from gradscope.check.results import (
     target_result,
     unmatched_limits,
 )
-from gradscope.cli.errors import QUIET, VERBOSITY, show_error, show_note, write_line
-from gradscope.cli.isolation import Job, run_apart
+from gradscope.cli.errors import VERBOSITY, show_error, show_note
+from gradscope.cli.isolation import Job
 from gradscope.cli.output import check_destinations
 from gradscope.cli.rank_recordings import grouped, is_large, read_in_full, tell_missing
+from gradscope.cli.side_by_side import PlannedJob, cores, run_all
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted
@@ -37,6 +38,7 @@ def checked(
     *,
     policy: Policy,
     is_whole: bool,
+    limit: int,
 ) -> CheckResult:
     """Judge targets, each run in a process of its own, and recordings.
 
@@ -47,13 +49,14 @@ def checked(
         policy: Policy that makes the check fail.
         is_whole: Whether all configured targets are checked. Limits that match nothing are then
             reported.
+        limit: Number of processes at a time.
     """
-    is_told = len(subjects) > 1 or any(
-        isinstance(subject, PlannedTarget) and subject.seeds > 1 for subject in subjects
-    )
     recorded = _checked_recordings([one for one in subjects if isinstance(one, Path)], settings)
+    planned = [one for one in subjects if isinstance(one, PlannedTarget)]
+    jobs = [job for target in planned for job in _jobs(target, command)]
+    seen = iter(run_all(jobs, limit) if jobs else ())
     targets = tuple(
-        _checked(subject, settings, command, is_told=is_told)
+        _checked(subject, list(islice(seen, len(subject.every_seed))), settings)
         if isinstance(subject, PlannedTarget)
         else recorded[subject]
         for subject in subjects
@@ -98,14 +101,15 @@ def _judged_job(recordings: Sequence[Recording], settings: Settings) -> Run:
     return Run(recording=ranks[0], verdict=judge_job(ranks, settings), ranks=ranks)
 
 
-def _checked(
-    target: PlannedTarget, settings: Settings, command: str, *, is_told: bool
-) -> TargetResult:
-    runs: list[Run] = []
-    failures: list[Failure] = []
+def usual_limit(targets: Sequence[PlannedTarget]) -> int:
+    """Return the number of processes at a time; on an accelerator they would share its memory."""
+    devices = [target.options.device or "cpu" for target in targets]
+    return cores() if all(device.startswith("cpu") for device in devices) else 1
+
+
+def _jobs(target: PlannedTarget, command: str) -> Iterator[PlannedJob]:
+    """Yield a job for each seed of a target."""
     for seed in target.every_seed:
-        if is_told:
-            _tell(f"checking {target.name}, seed {seed}")
         job = Job(
             name=target.name,
             spec=target.spec,
@@ -114,11 +118,15 @@ def _checked(
             command=command,
             level=VERBOSITY.level,
         )
-        seen = run_apart(job, target.folder, target.timeout)
-        if isinstance(seen, Recording):
-            runs.append(_judged(seen, settings))
-        else:
-            failures.append(seen)
+        yield PlannedJob(job=job, folder=target.folder, timeout=target.timeout)
+
+
+def _checked(
+    target: PlannedTarget, seen: Sequence[Recording | Failure], settings: Settings
+) -> TargetResult:
+    """Return what is found in the runs of a target."""
+    runs = [_judged(one, settings) for one in seen if isinstance(one, Recording)]
+    failures = [one for one in seen if isinstance(one, Failure)]
     return _printed(target_result(target.name, runs, failures), known=len(failures))
 
 
@@ -138,12 +146,6 @@ def _printed(result: TargetResult, *, known: int = 0) -> TargetResult:
             GradscopeError(f"{result.name}: {failure.what}", cause=failure.cause, help=failure.help)
         )
     return result
-
-
-def _tell(text: str) -> None:
-    """Print progress, on a terminal."""
-    if sys.stderr.isatty() and VERBOSITY.level > QUIET:
-        write_line(text)
 
 
 def chosen_baseline(configured: BaselineOptions, given: Overrides) -> BaselineOptions:

@@ -210,6 +210,7 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
         trial=_keeping(planned.trial),
         command=typed_command(),
         level=VERBOSITY.level,
+        progress=f"{name}: ",
     )
     seen = run_apart(job, planned.folder, planned.timeout)
     if isinstance(seen, Recording):

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Self
+from typing import BinaryIO, Self
 
 from gradscope.check.results import Failure
 from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.progress import erase_progress
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
@@ -38,6 +39,12 @@ class Job:
     """Command line as typed, for the record."""
     level: int
     """Verbosity of messages on stderr."""
+    progress: str | None = ""
+    """Text before each stage on the terminal; None for a run that shows none."""
+    is_silent: bool = False
+    """Whether nothing that it prints is shown, not even errors."""
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    """Edited texts of files, by absolute path, to import instead of what is on disk."""
 
     def write(self, folder: Path) -> None:
         """Write the job into a folder, for the child."""
@@ -102,7 +109,9 @@ _GRACE = 1.0
 """Seconds that a process has to report its current line before it is ended."""
 
 
-def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Failure:
+def run_apart(
+    job: Job, folder: Path, timeout: float | None, threads: int | None = None
+) -> Recording | Failure:
     """Run a job in a child process; return its recording, or the reason why there is none.
 
     The child's output goes to stderr, and so do its errors.
@@ -111,44 +120,62 @@ def run_apart(job: Job, folder: Path, timeout: float | None) -> Recording | Fail
         job: The run.
         folder: The working directory in which it runs.
         timeout: Seconds until the process is ended; None for no limit.
+        threads: Number of torch's threads, unless the environment sets it.
     """
-    with _leaving_when_ended(), TemporaryDirectory(prefix="gradscope-") as shared:
+    erase_progress()
+    with (
+        leaving_when_ended(),
+        ExitStack() as stack,
+        TemporaryDirectory(prefix="gradscope-") as shared,
+    ):
         position = Path(shared)
         job.write(position)
-        with _child(position, folder, is_apart=timeout is not None) as child:
+        output = stack.enter_context(Path(os.devnull).open("wb")) if job.is_silent else None
+        is_apart = timeout is not None
+        with child_of(position, folder, is_apart=is_apart, threads=threads, output=output) as child:
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 # A process that does not end may have written its recording before.
                 if not recording_in(position).exists():
-                    return _printed(_too_slow(job, position, child, timeout or 0.0))
+                    return printed(job, too_slow(job, position, child, timeout or 0.0))
                 code = None
-        return _outcome(job, position, code)
+        return outcome_of(job, position, code)
 
 
-def _outcome(job: Job, shared: Path, code: int | None) -> Recording | Failure:
+def outcome_of(job: Job, shared: Path, code: int | None) -> Recording | Failure:
     """Return the recording of a child, or its failure; `code` is None if it had to be ended."""
     recording = recording_in(shared)
     if recording.exists():
-        if code != ExitCode.OK:
+        if code != ExitCode.OK and not job.is_silent:
             how = "did not exit" if code is None else _ending(code)
             show_note(f"{job.name} {how} after its gradients were recorded; they are checked")
         try:
             seen = load_recording(recording)
             return replace(seen, stored_gradients=in_memory(seen.stored_gradients))
         except GradscopeError as error:
-            return _printed(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
-    return read_failure(shared, job.options.seed) or _printed(_crash(job, shared, code or 0))
+            failure = Failure(what=error.what, cause=error.cause, seed=job.options.seed)
+            return printed(job, failure)
+    return read_failure(shared, job.options.seed) or printed(job, _crash(job, shared, code or 0))
 
 
 @contextmanager
-def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess.Popen[bytes]]:
+def child_of(
+    shared: Path,
+    folder: Path,
+    *,
+    is_apart: bool,
+    threads: int | None = None,
+    output: BinaryIO | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start the child; at the end of the block, end it and its own children.
 
     Args:
         shared: The folder of the job.
         folder: The child's working directory.
         is_apart: Whether it gets a process group of its own, which can be ended as a whole.
+        threads: Number of torch's threads, unless the environment sets it.
+        output: File that gets what it prints; None for stderr.
     """
     # The child imports the same modules; the working directory must not shadow them.
     start = (
@@ -157,13 +184,15 @@ def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess
     )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     # A fixed seed gives sets of strings the same order in every run.
-    environment = {"PYTHONHASHSEED": "0", **os.environ}
+    shares = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+    environment = {"PYTHONHASHSEED": "0", **shares, **os.environ}
     try:
         child = subprocess.Popen(
             [sys.executable, *flags, "-P", "-c", start],
             cwd=folder,
             env=environment,
-            stdout=sys.__stderr__,
+            stdout=sys.__stderr__ if output is None else output,
+            stderr=output,
             start_new_session=is_apart,
         )
     except OSError as error:
@@ -175,7 +204,7 @@ def _child(shared: Path, folder: Path, *, is_apart: bool) -> Iterator[subprocess
 
 
 @contextmanager
-def _leaving_when_ended() -> Iterator[None]:
+def leaving_when_ended() -> Iterator[None]:
     """Raise an exception when the command is ended, to end its child and remove its files."""
     before = {number: signal.getsignal(number) for number in _ENDING}
 
@@ -204,13 +233,14 @@ def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
     child.wait()
 
 
-def _printed(failure: Failure) -> Failure:
-    """Print a failure that the child could not print itself, and return it."""
-    show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+def printed(job: Job, failure: Failure) -> Failure:
+    """Print a failure that the child of a job could not print itself, and return it."""
+    if not job.is_silent:
+        show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return failure
 
 
-def _too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: float) -> Failure:
+def too_slow(job: Job, shared: Path, child: subprocess.Popen[bytes], seconds: float) -> Failure:
     """Return the failure of a run that took too long, with its current line."""
     line = _line_of(child, shared)
     return Failure(

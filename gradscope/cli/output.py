@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, TextIO
 
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import NORMAL, QUIET, VERBOSE, VERBOSITY, show_note, write_line
+from gradscope.cli.progress import erase_progress
 from gradscope.config.formats import OutputFormat
 from gradscope.errors import GradscopeError
+from gradscope.progress import tell_stage
 
 if TYPE_CHECKING:
     from gradscope.analysis.report import Report
@@ -204,6 +206,7 @@ def write_report(
     """Render a report and write it to the file, or to stdout without one."""
     from gradscope.report.render import Manner, finding_lines, render, together
 
+    tell_stage("writing the report")
     console = make_console(stdout if destination is None else io.StringIO(), color)
     text = render(report, output_format, view, console, Manner(is_brief=is_brief))
     findings = finding_lines(together([report])) if destination is not None else ()
@@ -250,6 +253,7 @@ def write_text(
             write_line(line)
         show_note(f"wrote {destination.text}" + (f": {outcome}" if outcome else ""))
         return
+    erase_progress()
     encoding = getattr(stdout, "encoding", None) or "utf-8"
     with pipe_may_close(stdout):
         stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

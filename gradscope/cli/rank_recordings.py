@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradscope.cli.errors import show_note
 from gradscope.errors import GradscopeError
+from gradscope.progress import tell_stage
 
 if TYPE_CHECKING:
     from gradscope.recording.records import Recording
@@ -49,7 +50,10 @@ def loaded_jobs(given: Iterable[Path]) -> list[Loaded]:
     from gradscope.recording.store import load_recording
 
     paths = list(dict.fromkeys(recording_paths(given)))
-    recordings = [load_recording(path, is_outline=is_large(paths)) for path in paths]
+    recordings = []
+    for path in paths:
+        tell_stage(f"reading {path}")
+        recordings.append(load_recording(path, is_outline=is_large(paths)))
     found = grouped(paths, recordings)
     for job in found:
         tell_missing(job)
@@ -117,6 +121,9 @@ def recording_paths(given: Iterable[Path]) -> Iterator[Path]:
             yield from found
         elif not path.exists() and (ranks := sorted(rank_files(path), key=_by_rank)):
             yield from ranks
+        elif path.exists() and rank_files(path) and _is_rank(path):
+            # Of a first rank that was killed before it could name its recording as a rank's.
+            yield from (path, *sorted(rank_files(path), key=_by_rank))
         else:
             yield path
 
@@ -138,6 +145,13 @@ def rank_files(base: Path) -> list[Path]:
         for file in files
         if file.name.startswith(f"{stem}.rank") and file.name.endswith(_SUFFIX)
     ]
+
+
+def _is_rank(path: Path) -> bool:
+    from gradscope.analysis.job import identity_of
+    from gradscope.recording.store import load_recording
+
+    return identity_of(load_recording(path, is_outline=True)) is not None
 
 
 def _by_rank(path: Path) -> tuple[str, int]:

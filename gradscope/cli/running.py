@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.options.declaration import Overrides, field_values
+from gradscope.progress import tell_stage
 from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def record_target(
     from gradscope.target.notation import parse_target
 
     check_source(parse_target(spec))  # reports a wrong name before torch is imported
+    tell_stage("importing torch")
     _import_torch()
+    tell_stage(f"loading {spec}")
     from gradscope.capture.source.definitions import watch_definitions
     from gradscope.session.inspection import record
     from gradscope.target.loading import load_target
@@ -164,6 +167,7 @@ def settings_of(rules: Overrides, configured: Settings | None = None) -> Setting
 
 def judged(recording: "Recording", settings: Settings) -> "Report":
     """Return the report of a recording, judged by the rules."""
+    tell_stage("applying the rules")
     from gradscope.analysis.report import Report
     from gradscope.rules.engine import judge
 
@@ -174,6 +178,7 @@ def judged_job(recordings: "Sequence[Recording]", settings: Settings) -> "Report
     """Return the report of a job, judged by the rules; of a single recording its own."""
     if len(recordings) == 1:
         return judged(recordings[0], settings)
+    tell_stage(f"applying the rules to {len(recordings)} ranks")
     from gradscope.analysis.report import Report
     from gradscope.rules.job_judging import judge_job
 

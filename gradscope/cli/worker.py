@@ -6,10 +6,12 @@ import faulthandler
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gradscope.cli.errors import VERBOSITY, BugReport, show_error
 from gradscope.cli.isolation import Job, recording_in, stacks_in, write_failure
+from gradscope.cli.progress import progress_line
 from gradscope.cli.running import record_target
 from gradscope.cli.streams import reserved_stdout
 from gradscope.errors import ExitCode, GradscopeError
@@ -38,7 +40,11 @@ def main(folder: str) -> None:
             faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True, chain=False)
         faulthandler.enable()
         try:
-            with reserved_stdout():
+            if job.overlay:
+                from gradscope.target.discovery.overlay import install_overlay  # only for fixes
+
+                install_overlay(job.overlay)
+            with _progress_of(job), reserved_stdout():
                 recording = record_target(job.spec, job.options, job.trial, command=job.command)
             if os.getpid() == own:  # not in a process that user code has forked
                 save_recording(recording, recording_in(shared), force=True)
@@ -54,6 +60,10 @@ def main(folder: str) -> None:
             text = f"{type(error).__name__}: {error}"
             write_failure(shared, GradscopeError(what, cause=text))
             raise
+
+
+def _progress_of(job: Job) -> AbstractContextManager[None]:
+    return contextlib.nullcontext() if job.progress is None else progress_line(job.progress)
 
 
 def _end_with_parent() -> None:

@@ -12,6 +12,7 @@ from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.snapshot import preserved
+from gradscope.progress import tell_stage
 from gradscope.recording.evidence.training import OverfitRecord
 
 LEARNED = 0.01
@@ -62,6 +63,9 @@ def _train(context: ProbeContext, probe: OptimizerProbe, steps: int) -> list[flo
                 parameter.grad = None
             loss = context.target.forward().loss
             losses.append(float(loss.detach()))
+            tell_stage(
+                f"training on one batch: step {len(losses)} of {steps}, loss {losses[-1]:.3g}"
+            )
             if len(losses) > steps or _is_over(losses):
                 return losses
             loss.backward()

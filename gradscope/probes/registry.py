@@ -27,6 +27,7 @@ from gradscope.probes.parameter_history import probe_freezes, probe_initialisati
 from gradscope.probes.path_cuts import probe_path_cuts
 from gradscope.probes.scaled_backward import probe_half_precision
 from gradscope.probes.twins import probe_symmetry, probe_twins
+from gradscope.progress import tell_stage
 from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 
 Probe = Callable[[ProbeContext], str | None]
@@ -83,6 +84,7 @@ def run_probes(context: ProbeContext, *, is_trained: bool) -> None:
 def _make(context: ProbeContext, wanted: set[str]) -> None:
     for name, make in PROBES:
         if name in wanted:
+            tell_stage(f"probing the model: {name}")
             reason = make(context)
             context.assembler.note(ProbeRecord(name=name, obstacle=reason))
 

@@ -24,6 +24,7 @@ from gradscope.probes.micro_batches.batch_division import divide
 from gradscope.probes.optimizer_steps import OptimizerProbe, describe_optimizer
 from gradscope.probes.registry import probe_making, record_none, run_probes
 from gradscope.probes.snapshot import preserved
+from gradscope.progress import tell_stage
 from gradscope.recording.meta import repository_of
 from gradscope.recording.records import Environment, Recording, TargetRecord
 from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, after_steps
@@ -265,6 +266,7 @@ class _Watch:
         """Make probe steps: each is a backward after another optimizer step."""
         target, made = self._training.target, self._training.made
         for number in range(1, steps + 1):
+            tell_stage(f"probing step {number} of {steps}")
             try:
                 step = self._stepper.make(target)
             except StepFailedError as failed:

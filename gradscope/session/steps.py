@@ -27,6 +27,7 @@ from gradscope.errors import GradscopeError, UserCodeError
 from gradscope.probes.clipping import ClipProbe
 from gradscope.probes.optimizer_steps import OptimizerProbe
 from gradscope.probes.snapshot import RandomStates
+from gradscope.progress import tell_stage
 from gradscope.recording.records import GradientStat
 from gradscope.target.target import Outcome, Target
 
@@ -196,9 +197,11 @@ class Training:
             GradscopeError: The target gives no loss, or the user's code raised.
         """
         if not steps and batches == 1:
+            tell_stage("running the forward and the backward")
             return self._measured(self._stepper.make(self._first))
         given = iter(self._first.batches)
         while True:
+            tell_stage(f"training: step {self.made + 1} of {steps + 1}")
             step = self._next_step(given)
             if self.made == steps:
                 break
@@ -215,7 +218,8 @@ class Training:
                     self._clipping.clip()
                 self._probe.move()
             self.made += 1
-        for _ in range(batches - 1):
+        for number in range(1, batches):
+            tell_stage(f"measuring batch {number + 1} of {batches}")
             step.capture.close()
             step = self._next_step(given)
         return step

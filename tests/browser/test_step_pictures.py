@@ -73,6 +73,28 @@ def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
     assert whole == len(stack.modules)
 
 
+def test_cell_that_holds_all_is_narrow_and_leaves_are_labelled(show, stack):
+    page = show(stack)
+    cells = chart(page, "modules").locator(".iciclelayer g.slice")
+    expect(cells.first).to_be_visible()
+    found = cells.evaluate_all(
+        """cells => cells.map((cell) => {
+          const { left, right } = cell.firstChild.getBoundingClientRect();
+          const text = cell.querySelector('text');
+          return [text.textContent, left, right, getComputedStyle(text).visibility];
+        })"""
+    )
+    boxes = {text.rpartition("  ")[0].removeprefix("⚠ "): box for text, *box in found}
+    (left, right, _), head = boxes["SigmoidStack"], boxes["head"]
+    assert right - left < 0.1 * (head[1] - head[0])
+    for number in range(20):
+        inner, end, visibility = boxes[str(number)]
+        assert visibility == "visible"
+        assert inner == pytest.approx(boxes["layers"][1], abs=3)
+        # Cells that hold nothing end at the right.
+        assert end == pytest.approx(head[1], abs=3)
+
+
 def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, stack):
     page = show(stack)
     depth = chart(page, "depth")
@@ -110,6 +132,8 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
     table.locator("input[type=search]").fill("weight head")
     expect(table.locator("tbody tr:not(.space)")).to_have_count(1)
     expect(table.locator("tbody td.name")).to_have_text("head.weight")
+    table.locator("input[type=search]").fill("nowhere")
+    expect(table.locator("tbody")).to_contain_text("No row matches the filter")
     table.locator("input[type=search]").fill("")
     table.locator("tbody tr:not(.space)").nth(2).click()
     table.locator(".rows").focus()
@@ -121,6 +145,27 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
         }"""
     )
     assert copied == stack.parameters[2].name
+
+
+def test_rows_are_cards_on_a_narrow_screen(show, stack):
+    page = show(stack, width=420)
+    table = chart(page, "parameters")
+    rows = table.locator("tbody tr:not(.space)")
+    names = {row.name for row in stack.parameters}
+    expect(rows.first.locator("td.name")).to_have_text(stack.parameters[0].name)
+    # Nothing is cut off, and nothing lies outside.
+    sizes = rows.first.locator("td").evaluate_all(
+        "cells => cells.map(({ clientWidth, scrollWidth }) => [clientWidth, scrollWidth])"
+    )
+    assert all(whole <= seen for seen, whole in sizes)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    # Of many, those in view are in the document, also at the end.
+    view = table.locator(".rows")
+    assert rows.count() < len(stack.parameters)
+    view.evaluate("view => view.scrollTo(0, view.scrollHeight)")
+    last = rows.filter(has_text=stack.parameters[-1].name)
+    expect(last).to_be_in_viewport()
+    assert names.issuperset(rows.locator("td.name").all_inner_texts())
 
 
 def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):

@@ -140,15 +140,16 @@ def test_unreadable_failures_are_none(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("sign", "again", "code", "leaves"),
+    ("sign", "again", "seeds", "code", "leaves"),
     [
-        (signal.SIGTERM, True, 128 + signal.SIGTERM, 0),
-        (signal.SIGHUP, False, 128 + signal.SIGHUP, 0),
-        (signal.SIGINT, False, 130, 0),
-        (signal.SIGKILL, False, -signal.SIGKILL, 1),
+        (signal.SIGTERM, True, 1, 128 + signal.SIGTERM, 0),
+        (signal.SIGTERM, False, 2, 128 + signal.SIGTERM, 0),
+        (signal.SIGHUP, False, 1, 128 + signal.SIGHUP, 0),
+        (signal.SIGINT, False, 1, 130, 0),
+        (signal.SIGKILL, False, 1, -signal.SIGKILL, 1),
     ],
 )
-def test_ending_the_check_ends_what_it_runs(tmp_path, folder, sign, again, code, leaves):
+def test_ending_the_check_ends_what_it_runs(tmp_path, folder, sign, again, seeds, code, leaves):
     if sign == signal.SIGKILL and sys.platform != "linux":
         pytest.skip("only Linux tells a process that its parent was killed")
     if signal.getsignal(sign) is signal.SIG_IGN:
@@ -159,7 +160,17 @@ def test_ending_the_check_ends_what_it_runs(tmp_path, folder, sign, again, code,
         "import time\nopen('started', 'w').close()\ntime.sleep(100)\n",
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "gradscope", "check", "slow.py"],
+        [
+            sys.executable,
+            "-m",
+            "gradscope",
+            "check",
+            "slow.py",
+            "--seeds",
+            str(seeds),
+            "--jobs",
+            "2",
+        ],
         cwd=tmp_path,
         env={**ENVIRONMENT, "TMPDIR": str(folder)},
         stderr=subprocess.PIPE,

@@ -18,6 +18,10 @@ MATCHERS = {
     "of the guide": json.loads(re.search(r'"regexp": (".*")', GUIDE.read_text())[1]),
     # What Visual Studio Code itself has under the name $go.
     "$go": r"^([^:]*: )?((.:)?[^:]*):(\d+)(:(\d+))?: (.*)$",
+    # $gcc of its extension for C, with the code that stands before the level here.
+    "$gcc": r"^(.*?):(\d+):(\d*):?\s+(?:fatal\s+)?(?:GS\d+ )?(warning|error):\s+(.*)$",
+    # The line `gnu` of Emacs' compilation mode, and Vim's errorformat `%f:%l:%c: %m`.
+    "gnu": r"^([^ \n:][^:\n]*):([0-9]+)[.:]([0-9]+):(.*)$",
 }
 
 

@@ -92,6 +92,10 @@ class TrainingWatch:
             GradscopeError: Another watch is active, or the recording cannot be written.
         """
         self.check_alone()
+        inherited = TrainingWatch._current
+        if inherited is not None and inherited._running is not None:
+            # Of the process that forked this one, which must not close the connection to its file.
+            inherited._running.remove()
         header = self._header()
         recorder = RunRecorder(self._path, header)
         self._running = _Running(
@@ -259,9 +263,10 @@ class _Running:
         self._guard.run(self._between_steps.finish)
         self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
-        self._remove()
+        self.remove()
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Restore torch."""
         self._steps.stop()
         self._between_steps.stop()
         self._training.ranks.stop()
@@ -377,10 +382,10 @@ class _Running:
             self._see_compiled(compiled, sys._getframe())
 
     def _fail(self, error: Exception) -> None:
-        self._remove()
-        text = (
-            error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
-        )
+        self.remove()
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, GradscopeError):
+            text = error.what
         self._writer.abandon(text)
         print(  # noqa: T201
             f"gradscope: recording ended: {text}; the script continues"

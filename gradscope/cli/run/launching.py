@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from traceback import print_exception
@@ -25,6 +26,8 @@ from gradscope.switch import OFF
 
 if TYPE_CHECKING:
     from gradscope.cli.run.live import LiveDisplay
+    from gradscope.export.live.log import MetricsLog
+    from gradscope.launch.started_ranks import StartedRanks
 
 _CLOSELY, _THEN_EVERY = 20, 50
 """`--fail-fast` judges after each of the first 20 steps, then after every 50th."""
@@ -37,12 +40,15 @@ class WatchedRun:
         self.planned = planned
         self._seconds_of_children = seconds_of_children()
         self.live = _live_display(planned)
+        self._log: MetricsLog | None = None
         self.recording: Path | None = None
         """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
         """Exception that prevented the recording; None without one."""
-        self.spawning = ExitStack()
-        """Context that watches the ranks that the script starts."""
+        self.starting = ExitStack()
+        """Context that has the ranks watched that the script starts."""
+        self.ranks: StartedRanks | None = None
+        """Ranks that the script starts as processes of their own; None before torch is imported."""
         self.stopped_after: int | None = None
         """Number of steps after which the script was stopped; None otherwise."""
 
@@ -54,14 +60,19 @@ class WatchedRun:
     def make_watch(self) -> Watch:
         """Return the recorder of the training: torch has been imported."""
         from gradscope.cli.run.recorders import RankPlan, spawned_ranks_watched, training_watch
+        from gradscope.launch.started_ranks import StartedRanks
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.location.clear()
         if self.live is not None:
             self.live.begin(self.recording)
         plan = RankPlan(base=self.recording, command=planned.command, watch=watch)
-        self.spawning.enter_context(spawned_ranks_watched(plan))
-        is_followed = planned.fails_fast or watch.stop_after or self.live is not None
+        self.ranks = StartedRanks(plan.text)
+        self.starting.enter_context(spawned_ranks_watched(plan))
+        self.starting.enter_context(self.ranks.watched())
+        if watch.log and planned.rank in (None, 0):
+            self._log = _metrics_log(planned, self.recording, watch.log)
+        is_followed = planned.fails_fast or watch.stop_after or self.live or self._log
         on_step = self._on_step if is_followed else None
         return training_watch(self.recording, planned.command, watch, on_step)
 
@@ -82,6 +93,8 @@ class WatchedRun:
         """Show an optimizer step, and stop the script after it if an option says so."""
         if self.live is not None:
             self.live.update(is_last=count == self.planned.watch.max_steps)
+        if self._log is not None:
+            self._log.update()
         stop_after = self.planned.watch.stop_after
         if stop_after is not None and count >= stop_after:
             self._stop(count, f"--stop-after {stop_after}")
@@ -94,9 +107,11 @@ class WatchedRun:
         raise stopping(option)
 
     def close_live(self) -> None:
-        """End the live display."""
+        """End the live display and the log of metrics."""
         if self.live is not None:
             self.live.close()
+        if self._log is not None:
+            self._log.close()
 
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
@@ -104,6 +119,14 @@ class WatchedRun:
         from gradscope.cli.run.judging import failing
 
         return failing(self.planned, self.recording)
+
+
+def _metrics_log(planned: PlannedRun, path: Path, names: Sequence[str]) -> "MetricsLog":
+    # Deferred: it imports all rules.
+    with preserved_random_state():
+        from gradscope.export.live.log import MetricsLog
+
+    return MetricsLog(path, names, planned.settings, show_note)
 
 
 def _live_display(planned: PlannedRun) -> "LiveDisplay | None":
@@ -136,13 +159,15 @@ def launch(planned: PlannedRun) -> NoReturn:
         show_error(error)
         raise SystemExit(ExitCode.CANNOT_JUDGE) from None
     finally:
-        run.spawning.close()
+        run.starting.close()
         run.close_live()
     ending = outcome.ending
     if outcome.is_copy:
         leave(ending, ending.code)
     code = ExitCode.INTERRUPTED
     try:
+        if run.ranks is not None:
+            run.ranks.wait()
         # The script may have replaced streams, modules and warnings.
         with ExitStack() as own:
             own.enter_context(redirect_stdout(_open(stdout)))

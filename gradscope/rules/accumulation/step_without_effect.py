@@ -6,6 +6,7 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.phrasing import short
 from gradscope.recording.events import (
     BackwardEvent,
     DroppedUpdateEvent,
@@ -217,8 +218,9 @@ class StepWithoutEffect(Rule):
             context,
             message=(
                 f"{class_name} changes no weight: all are bit-identical after each of "
-                f"{len(measured)} measured steps, with a gradient norm of {first.norm:.3g} and a "
-                f"learning rate of {first.rate:g}"
+                f"{len(measured)} measured steps, with a gradient norm of {short(first.norm)} "
+                f"and a "
+                f"learning rate of {short(first.rate, 6)}"
             ),
             remedy="write to the parameters in place in step(): p.add_(update, alpha=-lr)",
             site=window.step.site,

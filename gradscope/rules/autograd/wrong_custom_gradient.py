@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.reach import counted
+from gradscope.phrasing import short, times_text
 from gradscope.recording.events import GradientHooksEvent, event_of, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
@@ -269,9 +270,9 @@ def _how_wrong(check: InputCheck) -> str:
     if check.is_constant:
         return "it does not depend on the gradient that backward gets"
     if _is_a_factor(check):
-        return f"it is {check.factor:.3g} times what finite differences show"
+        return f"it is {times_text(check.factor)} what finite differences show"
     return (
-        f"norm {check.analytical:.3g} where finite differences show {check.numerical:.3g}, "
+        f"norm {short(check.analytical)} where finite differences show {short(check.numerical)}, "
         f"{check.deviation:.0%} apart"
     )
 
@@ -282,7 +283,7 @@ def _remedy(check: InputCheck) -> str:
     if _is_a_factor(check) and abs(check.factor + 1) < 1e-6:
         return f"change the sign of the gradient for `{check.name}`"
     if _is_a_factor(check):
-        missing = f"{1 / check.factor:.3g}"
+        missing = short(1 / check.factor)
         return f"look for a missing factor of {missing} in the gradient for `{check.name}`"
     return (
         f"derive the gradient for `{check.name}` from the forward, and test it with "

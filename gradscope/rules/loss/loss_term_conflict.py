@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.batches import LossTermRecord, TermPairRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -155,8 +156,9 @@ class LossTermConflict(Rule):
             pair,
             terms=(small, large),
             message=f"{small.name} is negligible compared with {large.name}, whose gradient is "
-            f"{_ratio(pair):.1e} times as large",
-            remedy=f"raise the weight of {small.name}, which is {small.weight:.3g}, or remove the "
+            f"{times_text(_ratio(pair))} as large",
+            remedy=f"raise the weight of {small.name}, which is {short(small.weight)}, or remove "
+            f"the "
             "term",
             limit=("ratio_limit", self.ratio),
         )

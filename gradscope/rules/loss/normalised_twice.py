@@ -9,6 +9,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.loss_flow import origin_of_numbers, users_up_to_loss
 from gradscope.rules.rule import Rule
 
@@ -95,6 +96,11 @@ class NormalisedTwice(Rule):
         Return logits from the model, and apply softmax or sigmoid only where probabilities are
         read. Before `nll_loss`, `kl_div` and `ctc_loss` use `log_softmax`.
 
+    Fix safety:
+        Safe. The first normalisation is removed, or becomes `log_softmax` before a loss of
+        logarithms. Code that reads the model's output as probabilities must normalise it itself
+        afterwards. No edit if the normalisation is not the only one on its line.
+
     When it may be wrong:
         If bounded logits are intended. Probabilities that are scaled by a factor before they are
         normalised again count as intended and are not reported.
@@ -109,6 +115,7 @@ class NormalisedTwice(Rule):
     name: ClassVar[str] = "normalised-twice"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gradscope.errors import GradscopeError
+from gradscope.progress import tell_stage
 from gradscope.target.batches import make_inputs
 from gradscope.target.calling import TARGET_NAMES, divide_batch, forward_signature
 from gradscope.target.layer_inputs import InputLayer, input_layers, layer_title, specs_of
@@ -56,6 +57,7 @@ def guess_inputs(model: nn.Module, seed: int | None) -> GuessedInputs | None:
     end = time.monotonic() + _SECONDS
     for specs in islice(_combinations(model, names), _TRIES):
         texts = specs if len(specs) == 1 else _named(names, specs)
+        tell_stage(f"guessing the batch: trying {', '.join(texts)}")
         batch = make_inputs(texts, seed=seed, vocabulary=None)
         if tried.accepts(batch):
             options = " ".join(f"--input {text}" for text in texts)
