@@ -247,8 +247,9 @@ class _Running:
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
         self._training.ranks.install(patches)
-        self._steps.start()
+        # Before the hooks of `Steps`, which may end the recording and remove all hooks.
         self._between_steps.start()
+        self._steps.start()
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
