@@ -9,6 +9,7 @@ from typing import Self, TypeVar, cast, get_args
 from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.evidence.parameters import RedrawRecord
+from gradscope.recording.evidence.training import LibraryCall
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.norm_table import NormTable
 from gradscope.recording.records import (
@@ -191,6 +192,13 @@ class Surroundings:
 Index = TypeVar("Index")
 
 
+def users_sites(recording: Recording) -> tuple[Site, ...]:
+    """Return the sites of a run; a line of a trainer is replaced by the user's that called it."""
+    callers = {one.site: one.caller for one in recording.evidence_of(LibraryCall)}
+    sites = recording.sites
+    return tuple(sites[callers.get(index, index)] for index in range(len(sites)))
+
+
 @dataclass(frozen=True)
 class RecordingIndex:
     """A recording with the indexes that rules share; each is built when it is first asked for."""
@@ -259,10 +267,14 @@ class RecordingIndex:
     def users_line(self, site: Site) -> Site | None:
         """Return the user's line that led to one of an installed package; None if none is known.
 
-        It is the innermost one of the calls of modules around what the package's line made.
+        It is the innermost one of the calls of modules around what the package's line made, or the
+        one that called the trainer.
         """
         recording = self.recording
         positions = {index for index, one in enumerate(recording.sites) if one == site}
+        for called in recording.evidence_of(LibraryCall):
+            if called.site in positions:
+                return self.site(called.caller)
         around = [node.module_call for node in recording.nodes if node.site in positions]
         around += [cut.call for cut in recording.cuts if cut.site in positions]
         around += [call.index for call in recording.calls if call.site in positions]

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.step_losses import StepLosses
 from gradscope.analysis.timeline import Pattern, patterns
@@ -43,12 +44,13 @@ def captured_step_rows(recording: Recording) -> tuple[CapturedStepRow, ...]:
     if not recording.captured_steps:
         return ()
     sites = {(event.step, event.order): event.site for event in recording.events}
+    users = users_sites(recording)
     return tuple(
         CapturedStepRow(
             step=captured.step,
             site=None
             if (site := sites.get((captured.step, captured.order))) is None
-            else recording.sites[site],
+            else users[site],
             subject=captured.recording.target.loss,
             loss=captured.recording.steps[0].loss if captured.recording.steps else None,
             nodes=len(captured.recording.nodes),
@@ -230,7 +232,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         return None
     optimizers = Optimizers(recording, found)
     losses = StepLosses.of(found)
-    drawn = patterns(found, optimizers, recording.sites)
+    drawn = patterns(found, optimizers, users_sites(recording))
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
     return TrainingRun(

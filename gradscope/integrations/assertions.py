@@ -112,7 +112,8 @@ def assert_gradients_healthy(  # noqa: PLR0913, D417 - as many things can be cho
     skip_reason = skip_reason_of(Run(recording=report.recording, verdict=report.rules))
     announce(_check(report, findings, skip_reason))
     if findings or skip_reason:
-        raise UnhealthyGradientsError(_text(report, findings, skip_reason), report, findings)
+        text = failure_message(report, findings, skip_reason)
+        raise UnhealthyGradientsError(text, report, findings)
     return report
 
 
@@ -175,7 +176,10 @@ def _check(report: Report, findings: tuple[Finding, ...], skip_reason: Failure |
     )
 
 
-def _text(report: Report, findings: tuple[Finding, ...], skip_reason: Failure | None) -> str:
+def failure_message(
+    report: Report, findings: tuple[Finding, ...], skip_reason: Failure | None
+) -> str:
+    """Return the text of an `UnhealthyGradientsError`."""
     random_states = RandomStates.now()
     try:
         # rich draws random numbers while it is imported. Only tests that fail import it.

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from gradscope.errors import GradscopeError
+from gradscope.export.live.sinks import check_log
 from gradscope.options.declaration import Option
 from gradscope.options.rank_options import RankOptions
 from gradscope.recording.stored_gradient import KeepMode
 
-_RECORDING = "Recording"
+_RECORDING, _OUTPUT = "Recording", "Output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,18 @@ class WatchOptions(RankOptions):
         ),
     ] = None
 
+    log: Annotated[
+        list[str] | None,
+        Option(
+            metavar="TRACKER",
+            help="Send metrics and findings to tensorboard:DIR, wandb, mlflow or trackio while the "
+            "script runs. Repeat for several.",
+            python="Send metrics and findings to `tensorboard:DIR`, `wandb`, `mlflow` or "
+            "`trackio` during the training; one name or several.",
+            panel=_OUTPUT,
+        ),
+    ] = None
+
     @property
     def share(self) -> float | None:
         """Budget as a share; None for no limit.
@@ -129,6 +142,8 @@ class WatchOptions(RankOptions):
                 share, or `--no-tensors` and `--tensors-at` are both given.
         """
         _ = self.share
+        for name in self.log or ():
+            check_log(name)
         if self.no_tensors and self.tensors_at:
             raise GradscopeError(
                 f"--no-tensors and --tensors-at {self.tensors_at[0]} cannot be combined",

@@ -39,6 +39,8 @@ class Growth:
     """All optimizers: a record may change."""
     norms: dict[int, float | None]
     """By parameter, its last gradient norm; None if it had no gradient."""
+    norm_steps: dict[int, int]
+    """By parameter, the step of this norm."""
 
 
 class GrowingRecording:
@@ -64,14 +66,17 @@ class GrowingRecording:
         with closing(sqlite3.connect(uri, uri=True)) as base:
             base.execute("BEGIN")  # a consistent view of all tables
             steps, events = self._happened(base)
+            modules, parameters = self._new(base, MODULES), self._new(base, PARAMETERS)
+            norms, norm_steps = self._norms(base)
             return Growth(
                 header=read_header(dict(base.execute("SELECT name, value FROM meta"))),
                 steps=steps,
                 events=events,
-                modules=self._new(base, MODULES),
-                parameters=self._new(base, PARAMETERS),
+                modules=modules,
+                parameters=parameters,
                 optimizers=evidence_tables()[TrainedOptimizer].records(base),
-                norms=self._norms(base),
+                norms=norms,
+                norm_steps=norm_steps,
             )
 
     def _happened(
@@ -109,18 +114,20 @@ class GrowingRecording:
         ).fetchall()
         return tuple(table.read_many(rows)) if rows else ()
 
-    def _norms(self, base: sqlite3.Connection) -> dict[int, float | None]:
+    def _norms(self, base: sqlite3.Connection) -> tuple[dict[int, float | None], dict[int, int]]:
         name = PARAMETER_STATS.name
         most = max(_ROWS_PER_PARAMETER * self._read[PARAMETERS.name], _ROWS)
         last: dict[int, float | None] = {}
-        for parameter, norm in base.execute(
-            f"SELECT parameter, norm FROM {name} WHERE id >= ? ORDER BY id DESC LIMIT ?",
+        steps: dict[int, int] = {}
+        for step, parameter, norm in base.execute(
+            f"SELECT step, parameter, norm FROM {name} WHERE id >= ? ORDER BY id DESC LIMIT ?",
             (self._advance(base, name), most),
         ):
-            last.setdefault(parameter, read_optional_float(norm))
+            if parameter not in last:
+                last[parameter], steps[parameter] = read_optional_float(norm), step
             if len(last) == self._read[PARAMETERS.name]:
                 break
-        return last
+        return last, steps
 
     def _advance(self, base: sqlite3.Connection, table: str) -> int:
         """Return the first unread row, and mark all existing ones as read."""

@@ -11,6 +11,7 @@ from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
     ClipScope,
+    LibraryCall,
     RoundedUpdate,
     TrainedOptimizer,
     WatchCost,
@@ -59,6 +60,7 @@ class RunStep:
     statements: tuple[StatementRecord, ...] = ()
     optimizers: tuple[tuple[int, TrainedOptimizer], ...] = ()
     """New and changed optimizers with their indices."""
+    library_calls: tuple[LibraryCall, ...] = ()
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -104,6 +106,7 @@ class RunRecorder:
                 (evidence[StatementRecord], one.statements),
                 (MODULES, one.modules),
                 (PARAMETERS, one.parameters),
+                (evidence[LibraryCall], one.library_calls),
                 (evidence[ClipScope], one.scopes),
                 (evidence[RoundedUpdate], one.rounded),
                 (SKIPPED, one.skipped),

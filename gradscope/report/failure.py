@@ -17,6 +17,7 @@ from gradscope.report.formats.concise import finding_line
 from gradscope.report.formats.text import finding_parts
 from gradscope.report.number_format import figure
 from gradscope.report.page import ASCII, Page, Trimmed, in_ascii
+from gradscope.report.run.phrasing import run_text
 
 _NARROWEST, _WIDEST = 60, 92
 _INDENT = 8
@@ -48,7 +49,7 @@ def failure_text(
     blocks = [
         [
             _head(report, findings, obstacle),
-            _inspected(report, width),
+            _wrapped(printable(_summary(report)), width, indent=""),
             *(_wrapped(line, width) for line in _why(findings, obstacle)),
         ],
         *([_full(one, report, page)] for one in shown[:_IN_FULL]),
@@ -74,14 +75,17 @@ def _width(columns: int | None) -> int:
     return min(max(columns - _INDENT, _NARROWEST), _WIDEST)
 
 
-def _inspected(report: Report, width: int) -> str:
+def _summary(report: Report) -> str:
+    run = report.training_run
+    if run is not None:
+        return in_ascii(", ".join(run_text(run)))
     target, summary = report.target, report.summary
     parts = [f"{target.mode} mode", f"batch {target.batch}"]
     if summary.loss is not None:
         parts.append(f"loss {figure(summary.loss, ASCII)} from {target.loss}")
     if summary.grad_norm is not None:
         parts.append(f"gradient norm {figure(summary.grad_norm, ASCII)}")
-    return _wrapped(printable(", ".join(parts)), width, indent="")
+    return ", ".join(parts)
 
 
 def _wrapped(text: str, width: int, indent: str = "    ") -> str:

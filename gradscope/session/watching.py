@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -20,6 +20,8 @@ from gradscope.capture.training.pacing.budget import DEFAULT, check_share
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.errors import GradscopeError
+from gradscope.export.live.log import MetricsLog
+from gradscope.export.live.sinks import check_log
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.recording.finding import Finding
@@ -55,6 +57,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     sync_checks: int | None = None,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
+    log: str | Iterable[str] | None = None,
 ) -> "Watch":
     """Record every backward, clip and step of a training loop, as `gradscope run` does.
 
@@ -101,6 +104,9 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
+    names = (log,) if isinstance(log, str) else tuple(log or ())
+    for name in names:
+        check_log(name)
     frame = sys._getframe(1)
     file = None if save is None else Path(save).absolute()
     if file is not None and not is_off():
@@ -111,7 +117,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         _name_of(frame),
         file,
         force=force,
-        frequency=_Frequency(
+        frequency=Frequency(
             budget=budget,
             every=every,
             tensor_every=tensor_every,
@@ -120,6 +126,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         ),
         gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
+        log=names,
     )
 
 
@@ -138,7 +145,7 @@ def _check_objects(model: object, optimizer: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Frequency:
+class Frequency:
     """How often to measure what, as the arguments of `watch` say."""
 
     budget: float | None
@@ -158,13 +165,16 @@ class Watch:
         file: Path | None,
         *,
         force: bool,
-        frequency: "_Frequency",
+        frequency: "Frequency",
         gradient_storage: GradientStorage,
         settings: Settings,
+        log: Sequence[str] = (),
     ) -> None:
         self._file, self._force, self._settings = file, force, settings
         folder = None if file is not None else Path(mkdtemp(prefix="gradscope-"))
         self._path = file or Path(folder or "", "watch.gradscope")
+        metrics_log = MetricsLog(self._path, log, settings, _tell) if log else None
+        self._log = metrics_log
         self._training = TrainingWatch(
             self._path,
             "watch",
@@ -177,11 +187,22 @@ class Watch:
             if frequency.tensors
             else None,
             sync_checks=frequency.sync_checks,
+            on_step=None if metrics_log is None else lambda _: metrics_log.update(),
         )
         # A notebook's cell that runs again drops the watch that it started before.
         weakref.finalize(self, _drop, self._training, folder, os.getpid())
         self._state = "not started"
         self._last: tuple[tuple[str, int], Report] | None = None
+
+    @property
+    def path(self) -> Path:
+        """File of the recording; it is removed with the watch unless `save` names it."""
+        return self._path
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether it has been started and not stopped."""
+        return self._state == "watching"
 
     @property
     def steps(self) -> int:
@@ -226,6 +247,8 @@ class Watch:
         if self._state == "watching":
             self._training.stop(ending)
             self._state = "stopped"
+            if self._log is not None:
+                self._log.close()
 
     def report(self) -> Report:
         """Judge the steps so far and return the report. It works during recording and after.
@@ -290,6 +313,10 @@ class Watch:
             return self.report()._repr_html_()
         except GradscopeError:
             return None  # a notebook shows the line above
+
+
+def _tell(reason: str) -> None:
+    print(f"note: {reason}", file=sys.stderr)  # noqa: T201 - as the command does
 
 
 def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:

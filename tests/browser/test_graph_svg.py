@@ -32,7 +32,9 @@ def show(open_page, tmp_path):
     return show
 
 
-@pytest.mark.parametrize("name", ["healthy_gpt.py", "gradient_cut.py"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("healthy_gpt.py", marks=pytest.mark.nightly), "gradient_cut.py"]
+)
 def test_words_fit_their_frames(show, name):
     assert show(sample_report(name)).evaluate(OVERFLOWING) == []
 

@@ -73,6 +73,28 @@ def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
     assert whole == len(stack.modules)
 
 
+def test_cell_that_holds_all_is_narrow_and_leaves_are_labelled(show, stack):
+    page = show(stack)
+    cells = chart(page, "modules").locator(".iciclelayer g.slice")
+    expect(cells.first).to_be_visible()
+    found = cells.evaluate_all(
+        """cells => cells.map((cell) => {
+          const { left, right } = cell.firstChild.getBoundingClientRect();
+          const text = cell.querySelector('text');
+          return [text.textContent, left, right, getComputedStyle(text).visibility];
+        })"""
+    )
+    boxes = {text.rpartition("  ")[0].removeprefix("⚠ "): box for text, *box in found}
+    (left, right, _), head = boxes["SigmoidStack"], boxes["head"]
+    assert right - left < 0.1 * (head[1] - head[0])
+    for number in range(20):
+        inner, end, visibility = boxes[str(number)]
+        assert visibility == "visible"
+        assert inner == pytest.approx(boxes["layers"][1], abs=3)
+        # Cells that hold nothing end at the right.
+        assert end == pytest.approx(head[1], abs=3)
+
+
 def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, stack):
     page = show(stack)
     depth = chart(page, "depth")

@@ -96,7 +96,7 @@ def test_sick_training_fails_its_gate_with_the_line(tmp_path):
     assert line == "loss.backward()"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_rank_of_torchrun_has_its_recording(tmp_path):
     (tmp_path / "train.py").write_text(
         dedent(

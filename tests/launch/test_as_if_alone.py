@@ -1,5 +1,7 @@
 """A script can see nothing of gradscope except its frames."""
 
+import pytest
+
 WARNING = """
     import sys, warnings
     import torch
@@ -110,6 +112,7 @@ def test_state_of_the_interpreter_is_the_same(start, write):
     assert watched.stdout == plain.stdout
 
 
+@pytest.mark.nightly
 def test_a_trace_function_sees_the_same_lines(start, write):
     plain, watched = _both(start, write, TRACING)
     assert "True" in plain.stdout

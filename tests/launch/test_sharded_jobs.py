@@ -34,7 +34,7 @@ def test_watching_one_rank_changes_nothing_and_finds_nothing(tmp_path):
     assert done.stdout.splitlines()[len(KINDS) :] == [f"{kind} 6 ()" for kind in KINDS]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_ranks_of_torchrun_train_as_they_do_alone(tmp_path):
     bare = python(tmp_path, *TORCHRUN, JOB)
     assert bare.returncode == 0, bare.stderr

@@ -1,6 +1,6 @@
 """How often a display is drawn, and a run is judged."""
 
-from gradscope.cli.run.live import Pace
+from gradscope.export.live.pace import Pace
 
 
 class Clock:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gradscope.check.baseline_file import measure_of
 from gradscope.recording.store import load_recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.job_judging import judge_job
@@ -45,6 +46,21 @@ def test_the_sample_of_a_rule_fires_it_alone_at_the_marked_line(
     assert lines
     assert {finding.location.line for finding in findings if finding.location} <= lines
     assert all(finding.location for finding in findings)
+    if rule.measures:
+        for finding in findings:
+            assert_measured(finding)
+
+
+def assert_measured(finding):
+    """The measure of the rule is in the evidence, and has crossed its limit to the worse side."""
+    measured = measure_of(finding)
+    assert measured is not None
+    measure, value = measured
+    evidence = dict(finding.evidence)
+    limits = [key for key in evidence if key.endswith("limit")]
+    limit = evidence.get(measure.limit or next(iter(limits), ""))
+    if isinstance(limit, float | int):
+        assert not measure.is_worse(limit, value)
 
 
 @pytest.mark.parametrize("rule", ABOUT_RANKS, ids=[rule.code for rule in ABOUT_RANKS])

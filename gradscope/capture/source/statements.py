@@ -19,7 +19,7 @@ from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions, Registration
-from gradscope.capture.source.lines import Line
+from gradscope.capture.source.lines import INSTALLED, Line
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.records import Site
 
@@ -276,4 +276,6 @@ def _lines(kind: type, known: dict[type, dict[str, Line]]) -> dict[str, Line]:
 
 def _is_installed(kind: type) -> bool:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return file is not None and file.startswith(_INSTALLED)
+    return file is not None and (
+        file.startswith(_INSTALLED) or any(part in file for part in INSTALLED)
+    )

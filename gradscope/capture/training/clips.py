@@ -12,12 +12,13 @@ from torch.nn.utils import clip_grad
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.reading import is_plain_float
-from gradscope.capture.training.event_log import known, unread
+from gradscope.capture.training.event_log import known, number, unread
 from gradscope.capture.training.gradient_state import EMPTY, SPENT, UNSPENT, Entry
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.pacing.sentinels import is_broken
 from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.trainer_arguments import clips_itself, limit_argument
 from gradscope.recording.events import ClipEvent, ClipNormEvent, ClipValueEvent, named
 
 
@@ -189,12 +190,20 @@ class Clips:
         frame: FrameType,
     ) -> _Clip:
         training = self._training
-        location = training.locations.of(frame)
+        location = self._location(frame, numbers)
         training.sync(frame)  # changes that the script made itself are not the clip's effect
         given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
         found = map(training.gradient_state.add, dict.fromkeys(given))
         entries = [entry for entry in found if entry is not None]
         return _Clip(kind, function, location, entries, len(given), numbers)
+
+    def _location(self, frame: FrameType, numbers: dict[str, Any]) -> Location:
+        location = self._training.locations.of(frame)
+        limit = number(numbers.get("max_norm", numbers.get("clip_value")))
+        if limit is None or not location.is_of_trainer or clips_itself(location.users_call()):
+            return location
+        users = self._training.locations.users(frame)
+        return location._replace(argument=limit_argument(users, float(limit)))
 
     def _after(self, clip: _Clip) -> None:
         training = self._training

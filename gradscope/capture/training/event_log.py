@@ -16,6 +16,7 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.recording.events import Event as RunEvent
 from gradscope.recording.events import Names
+from gradscope.recording.evidence.training import LibraryCall
 from gradscope.recording.records import EventRecord, Site
 
 Number = float | Tensor
@@ -43,6 +44,9 @@ class Sites:
         self._codes: list[CodeType] = []
         self._new: list[Site] = []
         self._taken = 0
+        self._calls: dict[int, LibraryCall] = {}
+        """By index of a trainer's line."""
+        self._new_calls: list[LibraryCall] = []
 
     def index(self, line: Line | None) -> int | None:
         """Return the index of a line in the recording."""
@@ -54,6 +58,19 @@ class Sites:
             self._new.append(_site(line))
             self._codes.append(line.code)  # its `id` is valid as long as it lives
         return index
+
+    def add_call(self, line: Line | None, caller: Line | None) -> None:
+        """Record the user's line that led to a line of a trainer."""
+        site, users = self.index(line), self.index(caller)
+        if site is None or users is None or site == users or site in self._calls:
+            return
+        self._calls[site] = LibraryCall(site=site, caller=users)
+        self._new_calls.append(self._calls[site])
+
+    def take_calls(self) -> tuple[LibraryCall, ...]:
+        """Return the calls of trainers that are new since the last call."""
+        new, self._new_calls = tuple(self._new_calls), []
+        return new
 
     def take(self) -> tuple[Site, ...]:
         """Return the lines that are new since the last call."""
@@ -98,6 +115,8 @@ class EventLog:
         events, self.events = self.events, []
         _read_back(events)
         lines = _lines(events)
+        for event, line in zip(events, lines, strict=True):
+            self.sites.add_call(line, event.location.user)
         return tuple(
             EventRecord(
                 step=step,
@@ -164,8 +183,12 @@ def _lines(events: list[Event]) -> list[Line | None]:
         for user in (event.location.user,)
     }
     if len(users) == 1 and {"backward", "step"} <= {event.kind for event in events}:
-        return [event.location.inner for event in events]
-    return [event.location.user or event.location.inner for event in events]
+        return [event.location.argument or event.location.inner for event in events]
+    return [_line(event.location) for event in events]
+
+
+def _line(location: Location) -> Line | None:
+    return location.argument or location.user or location.inner
 
 
 def _site(line: Line) -> Site:

@@ -101,6 +101,7 @@ class Zeroing:
 
     def _sync(self, frame: FrameType) -> None:
         if not self._is_within_backward:
+            self._training.spend_evaluated()
             self._training.sync_weights(frame)
 
     @property

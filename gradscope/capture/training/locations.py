@@ -30,6 +30,13 @@ class Location(NamedTuple):
     """Instruction on the inner line, as `f_lasti`."""
     users_instruction: int = 0
     """Instruction on the user's line."""
+    argument: Line | None = None
+    """Line of the user's argument that makes a trainer do this; None if it is not known."""
+
+    @property
+    def is_of_trainer(self) -> bool:
+        """Whether a trainer's code makes the call, and the user's has called the trainer."""
+        return self.user is not None and self.user != self.inner
 
     def expression(self) -> ast.expr | None:
         """Return the expression that is being evaluated on the inner line."""

@@ -3,6 +3,7 @@
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import ref
@@ -14,6 +15,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.naming import is_shard, name_model, shape_of
 from gradscope.capture.source.definitions import Definitions
+from gradscope.capture.source.statements import written_definitions
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Function, Guard, Patches
@@ -84,6 +86,18 @@ class ModelRecords:
         modules, parameters = tuple(self._new_modules), tuple(self._new_parameters)
         self._new_modules, self._new_parameters = [], []
         return modules, parameters
+
+    def define(self, module: nn.Module) -> None:
+        """Add the lines in the source of a model that existed before recording started."""
+        known = self.definitions
+        if all(one in known.modules for one in module.modules() if one is not module):
+            return
+        with suppress(GradscopeError):  # a lazy parameter has no shape yet
+            written = written_definitions(name_model(module, None))
+            for one, line in written.modules.items():
+                known.modules.setdefault(one, line)
+            for parameter, made in written.parameters.items():
+                known.parameters.setdefault(parameter, made)
 
     def add(self, name: str, module: nn.Module) -> bool:
         """Add a model; return False if a lazy parameter of it has no shape yet."""

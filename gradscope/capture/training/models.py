@@ -2,8 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Callable, Container, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 from weakref import ref
@@ -29,8 +30,14 @@ from gradscope.capture.training.model_records import (
     depends_on_mode,
     models_of,
 )
+from gradscope.capture.training.running_modules import (
+    calling_frame,
+    keyword_arguments,
+    outer_module,
+    plain,
+    wrapped,
+)
 
-_MODULE_FILE = nn.modules.module.__file__
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
 """All calls are observed before this many first backwards, and before every Nth later; otherwise
 only the first one."""
@@ -42,6 +49,10 @@ tenth of a second."""
 
 _MOST_BARE = 8
 """Maximum number of modules without parameters that count as models, if a script has no others."""
+
+_MOST_SOUGHT = 5
+"""Maximum number of backward passes for which the calls of a model's parts are sought, as in the
+`training_step` of Lightning, which does not call the model itself."""
 
 _FROZEN, _TRAINABLE, _HELD = range(3)
 """No parameter of a model requires grad; some do; an optimizer holds some of these."""
@@ -85,6 +96,9 @@ class Models:
         self._known: dict[int, ref[nn.Module]] = {}
         """By `id`: every module that is a model or part of one."""
         self._roots: dict[int, Root] = {}
+        self._parts: dict[int, Root] = {}
+        """By `id`: parts of models that the script calls by themselves."""
+        self._seeks_parts, self._sought = False, 0
         self._bare: dict[int, ref[nn.Module]] = {}
         """By `id`: modules without parameters outside any model: losses, transforms."""
         self._first_bare: list[tuple[ref[nn.Module], str]] = []
@@ -128,6 +142,8 @@ class Models:
         """Return the calls since the last backward, for the one that uses them."""
         forwards, self._forwards = self._forwards, Forwards()
         self._passes += 1
+        self._seeks_parts = forwards.rows is None and self._sought < _MOST_SOUGHT
+        self._sought += self._seeks_parts
         self.resume()
         return forwards
 
@@ -137,18 +153,19 @@ class Models:
         if isinstance(module, nn.Module) and id(module) not in self._known:
             call = self._locations.of(frame).call()
             name = stem(call.args[0]) if call and call.args else receiver(call)
-            self._add_root(module, self._unique(name or type(module).__name__))
+            self._add_root(module, name or type(module).__name__)
 
     def add(self, module: nn.Module, name: str | None) -> None:
         """Add a model before its first call, named by the script or by its class."""
-        self._add_root(module, self._unique(name or type(_plain(module)).__name__))
+        self._add_root(module, name or type(plain(module)).__name__)
+        self._seeks_parts = True
 
     @property
     def described(self) -> str:
         """Class names of the models."""
         modules = (root.module() for root in self._roots.values())
         return ", ".join(
-            dict.fromkeys(type(_plain(one)).__name__ for one in modules if one is not None)
+            dict.fromkeys(type(plain(one)).__name__ for one in modules if one is not None)
         )
 
     @property
@@ -161,13 +178,19 @@ class Models:
         if is_traced():
             return
         key = id(module)
-        if key in self._bare or (key in self._known and key not in self._roots):
+        if key in self._bare:
+            return
+        is_part = key in self._known and key not in self._roots
+        if is_part and not self._seeks_parts and key not in self._parts:
             return
         self._guard.glance(self._enter_root, module, args, sys._getframe(1))
 
     def _enter_root(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
         self._note_thread()
         root = self._roots.get(id(module))
+        if root is None and id(module) in self._known:
+            self._enter_part(module, args, frame)
+            return
         if root is None:
             if _is_bare(module):
                 self._add_bare(module, frame)
@@ -179,27 +202,40 @@ class Models:
             if outer is not None:
                 del self._roots[id(module)]
                 return
+        self._seeks_parts = False
         # Calls without gradients, as in an evaluation, lead to no backward.
         if torch.is_grad_enabled():
-            self._note_call(root, module, args or _keyword_arguments(frame), frame)
+            self._note_call(root, module, args or keyword_arguments(frame), frame)
+
+    def _enter_part(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
+        """Record a call of a part of a model as one of the model, unless the model makes it."""
+        if outer_module(frame, self._bare) is not None or not torch.is_grad_enabled():
+            return
+        root = self._parts.get(id(module)) or next(
+            filter(partial(_holds, module), list(self._roots.values())), None
+        )
+        whole = None if root is None else root.module()
+        if root is not None and whole is not None:
+            self._parts[id(module)] = root
+            self._note_call(root, whole, args or keyword_arguments(frame), frame)
 
     def _add_bare(self, module: nn.Module, frame: FrameType) -> None:
         self._bare[id(module)] = ref(module, _Forget(id(module), self._bare))
         is_apart = not self._roots and len(self._first_bare) < _MOST_BARE
-        if is_apart and _outer_module(frame) is None:
+        if is_apart and outer_module(frame) is None:
             self._first_bare.append((ref(module), self._name(module, frame)))
 
     def _outer_model(self, frame: FrameType) -> nn.Module | None:
         """Return the outermost model whose forward is running."""
-        outer = _outer_module(frame)
+        outer = outer_module(frame)
         if outer is None or id(outer) not in self._bare:
             return outer
         if _is_bare(outer):
-            return _outer_module(frame, self._bare)
+            return outer_module(frame, self._bare)
         del self._bare[id(outer)]  # it has made its layers since
         callers = self._locations.users(frame)[::-1]  # inside the model, its name is only `self`
         name = name_of(outer, callers)
-        self._add_root(outer, self._unique(name or type(outer).__name__))
+        self._add_root(outer, name or type(outer).__name__)
         return outer
 
     def _note_thread(self) -> None:
@@ -215,17 +251,19 @@ class Models:
 
     def _add_root(self, module: nn.Module, name: str) -> Root:
         root = Root(ref(module), name)
-        self._roots[id(module)] = root
+        self.records.define(module)
         self._add_modules(root, module)
+        root.name = self._unique(name)  # a part of it may have had this name
+        self._roots[id(module)] = root
         return root
 
     def _add_modules(self, root: Root, module: nn.Module) -> None:
         root.mode_dependent, root.is_recorded = [], False
         for one in module.modules():
             # Weak references: a module that the script drops must be freed as without gradscope.
-            self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots))
-            if one is not module:
-                self._roots.pop(id(one), None)
+            self._known[id(one)] = ref(one, _Forget(id(one), self._known, self._roots, self._parts))
+            if one is not module and self._roots.pop(id(one), None) is not None:
+                self._parts[id(one)] = root
             if depends_on_mode(one):
                 root.mode_dependent.append(ref(one))
         for parameter in parameters_of(module):
@@ -234,12 +272,16 @@ class Models:
     def _name(self, module: nn.Module, frame: FrameType) -> str:
         location = self._locations.of(frame)
         call = location.call()
-        calling = _calling(frame)
+        calling = calling_frame(frame)
+        name = None
         if call is not None and calling is not None and calling.f_code is location.code:
             name = stem(call.func)
-        else:  # passed to a function of torch, as in `functional_call(net, weights, x)`
-            name = name_of(module, self._locations.users(frame))
-        return self._unique(name or type(_plain(module)).__name__)
+        if name is None or location.is_of_trainer:
+            # A trainer calls it, or a function of torch, as in `functional_call(net, weights, x)`.
+            users = self._locations.users(frame)
+            held = (name_of(one, users) for one in wrapped(module))
+            name = next(filter(None, held), name)
+        return name or type(plain(module)).__name__
 
     def _unique(self, name: str) -> str:
         taken = {root.name for root in self._roots.values()}
@@ -314,7 +356,7 @@ class Models:
         for reference, name in found:
             module = reference()
             if module is not None:
-                self._add_root(module, self._unique(name))
+                self._add_root(module, name)
 
     def _find_owners(self, owner_name: Callable[[Tensor], str | None]) -> None:
         """Find the models of new parameters that no call led to, as with `model.forward(x)`."""
@@ -325,10 +367,11 @@ class Models:
         if not orphans or self._searches == _MOST_SEARCHES:
             return
         self._searches += 1
+        users = self._locations.users(sys._getframe(1))
         for model, orphan in models_of(orphans):
             if id(model) not in self._known:
-                name = owner_name(orphan) or type(_plain(model)).__name__
-                self._add_root(model, self._unique(name))
+                name = name_of(model, users) or owner_name(orphan) or type(plain(model)).__name__
+                self._add_root(model, name)
 
 
 class _Forget:
@@ -342,42 +385,13 @@ class _Forget:
             table.pop(self._key, None)
 
 
-def _plain(module: nn.Module) -> nn.Module:
-    inner: nn.Module = getattr(module, "_orig_mod", module)
-    return inner
+def _holds(module: nn.Module, root: Root) -> bool:
+    whole = root.module()
+    return whole is not None and any(one is module for one in whole.modules())
 
 
 def _is_bare(module: nn.Module) -> bool:
     return next(module.parameters(), None) is None
-
-
-def _outer_module(frame: FrameType, ignored: Container[int] = ()) -> nn.Module | None:
-    """Return the outermost module whose forward is running, except the one being called.
-
-    Args:
-        frame: Frame of the call.
-        ignored: Modules to ignore, by `id`.
-    """
-    outer, step = None, _calling(frame)
-    while step is not None:
-        if step.f_code.co_filename == _MODULE_FILE and step.f_code.co_name == "_call_impl":
-            found = step.f_locals.get("self")
-            outer = outer if id(found) in ignored else found
-        step = step.f_back
-    return outer
-
-
-def _calling(frame: FrameType) -> FrameType | None:
-    """Return the frame that calls the module whose call runs in a frame."""
-    step: FrameType | None = frame
-    while step is not None and step.f_code.co_filename == _MODULE_FILE:
-        step = step.f_back
-    return step
-
-
-def _keyword_arguments(frame: FrameType) -> object:
-    kwargs = frame.f_locals.get("kwargs")
-    return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
 
 
 def _has_sizes(tensor: Tensor) -> bool:

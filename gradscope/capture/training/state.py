@@ -178,6 +178,7 @@ class TrainingState:
 
     def sync_before_backward(self, frame: FrameType) -> None:
         """Do both before a backward, if gradients may be waiting for a step."""
+        self.spend_evaluated()
         if self.gradient_state.holds(UNSPENT) or self.gradient_state.holds(SPENT):
             self.sync(frame)
             zeroed = self.gradient_state.clear_false_stale()
@@ -212,4 +213,13 @@ class TrainingState:
         """Record a backward within a step, for example by a closure, which uses its gradients."""
         if self.stepping:
             self.stepping[-1].update(map(id, entries))
-            self.gradient_state.spend(entries)
+
+    def spend_evaluated(self) -> None:
+        """Mark the gradients of a closure's last evaluation as used: another one begins."""
+        if self.stepping:
+            self.spend_among(self.stepping[-1])
+
+    def spend_among(self, ids: set[int]) -> None:
+        """Mark gradients as used, by the `id` of their entries."""
+        if ids:
+            self.gradient_state.spend(one for one in self.gradient_state.entries if id(one) in ids)

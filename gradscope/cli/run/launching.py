@@ -3,6 +3,7 @@
 import io
 import sys
 import warnings
+from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from traceback import print_exception
@@ -25,6 +26,7 @@ from gradscope.switch import OFF
 
 if TYPE_CHECKING:
     from gradscope.cli.run.live import LiveDisplay
+    from gradscope.export.live.log import MetricsLog
 
 _CLOSELY, _THEN_EVERY = 20, 50
 """`--fail-fast` judges after each of the first 20 steps, then after every 50th."""
@@ -37,6 +39,7 @@ class WatchedRun:
         self.planned = planned
         self._seconds_of_children = seconds_of_children()
         self.live = _live_display(planned)
+        self._log: MetricsLog | None = None
         self.recording: Path | None = None
         """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
@@ -61,7 +64,9 @@ class WatchedRun:
             self.live.begin(self.recording)
         plan = RankPlan(base=self.recording, command=planned.command, watch=watch)
         self.spawning.enter_context(spawned_ranks_watched(plan))
-        is_followed = planned.fails_fast or watch.stop_after or self.live is not None
+        if watch.log and planned.rank in (None, 0):
+            self._log = _metrics_log(planned, self.recording, watch.log)
+        is_followed = planned.fails_fast or watch.stop_after or self.live or self._log
         on_step = self._on_step if is_followed else None
         return training_watch(self.recording, planned.command, watch, on_step)
 
@@ -82,6 +87,8 @@ class WatchedRun:
         """Show an optimizer step, and stop the script after it if an option says so."""
         if self.live is not None:
             self.live.update(is_last=count == self.planned.watch.max_steps)
+        if self._log is not None:
+            self._log.update()
         stop_after = self.planned.watch.stop_after
         if stop_after is not None and count >= stop_after:
             self._stop(count, f"--stop-after {stop_after}")
@@ -94,9 +101,11 @@ class WatchedRun:
         raise stopping(option)
 
     def close_live(self) -> None:
-        """End the live display."""
+        """End the live display and the log of metrics."""
         if self.live is not None:
             self.live.close()
+        if self._log is not None:
+            self._log.close()
 
     def _is_failing(self, count: int) -> bool:
         if self.recording is None or (count > _CLOSELY and count % _THEN_EVERY):
@@ -104,6 +113,14 @@ class WatchedRun:
         from gradscope.cli.run.judging import failing
 
         return failing(self.planned, self.recording)
+
+
+def _metrics_log(planned: PlannedRun, path: Path, names: Sequence[str]) -> "MetricsLog":
+    # Deferred: it imports all rules.
+    with preserved_random_state():
+        from gradscope.export.live.log import MetricsLog
+
+    return MetricsLog(path, names, planned.settings, show_note)
 
 
 def _live_display(planned: PlannedRun) -> "LiveDisplay | None":

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.run.bottom_panel import BottomPanel
+from gradscope.export.live.pace import Pace
 from gradscope.launch.execution import preserved_random_state
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.store import load_recording
@@ -27,50 +27,10 @@ from gradscope.rules.settings import Settings
 
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Smallest number of seconds between two frames, and between two judgements."""
-_SHARE = 0.02
-"""Maximum share of the time for drawing, and for judging."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged again only at its end."""
 _HELPLESS = ("dumb", "unknown")
 """Values of TERM of terminals that cannot move the cursor."""
-
-
-class Pace:
-    """Says when something is due again, by a time between turns and a share of the time.
-
-    Args:
-        between: Smallest number of seconds from the end of one turn to the next.
-        share: Largest share of the time that the turns take together.
-        clock: Function that returns the time in seconds.
-    """
-
-    def __init__(
-        self, between: float, share: float = _SHARE, clock: Callable[[], float] = monotonic
-    ) -> None:
-        self._between, self._share, self._clock = between, share, clock
-        self._began, self._next, self._took = 0.0, 0.0, 0.0
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time for a turn."""
-        return self._clock() >= self._next
-
-    @property
-    def last_took(self) -> float:
-        """Seconds that the last turn took."""
-        return self._took
-
-    def postpone(self) -> None:
-        """Postpone the next turn, as after a turn that takes no time."""
-        self._next = self._clock() + self._between
-
-    def __enter__(self) -> None:
-        self._began = self._clock()
-
-    def __exit__(self, *_: object) -> None:
-        now = self._clock()
-        self._took = now - self._began
-        self._next = now + max(self._between, self._took / self._share)
 
 
 class LiveDisplay:

@@ -142,6 +142,15 @@ class WatchCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryCall:
+    """A line of an installed package, as of a trainer, and the user's line that led to it."""
+
+    table: ClassVar[str] = "library_call"
+    site: int
+    caller: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClipScope:
     """A set of parameters that a script clips together.
 

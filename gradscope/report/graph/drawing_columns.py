@@ -109,7 +109,9 @@ class _Tables:
         }
 
     def _tensor(self, vertex: Vertex) -> int | None:
-        return self.tensors.get(vertex.nodes[0]) if vertex.kind == "operation" else None
+        # Of a loop's operation no tensor is selected: those of its turns differ.
+        is_single = vertex.kind == "operation" and vertex.copies == 1
+        return self.tensors.get(vertex.nodes[0]) if is_single else None
 
     def _layouts(self) -> dict[str, Json]:
         kept = self.layouts

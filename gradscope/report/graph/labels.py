@@ -35,7 +35,7 @@ def vertex_text(vertex: Vertex, *, is_short: bool = False) -> tuple[str, str]:
     name = vertex.name if is_short and vertex.name else vertex.label
     match vertex.kind:
         case "operation" | "view" | "leaf":
-            return (operation_text(name), "")
+            return (_titled(operation_text(name), "", vertex.copies), "")
         case "parameter":
             return (name, fate(vertex))
         case "module":

@@ -1,7 +1,7 @@
 """A drawing of each module's content, one level deep, which readers open one by one."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -14,6 +14,7 @@ from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.layout import Arrangements, lay_out
+from gradscope.report.graph.loops import Loop, loops
 from gradscope.report.graph.part_vertices import VertexMaker
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, shortened_part
@@ -24,7 +25,7 @@ WHOLE = -1
 
 MOST_VERTICES = 150
 
-_LISTED = 24
+_LISTED = 64
 """Lists with more modules than this are one vertex in the module around them."""
 
 _Kind = Literal["module", "node", "parameter", "cut", "before", "after"]
@@ -75,6 +76,8 @@ class _Insides:
     lists: set[int] = field(init=False, default_factory=set)
     """Modules that only contain a few others, which are drawn in their stead."""
     behind: set[_Member] = field(init=False, default_factory=set)
+    drawn_as: dict[int, int] = field(init=False, default_factory=dict)
+    """By node of a loop: the node that is drawn for all turns."""
     maker: VertexMaker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +87,7 @@ class _Insides:
             around = (WHOLE,) if row.parent is None else self.paths[row.parent]
             self.paths[row.index] = (*around, row.index)
         self._find_lists()
+        self._find_loops()
         self._add_nodes()
         self._add_unreached()
         passed = {node.index for node in self.view.nodes if node.kind == "view"}
@@ -122,6 +126,30 @@ class _Insides:
             is_list = not row.calls and not row.own_parameters and row.parent is not None
             if is_list and 0 < children[row.index] <= _LISTED:
                 self.lists.add(row.index)
+
+    def _find_loops(self) -> None:
+        """Find the operations that a loop of a module repeats, with the modules that it calls."""
+        inside: dict[int, list[tuple[Hashable, int]]] = {}
+        for node in self.links.in_order():
+            if node.kind != "operation":
+                continue
+            for around, (kind, held) in self._positions(("node", node.index)):
+                entries = inside.setdefault(around, [])
+                key = (node.operation, node.site) if kind == "node" else held
+                # The content of a called module is one entry.
+                if kind == "node" or not entries or entries[-1][0] != key:
+                    entries.append((key, node.index))
+        for entries in inside.values():
+            for loop in loops([key for key, _ in entries]):
+                self._fold(loop, entries)
+
+    def _fold(self, loop: Loop, entries: Sequence[tuple[Hashable, int]]) -> None:
+        """Let the first of a loop's equal operations represent the others."""
+        first: dict[int, int] = {}
+        for entry in loop:
+            key, node = entries[entry.position]
+            if isinstance(key, tuple):
+                self.drawn_as[node] = first.setdefault(entry.offset, node)
 
     def _add_nodes(self) -> None:
         for node in self.links.in_order():
@@ -172,7 +200,9 @@ class _Insides:
 
         What lies in a list of modules is held by the module around the list too.
         """
-        held = member
+        kind, index = held = member
+        if kind == "node":
+            held = ("node", self.drawn_as.get(index, index))
         for module in reversed(self._home(member)):
             yield module, held
             if module not in self.lists:
@@ -202,7 +232,10 @@ class _Insides:
     def _vertex(self, position: int, member: _Member, nodes: list[int]) -> Vertex:
         vertex = self._made(member)
         behind = member in self.behind
-        return replace(vertex, index=position, nodes=tuple(nodes), is_behind_cut=behind)
+        copies = len(nodes) if member[0] == "node" and nodes else 1
+        return replace(
+            vertex, index=position, nodes=tuple(nodes), copies=copies, is_behind_cut=behind
+        )
 
     def _made(self, member: _Member) -> Vertex:
         kind, index = member

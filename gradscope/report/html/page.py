@@ -73,6 +73,7 @@ SCRIPTS = (
     "table",
     "hover",
     "tree",
+    "icicle",
     "plot",
     "history",
     "graph",

@@ -93,7 +93,7 @@ class NeverClipped(Rule):
                 f"is {times_text(times)} the largest norm, {short(largest)}"
             ),
             remedy=(f"lower it to about {literal(advised)}" if advised else "lower it")
-            + ", which clips only outliers, or remove the call",
+            + ", which clips only outliers, or remove it",
             site=series.site,
             evidence={
                 "times_largest_norm": times,

@@ -82,7 +82,7 @@ def both(tmp_path):
 @pytest.mark.parametrize(
     ("prepare", "backend"),
     [
-        ("", "eager"),
+        pytest.param("", "eager", marks=pytest.mark.nightly),
         ("import torch._dynamo; torch._dynamo.config.compiled_autograd = True", "aot_eager"),
     ],
     ids=["whole steps", "compiled autograd"],

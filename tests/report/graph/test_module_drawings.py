@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from gradscope.report.graph.drawing_columns import drawing_columns
+from gradscope.report.graph.labels import vertex_text
 from gradscope.report.graph.module_drawings import WHOLE, module_drawings
+from gradscope.report.page import UNICODE
 from gradscope.session.api import inspect
 from tests.report.html.figures import plain
 
@@ -19,8 +21,32 @@ class Cell(nn.Module):
         self.cell = nn.Linear(4, 4)
 
     def forward(self, x):
-        for _ in range(300):
+        for _ in range(30):
             x = torch.tanh(self.cell(x)) + 1
+        return x
+
+
+class Aperiodic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.first(x)
+        for number in range(300):
+            # The sequence of Thue and Morse, which repeats nothing three times.
+            x = torch.sin(x) if number.bit_count() % 2 else torch.cos(x)
+        return x
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(6))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = x + torch.tanh(block(x))
         return x
 
 
@@ -91,7 +117,7 @@ def test_the_whole_has_the_model_and_what_is_outside(report, drawings):
 
 
 def test_of_too_many_vertices_the_middle_is_one():
-    report = inspect(Cell(), torch.randn(2, 4), lambda out: out.mean(), probe_steps=0)
+    report = inspect(Aperiodic(), torch.randn(2, 4), lambda out: out.mean(), probe_steps=0)
     drawing = module_drawings(report, most=20)[0]
     assert len(drawing.vertices) == 20
     (rest,) = (one for one in vertices(drawing) if one.kind == "rest")
@@ -100,6 +126,25 @@ def test_of_too_many_vertices_the_middle_is_one():
     # All but the mean, which is not the model's.
     assert shown + middle + 1 == sum(node.kind != "view" for node in report.recording.nodes)
     assert rest.label.startswith("… ")
+
+
+def test_operations_of_a_loop_are_one_vertex_each():
+    report = inspect(Cell(), torch.randn(2, 4), lambda out: out.mean(), probe_steps=0)
+    drawing = module_drawings(report)[0]
+    names = {one.index: vertex_text(one)[0] for one in vertices(drawing)}
+    tanh, add = (f"{name} {UNICODE.times}30" for name in ("Tanh", "Add"))
+    assert Counter(names.values()) == Counter(["cell Linear", tanh, add, "after"])
+    links = {(names[one.link.source], names[one.link.target]) for one in drawing.links}
+    assert links == {("cell Linear", tanh), (tanh, add), (add, "cell Linear"), (add, "after")}
+    tables = plain(drawing_columns({0: drawing}, {}))["vertices"]
+    assert set(tables["tensor"]) == {None}
+
+
+def test_operations_between_different_modules_are_not_folded():
+    report = inspect(Residual(), torch.randn(2, 4), lambda out: out.mean(), probe_steps=0)
+    drawn = [one for one in vertices(module_drawings(report)[0]) if one.kind == "operation"]
+    assert len(drawn) == 12
+    assert {one.copies for one in drawn} == {1}
 
 
 def test_columns_have_every_number_and_place(report, drawings):

@@ -350,6 +350,7 @@ class Steps:
             )
             step.numbers |= known(StepEvent, evaluations=unread(_evaluations(optimizer)))
         training.gradient_state.spend(step.known.entries)
+        training.spend_among(came)
         if self.is_within_backward:
             training.gradient_state.settle(step.known.entries)
         self._made[step.known.index] = self._made.get(step.known.index, 0) + 1

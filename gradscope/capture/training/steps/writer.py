@@ -179,6 +179,7 @@ class StepWriter:
                 sources=tuple(sources_around(sites)),
                 statements=tuple(statements_around(sites)),
                 optimizers=optimizers,
+                library_calls=self._training.event_log.sites.take_calls(),
                 scopes=self._training.scopes.take(),
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,

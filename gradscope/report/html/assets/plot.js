@@ -265,11 +265,12 @@ painter('plot', (canvas, content, sheet) => {
   };
   draw();
   plot.on('plotly_click', (event) => pick(event.points));
+  plot.on('plotly_afterplot', () => layOutIcicle(plot));
+  layOutIcicle(plot);
   for (const type of TREES) plot.on(`plotly_${type}click`, (event) => tree.click(event.points[0], pick, draw));
   const show = () => {
     if (!isOwn) tree.reveal();
     draw();
-    if (!isOwn) tree.revealDrawn(plot);
   };
   return {
     show,

@@ -79,8 +79,7 @@ class Tree {
   // The trace as it is drawn; one that is no tree as it is.
   shown(trace) {
     if (!TREES.has(trace.type)) return trace;
-    const full = trace.meta?.written ? inscribed(trace, this.sheet) : trace;
-    if (!(trace.ids.length > trace.meta?.most)) return full;
+    const full = trace.meta.written ? inscribed(trace, this.sheet) : trace;
     this.cells = new Cells(trace);
     this.links = trace.meta.links.module;
     this.opened ??= Math.max(trace.ids.indexOf(trace.level), this.cells.top);
@@ -93,35 +92,20 @@ class Tree {
     return { ...ofCells({ ...full, values }, kept, trace.ids.length), level: trace.ids[open] };
   }
 
-  // A click opens a cell, and one on what is open goes back: false where plotly is not to do so.
+  // A click opens a cell, and one on what is open goes back. Plotly would do so slowly.
   click(point, pick, draw) {
-    if (!this.links) return true;
     const at = this.links.indexOf(point.data.meta.links.module[point.pointNumber]);
     pick([point]);
-    const isOpen = at === this.opened;
-    if (isOpen) this.opened = Math.max(this.cells.parents[at], 0);
+    if (at === this.opened) this.opened = Math.max(this.cells.parents[at], this.cells.top);
     else if (this.cells.children[at].length) this.opened = at;
     draw();
     return false;
   }
 
-  // Opens a large tree around the selected module where that does not show.
+  // Opens the tree around the selected module where that does not show.
   reveal() {
     const { module } = this.sheet.selection;
     const at = this.links && module !== null ? this.links.indexOf(module) : -1;
-    if (at >= 0 && !this.drawn.has(at)) this.opened = Math.max(this.cells.parents[at], 0);
-  }
-
-  // Likewise a tree that is drawn whole, where plotly knows what is open.
-  revealDrawn(plot) {
-    const { module } = this.sheet.selection;
-    plot.data.forEach((trace, place) => {
-      if (!TREES.has(trace.type) || this.links || module === null) return;
-      const at = trace.meta.links.module.indexOf(module);
-      const { top, parents } = new Cells(trace);
-      const open = trace.level === undefined ? top : trace.ids.indexOf(trace.level);
-      for (let above = at; above >= 0; above = parents[above]) if (above === open) return;
-      if (at >= 0) Plotly.restyle(plot, { level: trace.ids[Math.max(parents[at], 0)] }, [place]);
-    });
+    if (at >= 0 && !this.drawn.has(at)) this.opened = Math.max(this.cells.parents[at], this.cells.top);
   }
 }

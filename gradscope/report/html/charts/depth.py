@@ -20,6 +20,7 @@ from gradscope.report.html.charts.depth_layout import (
     tensor_marks,
 )
 from gradscope.report.html.charts.forward_order import ForwardOrder, flag_traces, flags
+from gradscope.report.html.charts.loop_axis import LOOP_AXIS, loop_axis_trace, loop_ticks
 from gradscope.report.html.columns import Json, numbers, positions
 from gradscope.report.html.page import Chart
 
@@ -64,14 +65,15 @@ def depth(report: Report) -> Chart | None:
         above=(*broken, *[""] * (rows - 1), *["findings"] * bool(rows)),
         below=tuple(title for state, title, _ in _BELOW if state in states),
     )
-    line = spine_line(report)
+    line, ticks = spine_line(report), loop_ticks(order)
     traces = [
         *_number_traces(tensors, parameters),
         *([] if line is None else [_line_trace(line, tensors)]),
         *_strip_traces(tensors, parameters),
         *(Trace(drawn=trace) for trace in flag_traces(raised, report, len(broken))),
+        *([Trace(drawn=loop_axis_trace(strips.topmost))] if ticks else []),
     ]
-    layout = depth_layout(order, report, strips)
+    layout = depth_layout(order, report, strips, ticks)
     return Chart(
         name="depth",
         kind="plot",
@@ -81,7 +83,7 @@ def depth(report: Report) -> Chart | None:
             "figure": {"data": [trace.drawn for trace in traces], "layout": layout},
             "switches": [{"label": "shown", "choices": _choices(traces, (*tensors, *parameters))}],
         },
-        height=strips.height + MARGIN,
+        height=strips.height + MARGIN + (LOOP_AXIS if ticks else 0),
     )
 
 

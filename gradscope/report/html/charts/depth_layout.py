@@ -1,7 +1,7 @@
 """How the chart of the depth is laid out, and the marks along it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ from gradscope.analysis.spine import Spines
 from gradscope.recording.records import TensorRef
 from gradscope.report.html.charts.forward_order import ForwardOrder, Run
 from gradscope.report.html.charts.lettering import lettered
+from gradscope.report.html.charts.loop_axis import LOOP_AXIS, loop_axis
 from gradscope.report.html.columns import Json
 from gradscope.report.number_format import operation_text
 
@@ -158,6 +159,11 @@ class Strips:
     def _below(self) -> int:
         return len(self.below) * ROW + GAP if self.below else 0
 
+    @property
+    def topmost(self) -> str:
+        """The vertical axis at the top of the chart."""
+        return "y3" if self.above else "y"
+
     def axes(self) -> dict[str, Json]:
         """Return the y axes: `y` is logarithmic, `y2` below it, `y3` above."""
         low, high = self._below / self.height, (self._below + MAIN) / self.height
@@ -192,16 +198,27 @@ def _strip_axis(titles: Sequence[str], domain: list[Json], *, is_upwards: bool) 
     }
 
 
-def depth_layout(order: ForwardOrder, report: Report, strips: Strips) -> dict[str, Json]:
-    """Return the layout; modules are bands behind the marks, with names at the bottom."""
+def depth_layout(
+    order: ForwardOrder, report: Report, strips: Strips, ticks: Mapping[float, int]
+) -> dict[str, Json]:
+    """Return the layout; modules are bands behind the marks, with names at the bottom.
+
+    Args:
+        order: Positions along the chart.
+        report: Whose modules are named.
+        strips: Strips above and below the logarithmic axis.
+        ticks: Steps of loops, by position.
+    """
+    top = LOOP_AXIS if ticks else 0
     runs = [run for run in order.runs() if run.module is not None]
     named = [run for run in runs if run.length >= _NARROWEST * order.length]
     return {
         # Room for its labels: plotly draws a chart again whose margins are too small.
-        "margin": {"l": 70, "r": 16, "t": 42, "b": 60},
+        "margin": {"l": 70, "r": 16, "t": 42 + top, "b": 60},
         "showlegend": True,
-        "legend": {"y": 1.0},
+        "legend": {"y": 1.0 + top / strips.height},
         **strips.axes(),
+        **({"xaxis2": loop_axis(ticks, strips.topmost)} if ticks else {}),
         "xaxis": {
             "range": [-0.8, order.length - 0.2],
             "anchor": "y2" if strips.below else "y",

@@ -125,6 +125,10 @@ nothing.
 
 _FLOOR = 0.002
 """Minimum share of the whole, which makes a module without parameters visible."""
+_LEGIBLE, _LEGIBLE_TOGETHER = 0.05, 0.6
+"""Minimum share of a leaf with parameters where areas are no exact measure, and of all such leaves
+together: labels fit into leaves unless these are very many.
+"""
 _LONGEST = 40
 _HOLDS_ALL = "models"
 
@@ -184,15 +188,24 @@ def _shown(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
     return found or [row for row in rows if row.in_model]
 
 
+def leaf_count(cells: Sequence[Cell]) -> int:
+    """Return the number of cells that contain no others, but parameters."""
+    parents = {cell.parent for cell in cells}
+    return sum(cell.key not in parents and cell.own_numel > 0 for cell in cells)
+
+
 def areas(cells: Sequence[Cell], area: Area) -> list[float]:
     """Return the area of each cell besides its children."""
     parents = {cell.parent for cell in cells}
     own: Callable[[int], float] = {"root": math.sqrt, "parameters": float, "equal": bool}[area]
     found = [own(cell.own_numel) for cell in cells]
-    least = sum(found) * _FLOOR or 1.0
+    leaves = leaf_count(cells)
+    legible = min(_LEGIBLE, _LEGIBLE_TOGETHER / leaves) if area == "root" and leaves else _FLOOR
+    whole = sum(found)
+    least = [whole * (legible if cell.own_numel else _FLOOR) or 1.0 for cell in cells]
     return [
-        max(value, least) if cell.key not in parents else value
-        for cell, value in zip(cells, found, strict=True)
+        max(value, floor) if cell.key not in parents else value
+        for cell, value, floor in zip(cells, found, least, strict=True)
     ]
 
 

@@ -14,6 +14,7 @@ from gradscope.report.html.charts.module_cells import (
     ModuleState,
     areas,
     cells_of,
+    leaf_count,
     module_measures,
     state_of,
 )
@@ -23,6 +24,9 @@ from gradscope.report.html.tables import column, module_column, word_column
 
 MOST_DRAWN = 900
 """Maximum number of modules drawn at once; deeper modules appear when their parent is opened."""
+
+_FLATTEST, _TALLEST, _AROUND, _LEAF = 300, 760, 110, 20
+"""Heights in CSS pixels: of the chart at least and at most, around the cells, and of a leaf."""
 
 _MANY = 150
 """Number of cells above which thick lines would hide the colours."""
@@ -109,19 +113,27 @@ def module_map(report: Report) -> Chart | None:
                 {"label": "as", "choices": _SHAPES},
             ],
         },
-        height=500,
+        height=min(_TALLEST, max(_FLATTEST, _AROUND + _LEAF * leaf_count(cells))),
     )
 
 
 _LAYOUT: dict[str, Json] = {
     "margin": {"l": 4, "r": 4, "t": 30, "b": 8},
-    "uniformtext": {"minsize": 9, "mode": "hide"},
     "xaxis": {"visible": False},
     "yaxis": {"visible": False},
 }
 _SHAPES: list[Json] = [
-    {"label": "icicle", "data": [{"type": "icicle", "leaf": {"opacity": 1}}]},
-    {"label": "treemap", "data": [{"type": "treemap"}]},
+    # The labels of an icicle are fitted by `assets/icicle.js`.
+    {
+        "label": "icicle",
+        "data": [{"type": "icicle", "leaf": {"opacity": 1}}],
+        "layout": {"uniformtext": {"mode": False}},
+    },
+    {
+        "label": "treemap",
+        "data": [{"type": "treemap"}],
+        "layout": {"uniformtext": {"minsize": 9, "mode": "hide"}},
+    },
 ]
 
 

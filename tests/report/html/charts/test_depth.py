@@ -1,12 +1,15 @@
 import math
 from random import Random
 
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from gradscope.report.html.charts.axes import MOST_MARKS, thinned
 from gradscope.report.html.charts.depth import depth
 from gradscope.report.html.charts.forward_order import ForwardOrder
+from gradscope.session.api import inspect
 from gradscope.session.report import Report
 from tests.report.conftest import build_hostile
 from tests.report.html.charts.conftest import REPORTS
@@ -137,3 +140,37 @@ def test_thinning_keeps_the_extremes_in_their_order(seed, more):
 
 def test_few_marks_are_all_kept():
     assert thinned(list(range(MOST_MARKS)), [[1.0] * MOST_MARKS]) == list(range(MOST_MARKS))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x):
+        state = torch.zeros(2, 4)
+        for time in range(x.shape[1]):
+            state = torch.tanh(self.step(x[:, time]) + state)
+        return self.head(state)
+
+
+def test_steps_of_a_loop_have_an_axis_of_their_own():
+    torch.manual_seed(0)
+    batch = torch.randn(2, 40, 4)
+    report = inspect(Recurrent(), batch, lambda out: out.mean(), probe_steps=0)
+    axis = shown(depth(report))["layout"]["xaxis2"]
+    assert axis["ticktext"] == ["0", "5", "10", "15", "20", "25", "30", "35"]
+    order = ForwardOrder(report)
+    # The nth tanh is in the nth step, and a step has three tensors.
+    places = [
+        position
+        for row, position in zip(order.tensors, order.tensor_places, strict=True)
+        if row.operation == "TanhBackward0"
+    ]
+    for text, position in zip(axis["ticktext"], axis["tickvals"], strict=True):
+        assert abs(position - places[int(text)]) < 3
+
+
+def test_forward_without_a_loop_has_no_such_axis(report):
+    assert "xaxis2" not in shown(depth(report))["layout"]

@@ -1,0 +1,113 @@
+"""Finds the argument by which a script makes a trainer clip: `Trainer(gradient_clip_val=1.0)`."""
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType
+
+from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import tree_of
+
+_LIMITS = frozenset(
+    {
+        "clip_grad",
+        "clip_grad_norm",
+        "grad_clip",
+        "grad_clip_norm",
+        "gradient_clip",
+        "gradient_clip_val",
+        "gradient_clipping",
+        "max_grad_norm",
+    }
+)
+"""Names of the limit in trainers: transformers, TRL, Lightning, DeepSpeed, timm."""
+
+_WITH_DEFAULT = "TrainingArguments"
+"""End of the names of classes that clip unless the script says otherwise."""
+
+_TRL, _CONFIG = "trl", "Config"
+"""Package whose classes with names of this end derive from such a class."""
+
+
+def limit_argument(frames: Iterable[FrameType], limit: float) -> Line | None:
+    """Return the line of the argument that sets a trainer's limit; None if it is not found.
+
+    A call that leaves the limit to its default is the next best.
+
+    Args:
+        frames: Running frames of the user's code, innermost first.
+        limit: Largest norm or value.
+    """
+    codes = {frame.f_code.co_filename: frame.f_code for frame in frames}
+    for code in codes.values():
+        if (line := _limit_line(code.co_filename, limit)) is not None:
+            return Line(_code_around(code, line), line)
+    return None
+
+
+def clips_itself(call: ast.Call | None) -> bool:
+    """Return whether a call of the script's is one that clips."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+            return "clip" in name
+    return False
+
+
+@functools.lru_cache(maxsize=64)
+def _limit_line(file: str, limit: float) -> int | None:
+    tree = tree_of(file)
+    given = list(_limits(tree))
+    equal = [value for value in given if _number(value) == limit]
+    # A variable may have any value.
+    unknown = [value for value in given if _number(value) is None]
+    if not given:
+        unknown = list(_with_default(tree))
+    found = equal or unknown
+    return found[0].lineno if len(found) == 1 else None
+
+
+def _limits(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the values of keyword arguments, and of items of a dictionary, that are limits."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg=str(name), value=value) if name in _LIMITS:
+                yield value
+            case ast.Dict():
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and key.value in _LIMITS:
+                        yield value
+
+
+def _number(value: ast.expr) -> float | None:
+    match value:
+        case ast.Constant(value=int(number) | float(number)):
+            return float(number)
+    return None
+
+
+def _with_default(tree: ast.Module) -> Iterator[ast.expr]:
+    of_trl = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == _TRL
+        for alias in node.names
+        if alias.name.endswith(_CONFIG)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                if name.endswith(_WITH_DEFAULT) or name in of_trl:
+                    yield node
+
+
+def _code_around(code: CodeType, line: int) -> CodeType:
+    """Return the code that holds a line: that of a frame, or of a function inside it."""
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return next(
+        (
+            _code_around(one, line)
+            for one in inner
+            if any(number == line for *_, number in one.co_lines())
+        ),
+        code,
+    )

@@ -1,0 +1,1 @@
+"""Numbers and findings of a running training, and the experiment trackers that show them."""

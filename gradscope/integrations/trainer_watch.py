@@ -1,0 +1,239 @@
+"""What the callbacks of all trainers share: one watch from the start of a fit to its end."""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import FrameType
+from typing import get_args
+
+from torch import nn
+from torch.optim import Optimizer
+
+from gradscope.capture.training.given import GivenObjects
+from gradscope.capture.training.history.references import name_of
+from gradscope.capture.training.locations import Locations
+from gradscope.capture.training.pacing.budget import DEFAULT, check_share
+from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.watch import TrainingWatch
+from gradscope.errors import GradscopeError
+from gradscope.export.live.metrics import FINDINGS, LOSS, RATE, LiveMetrics
+from gradscope.export.live.pace import Pace
+from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
+from gradscope.launch.options import WatchOptions
+from gradscope.recording.finding import Severity, at_least
+from gradscope.recording.store import load_recording
+from gradscope.rules.engine import check_settings, judge
+from gradscope.rules.selection import parsed_selectors
+from gradscope.rules.settings import Settings
+from gradscope.session.arguments import check_arguments
+from gradscope.session.report import Report
+from gradscope.session.watching import Frequency, Watch
+from gradscope.switch import is_off
+
+_BETWEEN_JUDGEMENTS = 10.0
+"""Smallest number of seconds between two judgements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackOptions:
+    """Arguments of a callback, checked."""
+
+    save: Path | None
+    fail_level: Severity | None
+    frequency: Frequency
+    settings: Settings
+
+
+def callback_options(
+    *,
+    save: str | PathLike[str] | None = None,
+    fail_level: Severity | None = None,
+    budget: float | None = DEFAULT,
+    every: int | None = None,
+    tensor_every: int | None = None,
+    tensors: bool = True,
+    select: str | Iterable[str] = (),
+    ignore: str | Iterable[str] = (),
+) -> CallbackOptions:
+    """Return the arguments of a callback, after a check.
+
+    Args:
+        save: File of the recording. A number is added if it exists, as when a training is resumed,
+            and the rank in a distributed job. Without it, there is no file.
+        fail_level: Raise `UnhealthyGradientsError` at the end of the training if there are findings
+            of this level or above.
+        budget: As for `gradscope.watch`.
+        every: As for `gradscope.watch`.
+        tensor_every: As for `gradscope.watch`.
+        tensors: As for `gradscope.watch`.
+        select: Rules to run.
+        ignore: Rules to leave out.
+
+    Raises:
+        GradscopeError: An argument is wrong.
+    """
+    if fail_level is not None and fail_level not in get_args(Severity):
+        choices = ", ".join(get_args(Severity))
+        raise GradscopeError(f"fail_level is {fail_level!r}, expected one of {choices}")
+    check_share(budget)
+    check_arguments(WatchOptions, every=every, tensor_every=tensor_every)
+    settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
+    check_settings(settings)
+    return CallbackOptions(
+        save=None if save is None else Path(save).absolute(),
+        fail_level=fail_level,
+        frequency=Frequency(
+            budget=budget,
+            every=every,
+            tensor_every=tensor_every,
+            tensors=tensors,
+            sync_checks=None,
+        ),
+        settings=settings,
+    )
+
+
+class TrainerWatch:
+    """Records the trainings of one trainer; further ones continue the same recording's name."""
+
+    def __init__(self, options: CallbackOptions) -> None:
+        self._options = options
+        self._watch: Watch | None = None
+        self._metrics: LiveMetrics | None = None
+        self._judgements = Pace(_BETWEEN_JUDGEMENTS)
+        self._findings: int | None = None
+        self.report: Report | None = None
+        """Report on the last training that has ended; None before."""
+
+    def start(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer | None,
+        frame: FrameType | None,
+        *,
+        rank: int | None,
+    ) -> None:
+        """Start recording, unless `gradscope run` or a watch of the script already does.
+
+        Args:
+            model: The model; it gets its name in the user's code.
+            optimizer: The optimizer, if it exists.
+            frame: The frame that is running.
+            rank: Rank of this process; None if it is the only one.
+        """
+        self.stop()
+        self._watch = self._metrics = None
+        try:
+            TrainingWatch.check_alone()
+        except GradscopeError as error:
+            _tell(f"GradscopeCallback does nothing: {error.what}")
+            return
+        locations = Locations()
+        users = locations.users(frame)
+        given = GivenObjects(
+            model=model,
+            model_name=name_of(model, users),
+            optimizer=optimizer,
+            optimizer_name=None if optimizer is None else name_of(optimizer, users),
+            made_at=locations.of(frame),
+        )
+        self._watch = Watch(
+            given,
+            Path(users[-1].f_code.co_filename).name if users else "training",
+            _free(self._options.save, rank),
+            force=False,
+            frequency=self._options.frequency,
+            gradient_storage=GradientStorage(),
+            settings=self._options.settings,
+        ).start()
+        self._judgements.postpone()
+        if self._watch.is_recording:
+            self._metrics = LiveMetrics(self._watch.path)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the gradient norms last measured since the last call, and the findings.
+
+        Loss and learning rate are left out: the trainer logs its own.
+        """
+        if self._watch is None or self._metrics is None or not self._watch.is_recording:
+            return {}
+        values: dict[str, float] = {}
+        for one in self._metrics.read():
+            values.update(one.values)
+        values = {name: value for name, value in values.items() if name not in (LOSS, RATE)}
+        if values and self._judgements.is_due:
+            with self._judgements:
+                recording = load_recording(self._watch.path)
+                self._findings = len(judge(recording, self._options.settings).findings)
+        if values and self._findings is not None:
+            values[FINDINGS] = float(self._findings)
+        return values
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Stop recording. Further calls do nothing."""
+        if self._watch is None or not self._watch.is_recording:
+            return
+        if error is None:
+            self._watch.stop()
+        else:
+            self._watch.__exit__(type(error), error, error.__traceback__)
+
+    def finish(self, *, is_first_rank: bool) -> dict[str, float]:
+        """Stop recording, print the findings, and return the last metrics.
+
+        Raises:
+            UnhealthyGradientsError: There are findings at or above `fail_level`.
+        """
+        watch = self._watch
+        if watch is None or not watch.is_recording:
+            return {}
+        values = self.metrics()
+        watch.stop()
+        if is_off():
+            return values
+        try:
+            self.report = watch.report()
+        except GradscopeError as error:
+            _tell(error.what)
+            return values
+        values[FINDINGS] = float(len(self.report.findings))
+        if is_first_rank:
+            self._show(self.report)
+        return values
+
+    def check(self) -> None:
+        """Raise if the findings of the last training are to fail.
+
+        Raises:
+            UnhealthyGradientsError: There are findings at or above `fail_level`.
+        """
+        level, report = self._options.fail_level, self.report
+        if level is None or report is None:
+            return
+        failing = tuple(one for one in report.findings if one.severity in at_least(level))
+        if failing:
+            text = failure_message(report, failing, None)
+            raise UnhealthyGradientsError(text, report, failing)
+
+    def _show(self, report: Report) -> None:
+        print(repr(report), file=sys.stderr)  # noqa: T201 - the report of the training
+        if self._options.save is not None and self._watch is not None:
+            _tell(f"wrote {self._watch.path}")
+
+
+def _free(file: Path | None, rank: int | None) -> Path | None:
+    """Return a file that does not exist: the given one, or one with a number."""
+    if file is None:
+        return None
+    suffix = file.suffix if rank is None else f".rank{rank}{file.suffix}"
+    found, number = file.with_name(f"{file.stem}{suffix}"), 1
+    while found.exists():
+        number += 1
+        found = file.with_name(f"{file.stem}-{number}{suffix}")
+    return found
+
+
+def _tell(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)  # noqa: T201 - as the command does

@@ -1,0 +1,213 @@
+"""The callback for Lightning's Trainer, with the real library."""
+
+import csv
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from gradscope.errors import GradscopeError
+from gradscope.recording.records import Recording
+from gradscope.recording.store import load_recording
+from gradscope.testing import UnhealthyGradientsError
+
+pytest.importorskip("lightning")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+import lightning as L  # noqa: E402, N812 - the library is optional, and this its usual name
+from lightning.pytorch.loggers import CSVLogger  # noqa: E402
+
+from gradscope.integrations.lightning import GradscopeCallback  # noqa: E402
+
+
+class Net(L.LightningModule):
+    """Measures its own norms where Lightning says they are unscaled and not clipped."""
+
+    def __init__(self, *, is_cut=False, fails_at=None):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(4, 3), nn.Linear(3, 1)
+        self.is_cut, self.fails_at = is_cut, fails_at
+        self.norms = []
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx == self.fails_at:
+            raise RuntimeError("no more batches")
+        x, y = batch
+        hidden = self.encoder(x)
+        if self.is_cut:
+            hidden = hidden.detach()
+        return nn.functional.mse_loss(self.head(hidden), y)
+
+    def on_before_optimizer_step(self, optimizer):
+        gradients = [one.grad for one in self.parameters() if one.grad is not None]
+        self.norms.append(float(torch.nn.utils.get_total_norm(gradients)))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def fit(callback, folder, *, ckpt=None, **options):
+    torch.manual_seed(0)
+    net = Net(is_cut=options.pop("is_cut", False), fails_at=options.pop("fails_at", None))
+    data = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 1)), 4)
+    trainer = L.Trainer(
+        accelerator="cpu",
+        callbacks=[] if callback is None else [callback],
+        **{
+            "max_epochs": 2,
+            "log_every_n_steps": 1,
+            "logger": CSVLogger(folder, name=""),
+            "enable_checkpointing": False,
+            **options,
+        },
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(net, data, ckpt_path=ckpt)
+    return net, trainer
+
+
+def logged(folder):
+    with next(folder.glob("version_*/metrics.csv")).open() as file:
+        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+
+
+def test_norms_are_those_before_clipping_at_the_steps_of_the_trainer(tmp_path):
+    callback = GradscopeCallback()
+    options = {"accumulate_grad_batches": 2, "gradient_clip_val": 0.01}
+    net, trainer = fit(callback, tmp_path, **options)
+    rows = [row for row in logged(tmp_path) if "grad_norm/global" in row]
+    assert trainer.global_step == len(net.norms) == 6
+    assert [row["grad_norm/global"] for row in rows] == pytest.approx(net.norms, rel=1e-5)
+    assert [(row["epoch"], row["step"]) for row in rows] == [
+        (0, 0), (0, 1), (0, 2), (1, 3), (1, 4), (1, 5),
+    ]  # fmt: skip
+    for row in rows:
+        layers = [row["grad_norm/net.encoder"], row["grad_norm/net.head"]]
+        assert torch.tensor(layers).norm().item() == pytest.approx(
+            row["grad_norm/global"], rel=1e-5
+        )
+
+
+def test_findings_are_reported_at_the_end(tmp_path, capsys):
+    callback = GradscopeCallback(save=tmp_path / "run.gradscope")
+    fit(callback, tmp_path, is_cut=True)
+    assert [(one.rule, one.severity) for one in callback.report.findings] == [("GS201", "warning")]
+    location = callback.report.findings[0].location
+    assert location.source == "hidden = hidden.detach()"
+    assert logged(tmp_path)[-1]["gradscope/findings"] == 1
+    told = capsys.readouterr().err
+    assert "GS201" in told
+    assert "run.gradscope" in told
+    assert len(load_recording(tmp_path / "run.gradscope").steps) == 12
+
+
+def test_findings_at_the_fail_level_end_the_training_with_an_error(tmp_path):
+    with pytest.raises(UnhealthyGradientsError, match="GS201") as caught:
+        fit(GradscopeCallback(fail_level="warning"), tmp_path, is_cut=True)
+    assert [one.rule for one in caught.value.findings] == ["GS201"]
+    fit(GradscopeCallback(fail_level="error"), tmp_path, is_cut=True)  # it is a warning
+
+
+def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
+    callback = GradscopeCallback()
+    fit(callback, tmp_path, max_epochs=4, gradient_clip_val=1234.5)
+    (found,) = [one for one in callback.report.findings if one.rule == "GS406"]
+    assert "gradient_clip_val=1234.5" in found.location.source
+
+
+def test_training_is_bit_identical(tmp_path):
+    with_it, _ = fit(GradscopeCallback(tensor_every=1), tmp_path, accumulate_grad_batches=2)
+    without, _ = fit(None, tmp_path, accumulate_grad_batches=2)
+    for one, other in zip(with_it.parameters(), without.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_resumed_training_continues_the_name_of_the_recording(tmp_path):
+    path, checkpoint = tmp_path / "run.gradscope", tmp_path / "last.ckpt"
+    _, trainer = fit(GradscopeCallback(save=path), tmp_path, max_epochs=1)
+    trainer.save_checkpoint(checkpoint)
+    _, trainer = fit(GradscopeCallback(save=path), tmp_path / "resumed", ckpt=checkpoint)
+    assert trainer.global_step == 12
+    steps = [len(load_recording(one).steps) for one in sorted(tmp_path.glob("*.gradscope"))]
+    assert sorted(one.name for one in tmp_path.glob("*.gradscope")) == [
+        "run-2.gradscope",
+        "run.gradscope",
+    ]
+    assert steps == [6, 6]
+    rows = [row for row in logged(tmp_path / "resumed") if "grad_norm/global" in row]
+    assert [row["step"] for row in rows] == [6, 7, 8, 9, 10, 11]
+
+
+def test_exception_of_the_training_is_recorded(tmp_path):
+    path = tmp_path / "run.gradscope"
+    with pytest.raises(RuntimeError, match="no more batches"):
+        fit(GradscopeCallback(save=path), tmp_path, fails_at=1)
+    recording: Recording = load_recording(path)
+    assert len([one for one in recording.steps if one.optimizer]) == 1
+    assert torch.nn.Module.zero_grad.__module__ == "torch.nn.modules.module"
+
+
+def test_callback_can_be_sent_to_other_processes():
+    pickle.loads(pickle.dumps(GradscopeCallback(save="run.gradscope", fail_level="error")))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"fail_level": "bad"}, {"budget": -1}, {"every": 0}, {"select": "GS999"}]
+)
+def test_wrong_argument_is_an_error(arguments):
+    with pytest.raises(GradscopeError):
+        GradscopeCallback(**arguments)
+
+
+SCRIPT = """
+import torch
+import lightning as L
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from gradscope.integrations.lightning import GradscopeCallback
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return nn.functional.mse_loss(self.layer(x), y)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+torch.manual_seed(0)
+data = DataLoader(TensorDataset(torch.randn(32, 4), torch.randn(32, 1)), 4)
+trainer = L.Trainer(
+    accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, logger=False,
+    enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    callbacks=[GradscopeCallback(save="run.gradscope", fail_level="error")],
+)
+model = Net()
+trainer.fit(model, data)
+"""
+
+
+@pytest.mark.slow
+def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Report of") == 1
+    files = sorted(tmp_path.glob("*.gradscope"))
+    assert [one.name for one in files] == ["run.rank0.gradscope", "run.rank1.gradscope"]
+    for file in files:
+        recording = load_recording(file)
+        assert len([one for one in recording.steps if one.optimizer]) == 4
+        assert [one.name for one in recording.parameters] == [
+            "model.layer.weight",
+            "model.layer.bias",
+        ]

@@ -1,0 +1,164 @@
+"""The callback for transformers' Trainer, with the real library."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gradscope.recording.store import load_recording
+from gradscope.testing import UnhealthyGradientsError
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+from transformers import (  # noqa: E402 - the library is optional
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from gradscope.integrations.transformers import GradscopeCallback  # noqa: E402
+
+
+class Tokens(torch.utils.data.Dataset):
+    def __init__(self):
+        self.ids = torch.randint(0, 20, (32, 6), generator=torch.Generator().manual_seed(0))
+
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, index):
+        return {"input_ids": self.ids[index], "labels": self.ids[index]}
+
+
+class Tracker(TrainerCallback):
+    """Stands for the callbacks of wandb, TensorBoard and others."""
+
+    def __init__(self):
+        self.logs = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        self.logs.append((state.global_step, dict(logs)))
+
+
+class Detached(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+        hidden = model.transformer(inputs["input_ids"]).last_hidden_state.detach()
+        return model.lm_head(hidden).square().mean()
+
+
+def make_trainer(folder, *callbacks, kind=Trainer, **options):
+    torch.manual_seed(0)
+    config = {"vocab_size": 20, "n_positions": 8, "n_embd": 8, "n_layer": 2, "n_head": 2}
+    net = GPT2LMHeadModel(GPT2Config(**config, bos_token_id=0, eos_token_id=0))
+    chosen = {
+        "max_steps": 6,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "max_grad_norm": 0.01,
+        "logging_steps": 2,
+        "save_strategy": "no",
+        **options,
+    }
+    arguments = TrainingArguments(
+        output_dir=str(folder), report_to=[], use_cpu=True, disable_tqdm=True, **chosen
+    )
+    return kind(model=net, args=arguments, train_dataset=Tokens(), callbacks=list(callbacks))
+
+
+def test_norms_are_those_before_clipping_in_the_logs_of_the_trainer(tmp_path):
+    tracker = Tracker()
+    trainer = make_trainer(tmp_path, tracker, GradscopeCallback())
+    trainer.train()
+    own = [one for one in trainer.state.log_history if "grad_norm" in one]
+    ours = [one for one in trainer.state.log_history if "grad_norm/global" in one]
+    assert len(own) == len(ours) == 3
+    for one, other in zip(own, ours, strict=True):
+        assert other["grad_norm/global"] == pytest.approx(one["grad_norm"], rel=1e-5)
+        assert (other["step"], other["epoch"]) == (one["step"], one["epoch"])
+        layers = [norm for name, norm in other.items() if "GPT2LMHeadModel." in name]
+        assert torch.tensor(layers).norm().item() == pytest.approx(one["grad_norm"], rel=1e-5)
+    sent = [(step, logs) for step, logs in tracker.logs if "grad_norm/global" in logs]
+    assert [step for step, _ in sent] == [2, 4, 6]
+    assert tracker.logs[-1] == (6, {"gradscope/findings": 0.0})
+
+
+def test_findings_point_at_the_code_of_the_user(tmp_path, capsys):
+    path = tmp_path / "run.gradscope"
+    callback = GradscopeCallback(save=path)
+    make_trainer(tmp_path, callback, kind=Detached).train()
+    (found,) = [one for one in callback.report.findings if one.rule == "GS201"]
+    assert found.location.source.endswith("last_hidden_state.detach()")
+    assert "GS201" in capsys.readouterr().err
+    assert len([one for one in load_recording(path).steps if one.optimizer]) == 6
+
+
+def test_findings_at_the_fail_level_end_the_training_with_an_error(tmp_path):
+    with pytest.raises(UnhealthyGradientsError, match="GS201"):
+        make_trainer(tmp_path, GradscopeCallback(fail_level="warning"), kind=Detached).train()
+    make_trainer(tmp_path, GradscopeCallback(fail_level="warning")).train()
+
+
+def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
+    callback = GradscopeCallback()
+    make_trainer(tmp_path, callback, max_steps=24, max_grad_norm=4321.5).train()
+    (found,) = [one for one in callback.report.findings if one.rule == "GS406"]
+    assert "max_grad_norm=4321.5" in found.location.source
+
+
+def test_training_is_bit_identical(tmp_path):
+    trained = []
+    for callbacks in ([GradscopeCallback(tensor_every=1)], []):
+        trainer = make_trainer(tmp_path, *callbacks)
+        trainer.train()
+        trained.append(list(trainer.model.parameters()))
+    assert all(map(torch.equal, *trained))
+
+
+def test_resumed_training_continues_the_name_of_the_recording(tmp_path):
+    path = tmp_path / "run.gradscope"
+    saving = {"save_strategy": "steps", "save_steps": 3}
+    make_trainer(tmp_path, GradscopeCallback(save=path), max_steps=3, **saving).train()
+    trainer = make_trainer(tmp_path, GradscopeCallback(save=path), **saving)
+    trainer.train(resume_from_checkpoint=True)
+    files = sorted(tmp_path.glob("*.gradscope"))
+    assert [one.name for one in files] == ["run-2.gradscope", "run.gradscope"]
+    for file in files:
+        assert len([one for one in load_recording(file).steps if one.optimizer]) == 3
+    ours = [one["step"] for one in trainer.state.log_history if "grad_norm/global" in one]
+    assert ours == [2, 4, 6]
+
+
+def test_callback_can_be_copied():
+    copy.deepcopy(GradscopeCallback(save="run.gradscope"))
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+from test_transformers import make_trainer, GradscopeCallback
+callback = GradscopeCallback(save="run.gradscope", fail_level="error")
+trainer = make_trainer("out", callback, max_steps=4, ddp_backend="gloo")
+net = trainer.model
+trainer.train()
+"""
+
+
+@pytest.mark.slow
+def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path, request):
+    (tmp_path / "train.py").write_text(SCRIPT.format(folder=str(request.path.parent)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Report of") == 1
+    files = sorted(tmp_path.glob("*.gradscope"))
+    assert [one.name for one in files] == ["run.rank0.gradscope", "run.rank1.gradscope"]
+    for file in files:
+        recording = load_recording(file)
+        assert len([one for one in recording.steps if one.optimizer]) == 4
+        assert {one.name.split(".")[0] for one in recording.parameters} == {"net"}
