@@ -9,7 +9,7 @@ from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.step_losses import StepLosses
 from gradscope.analysis.timeline import Pattern, patterns
-from gradscope.analysis.view import shown_path
+from gradscope.analysis.view import line_text, shown_path
 from gradscope.analysis.windows import LoopWindow, windows
 from gradscope.errors import GradscopeError
 from gradscope.recording.events import ClipEvent, StepEvent, only
@@ -146,7 +146,7 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
     if ending is None:
         why = "the process was killed or is still running; this is the recording so far"
         return None if is_complete else _lost(why)
-    position = f"{shown_path(ending.file, root)}:{ending.line}" if ending.file else ""
+    position = line_text(shown_path(ending.file, root), ending.line or 0) if ending.file else ""
     match ending.kind:
         case "raised":
             details = ": ".join(text for text in (position, ending.message) if text)

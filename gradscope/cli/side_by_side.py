@@ -128,11 +128,11 @@ class _Running:
     def result(self) -> Recording | Failure:
         """Print what the process printed, and return its recording or failure."""
         output = _output_in(self.shared)
-        if output.exists():
+        if output.exists() and not self.planned.job.is_silent:
             sys.stderr.write(output.read_text(encoding="utf-8", errors="replace"))
             sys.stderr.flush()
         if self.failure is not None:
-            return printed(self.failure)
+            return printed(self.planned.job, self.failure)
         return outcome_of(self.planned.job, self.shared, self.code)
 
     def close(self) -> None:
