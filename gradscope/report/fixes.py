@@ -52,7 +52,8 @@ class _Painter:
             yield self._diff_line(line)
         mark, style = ("verified", "bold green") if fix.verified else ("not verified", "bold red")
         safety = " (unsafe)" if fix.safety == "unsafe" else ""
-        yield self._styled(mark, style) + self._page.spell(f"{safety}: {printable(fix.verdict)}")
+        verdict = fix.verdict or "the edited program was not run"
+        yield self._styled(mark, style) + self._page.spell(f"{safety}: {printable(verdict)}")
         yield ""
 
     def unfixed(self, finding: Finding, root: str) -> str:

@@ -23,6 +23,7 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 Replacement = (
     cst.CSTNode
+    | cst.RemovalSentinel
     | cst.FlattenSentinel[cst.BaseSmallStatement]
     | cst.FlattenSentinel[cst.SimpleStatementLine]
 )

@@ -1,0 +1,146 @@
+"""Fixes of recorded trainings: the edits are right, and the finding is gone in the next run."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+SAMPLES = Path(__file__).parents[2] / "sample_models"
+
+CHANGED = {
+    "missing_zero_grad": ["+optimizer.zero_grad()"],
+    "gradient_erased_before_step": [
+        "+optimizer.zero_grad()  # GS302",
+        "-optimizer.zero_grad()  # GS302",
+    ],
+    "loss_history_kept": [
+        "-total = total + loss  # GS315",
+        "+total = total + loss.detach()  # GS315",
+    ],
+    "scheduler_before_optimizer": ["-scheduler.step()  # GS311", "+scheduler.step()  # GS311"],
+    "clip_after_step": [
+        "+nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.25)  # GS401",
+        "-nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.25)  # GS401",
+    ],
+    "clip_before_backward": [
+        "+loss.backward()",
+        "-loss.backward()",
+    ],  # seen from the clip, which moves, the same
+    "clip_before_unscale": ["+scaler.unscale_(optimizer)"],
+}
+"""The changed lines of each sample's fix, without indentation."""
+
+
+def changed_lines(diff):
+    lines = [line for line in diff.split("\n") if line[:1] in ("+", "-")]
+    return [line[0] + line[1:].strip() for line in lines if line[:3] not in ("+++", "---")]
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_diff_of_a_recorded_sample_removes_the_finding(name, tmp_path, fixing_in):
+    shutil.copy(SAMPLES / f"{name}.py", tmp_path)
+    before = (tmp_path / f"{name}.py").read_bytes()
+    fixing_in(tmp_path, "run", "-q", f"{name}.py")
+    done = fixing_in(tmp_path, "fix", f"{name}.gradscope")
+    assert changed_lines(done.stdout) == CHANGED[name], done.stderr
+    assert "not verified: the edited program was not run" in done.stdout
+    assert (tmp_path / f"{name}.py").read_bytes() == before
+    subprocess.run(["git", "apply", "-"], input=done.stdout.encode(), cwd=tmp_path, check=True)
+    done = fixing_in(tmp_path, "run", "-q", "--save", "after.gradscope", f"{name}.py")
+    assert "error[" not in done.stderr and "warning[" not in done.stderr, done.stderr
+    done = fixing_in(tmp_path, "fix", "after.gradscope")
+    assert done.stdout.rstrip().endswith("no fix available")
+
+
+SCRIPT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+o = torch.optim.SGD(net.parameters(), lr=.01)
+for i in range(20):
+    x = torch.randn(8, 4)
+    for part in x.chunk(2):
+        net(part).pow(2).mean().backward()
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("if True: o.step()", ["-if True: o.step()", "+if True: o.step(); o.zero_grad()"]),
+        ("o.step()  # each window", ["+o.zero_grad()"]),
+        ("getattr(o, 'step')()", []),
+    ],
+)
+def test_gradients_of_a_window_are_zeroed_behind_the_step(body, expected, tmp_path, fixing_in):
+    (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body=body))
+    done = fixing_in(tmp_path, "run", "-q", "train.py")
+    assert "GS301" in done.stderr
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS301")
+    assert changed_lines(done.stdout) == expected
+
+
+def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, fixing_in):
+    (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body="o.step()"))
+    fixing_in(tmp_path, "run", "-q", "train.py")
+    (tmp_path / "train.py").write_text("# new\n" + dedent(SCRIPT).format(body="o.step()"))
+    done = fixing_in(tmp_path, "fix", "train.gradscope")
+    assert done.stdout.rstrip().endswith("no fix available")
+
+
+REACHING = """
+import os, socket, torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=.01)
+{body}
+for i in range(40):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    torch.save(net.state_dict(), "last.pt")
+"""
+
+
+@pytest.mark.slow
+def test_verification_runs_the_script_twice_in_a_copy(tmp_path, fixing_in):
+    (tmp_path / "train.py").write_text(REACHING.format(body="open('log.txt', 'a').write('x')"))
+    fixing_in(tmp_path, "run", "-q", "train.py")
+    for name in ("last.pt", "log.txt"):
+        (tmp_path / name).unlink()
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--verify", "10")
+    assert "verified: GS301 gone, loss" in done.stdout, done.stderr
+    assert changed_lines(done.stdout) == ["+optimizer.zero_grad()"]
+    assert "all 9 steps" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.gradscope", "train.py"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("open({outside!r}, 'w')", "the script writes"),
+        ("torch.save(1, {outside!r})", "the script writes"),
+        ("os.mkdir({outside!r})", "the script writes"),
+        ("socket.create_connection(('127.0.0.1', 9), 1)", "the script connects to '127.0.0.1'"),
+        ("os.system('true')", "the script starts"),
+    ],
+)
+def test_a_script_that_reaches_outside_the_copy_is_not_run_again(
+    body, message, tmp_path, fixing_in
+):
+    folder, outside = tmp_path / "project", str(tmp_path / "outside")
+    folder.mkdir()
+    script = REACHING.format(body="")
+    (folder / "train.py").write_text(script)
+    fixing_in(folder, "run", "-q", "train.py")
+    (folder / "train.py").write_text(REACHING.format(body=body.format(outside=outside)))
+    done = fixing_in(folder, "fix", "train.gradscope", "--verify", "5")
+    assert done.returncode == 2 and message in done.stderr
+    assert "help: --yes allows it" in done.stderr
+    assert not Path(outside).exists()
