@@ -132,6 +132,8 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
     table.locator("input[type=search]").fill("weight head")
     expect(table.locator("tbody tr:not(.space)")).to_have_count(1)
     expect(table.locator("tbody td.name")).to_have_text("head.weight")
+    table.locator("input[type=search]").fill("nowhere")
+    expect(table.locator("tbody")).to_contain_text("No row matches the filter")
     table.locator("input[type=search]").fill("")
     table.locator("tbody tr:not(.space)").nth(2).click()
     table.locator(".rows").focus()
@@ -143,6 +145,27 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
         }"""
     )
     assert copied == stack.parameters[2].name
+
+
+def test_rows_are_cards_on_a_narrow_screen(show, stack):
+    page = show(stack, width=420)
+    table = chart(page, "parameters")
+    rows = table.locator("tbody tr:not(.space)")
+    names = {row.name for row in stack.parameters}
+    expect(rows.first.locator("td.name")).to_have_text(stack.parameters[0].name)
+    # Nothing is cut off, and nothing lies outside.
+    sizes = rows.first.locator("td").evaluate_all(
+        "cells => cells.map(({ clientWidth, scrollWidth }) => [clientWidth, scrollWidth])"
+    )
+    assert all(whole <= seen for seen, whole in sizes)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    # Of many, those in view are in the document, also at the end.
+    view = table.locator(".rows")
+    assert rows.count() < len(stack.parameters)
+    view.evaluate("view => view.scrollTo(0, view.scrollHeight)")
+    last = rows.filter(has_text=stack.parameters[-1].name)
+    expect(last).to_be_in_viewport()
+    assert names.issuperset(rows.locator("td.name").all_inner_texts())
 
 
 def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from textwrap import dedent
 
+from gradscope.analysis.view import line_text
 from gradscope.phrasing import counted, printable
 from gradscope.report.document import (
     Block,
@@ -174,14 +175,14 @@ def finding_paragraphs(finding: FindingBlock) -> Iterator[str]:
     yield _title(finding)
     yield from (fenced(snippet) for snippet in finding.snippets[:1] if snippet.lines)
     related = [
-        (f"{snippet.file}:{line.number}", label.message)
+        (line_text(snippet.file, line.number), label.message)
         for snippet in finding.snippets
         for line in snippet.lines
         for label in line.labels
         if not label.is_cause
     ]
     related += [
-        (f"{snippet.file}:{snippet.line}", snippet.message)
+        (line_text(snippet.file, snippet.line), snippet.message)
         for snippet in finding.snippets
         if snippet.message
     ]

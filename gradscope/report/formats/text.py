@@ -10,6 +10,7 @@ from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
+from gradscope.analysis.view import line_text
 from gradscope.report.document import (
     Block,
     Build,
@@ -101,7 +102,7 @@ class _Frame:
 
     def show(self, snippet: Snippet) -> Iterator[Text]:
         """Yield a snippet's location on a line of its own, then its lines."""
-        position = f"{self._page.spell(snippet.file)}:{snippet.line}"
+        position = line_text(self._page.spell(snippet.file), snippet.line)
         inside = f" in {self._page.spell(snippet.function)}" if snippet.function else ""
         margin = " " * self._digits
         message = self._page.spell(f": {snippet.message}") if snippet.message else ""

@@ -183,6 +183,9 @@ class TrainingRun(Shape):
     steps: Annotated[Count, Of(lambda run, _: len(run.steps))]
     seconds: float
     is_complete: Annotated[bool, "False where the recording ends before the run did."]
+    loss_text: Annotated[
+        str, "How a step's loss is made of those of its backward passes; empty for a single one."
+    ]
     ending: Annotated[
         Ending | None,
         Of("recorded_ending"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.phrasing import short
 from gradscope.recording.events import Event, ScalerStepEvent, SchedulerEvent, StepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -106,4 +107,5 @@ def _first_step(events: Sequence[Event], optimizer: int | None) -> StepEvent | N
 def _rates_text(before: float | None, after: float | None) -> str:
     if before is None or after is None or before == after:
         return ": every learning rate comes one step early"
-    return f": the learning rate {before:.3g} is never used, and training starts with {after:.3g}"
+    unused = f"the learning rate {short(before)} is never used"
+    return f": {unused}, and training starts with {short(after)}"

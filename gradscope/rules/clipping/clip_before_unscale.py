@@ -7,6 +7,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
@@ -123,4 +124,4 @@ class ClipBeforeUnscale(Rule):
 
 
 def _size(limit: float, scale: float) -> str:
-    return f" ({scale:g}): the limit is {limit / scale:.3g} for the step's gradients"
+    return f" ({short(scale, 6)}): the limit is {short(limit / scale)} for the step's gradients"

@@ -2,6 +2,10 @@
 
 const ROW_HEIGHT = 26;
 const BEYOND = 12;
+// On narrow screens a row is a card: words take a line each, numbers half of one.
+const NARROW = matchMedia('screen and (max-width: 620px)');
+const CARD_LINE = 22;
+const CARD_EDGE = 14;
 const PRINTED = 2000;
 
 const KINDS = {
@@ -83,9 +87,15 @@ class Rows {
     this.total = this.columns[0]?.values.length ?? 0;
     this.order = Array.from({ length: this.total }, (_, place) => place);
     this.sorted = null;
-    this.needles = [];
+    this.words = [];
     this.build(content.name);
     this.apply();
+  }
+
+  get rowHeight() {
+    if (!NARROW.matches) return ROW_HEIGHT;
+    const numbers = this.columns.slice(1).filter(({ kind }) => KINDS[kind].isNumber).length;
+    return CARD_LINE * (this.columns.length - numbers + Math.ceil(numbers / 2)) + CARD_EDGE;
   }
 
   build(name) {
@@ -112,6 +122,7 @@ class Rows {
     this.body.addEventListener('click', (event) => this.pick(event.target.closest('tr')));
     this.view.addEventListener('keydown', (event) => this.move(event));
     this.view.addEventListener('copy', (event) => this.copy(event));
+    NARROW.addEventListener('change', () => this.draw());
   }
 
   sortBy(place) {
@@ -130,6 +141,7 @@ class Rows {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const comparisons = words.map((word) => comparison(word, this.columns));
     const needles = words.filter((_, at) => !comparisons[at]);
+    this.words = words;
     const limits = comparisons.filter(Boolean);
     const worded = this.columns.filter((column) => !KINDS[column.kind].isNumber);
     const isOnly = this.only.checked && this.sheet.selection.module !== null;
@@ -153,21 +165,22 @@ class Rows {
   draw() {
     const isWhole = document.documentElement.classList.contains('printing');
     const height = this.view.clientHeight || 560;
-    const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / ROW_HEIGHT) - BEYOND);
-    const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / ROW_HEIGHT) + 2 * BEYOND);
+    const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / this.rowHeight) - BEYOND);
+    const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / this.rowHeight) + 2 * BEYOND);
     const rows = this.order.slice(first, last).map((place, at) => this.row(place, first + at));
     const rest = this.order.length - last;
-    this.body.replaceChildren(this.space(first), ...rows, isWhole ? this.left(rest) : this.space(rest));
+    if (!rows.length) rows.push(this.remark(this.words.length ? 'No row matches the filter' : 'No row belongs to the selected layer'));
+    const printed = rest ? `${count(rest)} more rows are not printed` : '';
+    this.body.replaceChildren(this.space(first), ...rows, isWhole ? this.remark(printed) : this.space(rest));
   }
 
-  left(rows) {
-    const textContent = rows ? `${count(rows)} more rows are not printed` : '';
-    return element('tr', { className: 'space' }, element('td', { colSpan: this.columns.length, textContent }));
+  remark(textContent) {
+    return element('tr', { className: 'space' }, element('td', { className: 'missing', colSpan: this.columns.length, textContent }));
   }
 
   space(rows) {
     const cell = element('td', { colSpan: this.columns.length });
-    cell.style.height = `${rows * ROW_HEIGHT}px`;
+    cell.style.height = `${rows * this.rowHeight}px`;
     return element('tr', { className: 'space', 'aria-hidden': 'true' }, cell);
   }
 
@@ -183,6 +196,7 @@ class Rows {
     const made = element('td', {
       className: `${column.kind} ${cellClass(column.kind, value)}`,
       title: KINDS[column.kind].isNumber ? String(value ?? '') : text,
+      'data-label': column.title,
     });
     if (column.kind === 'findings') made.append(...this.flags(value));
     else made.textContent = text;
@@ -224,7 +238,7 @@ class Rows {
   move(event) {
     const rows = this.order.length;
     const now = this.order.findIndex((place) => this.isChosen(place));
-    const page = Math.floor(this.view.clientHeight / ROW_HEIGHT) - 2;
+    const page = Math.floor(this.view.clientHeight / this.rowHeight) - 2;
     const next = {
       ArrowDown: now + 1, ArrowUp: Math.max(now, 1) - 1, PageDown: now + page, PageUp: now - page,
       Home: 0, End: rows - 1,
@@ -255,8 +269,8 @@ class Rows {
   }
 
   reveal(at) {
-    const top = at * ROW_HEIGHT;
-    const room = this.view.clientHeight - 2 * ROW_HEIGHT;
+    const top = at * this.rowHeight;
+    const room = this.view.clientHeight - 2 * this.rowHeight;
     if (top < this.view.scrollTop || top > this.view.scrollTop + room) {
       this.view.scrollTop = Math.max(0, top - room / 2);
     }
