@@ -14,7 +14,6 @@ _OF_PATHS = {
     "os.remove": 1,
     "os.rename": 2,
     "os.rmdir": 1,
-    "os.symlink": 2,
     "os.truncate": 1,
 }
 """Audit events by their number of paths, which come first."""
@@ -76,6 +75,8 @@ def _written(event: str, arguments: tuple[object, ...]) -> Iterator[object]:
         is_changed = isinstance(flags, int) and flags & _WRITING
         if is_changed or (isinstance(mode, str) and set(mode) & set("wax+")):
             yield path
+    if event == "os.symlink":
+        yield arguments[1]  # what a link leads to stays as it is
     yield from arguments[: _OF_PATHS.get(event, 0)]
 
 

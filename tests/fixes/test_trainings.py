@@ -93,7 +93,7 @@ def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, fixing_in):
 
 
 REACHING = """
-import os, socket, torch
+import torch
 from torch import nn
 torch.manual_seed(0)
 net = nn.Linear(4, 1)
@@ -107,7 +107,7 @@ for i in range(40):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_verification_runs_the_script_twice_in_a_copy(tmp_path, fixing_in):
     (tmp_path / "train.py").write_text(REACHING.format(body="open('log.txt', 'a').write('x')"))
     fixing_in(tmp_path, "run", "-q", "train.py")
@@ -120,27 +120,22 @@ def test_verification_runs_the_script_twice_in_a_copy(tmp_path, fixing_in):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train.gradscope", "train.py"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("open({outside!r}, 'w')", "the script writes"),
-        ("torch.save(1, {outside!r})", "the script writes"),
-        ("os.mkdir({outside!r})", "the script writes"),
-        ("socket.create_connection(('127.0.0.1', 9), 1)", "the script connects to '127.0.0.1'"),
-        ("os.system('true')", "the script starts"),
-    ],
-)
-def test_a_script_that_reaches_outside_the_copy_is_not_run_again(
-    body, message, tmp_path, fixing_in
-):
-    folder, outside = tmp_path / "project", str(tmp_path / "outside")
+@pytest.mark.nightly
+def test_a_script_that_reaches_outside_the_copy_is_not_run_again(tmp_path, fixing_in):
+    folder, outside = tmp_path / "project", tmp_path / "outside"
     folder.mkdir()
-    script = REACHING.format(body="")
-    (folder / "train.py").write_text(script)
+    (folder / "train.py").write_text(REACHING.format(body=""))
     fixing_in(folder, "run", "-q", "train.py")
-    (folder / "train.py").write_text(REACHING.format(body=body.format(outside=outside)))
+    body = f"open({str(outside)!r}, 'w')"
+    (folder / "train.py").write_text(REACHING.format(body=body))
     done = fixing_in(folder, "fix", "train.gradscope", "--verify", "5")
-    assert done.returncode == 2 and message in done.stderr
+    assert done.returncode == 2 and f"the script writes '{outside}'" in done.stderr
     assert "help: --yes allows it" in done.stderr
-    assert not Path(outside).exists()
+    assert not outside.exists()
+
+
+def test_what_needs_verify_says_so(tmp_path, fixing_in):
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--yes")
+    assert done.returncode == 2 and "error: --yes needs --verify" in done.stderr
+    done = fixing_in(tmp_path, "fix", "train.gradscope")
+    assert done.returncode == 2 and "error: " in done.stderr
