@@ -454,6 +454,34 @@ in_place("chained", ["g = h.mul_(2).add(1)", "h = h + g"], None)
 in_place("result_unused", ["F.relu(h, inplace=True)"], None)
 
 
+add(
+    "GS503", "layer",
+    CLASS + """\
+        self.fc = nn.Linear(4, 4); self.act = nn.ReLU(inplace=True); self.out = nn.Linear(4, 3)
+    def forward(self, x):
+        h = torch.sigmoid(self.fc(x))
+        h = self.act(h)
+        return self.out(h)
+model = Net()
+""",
+    "self.fc = nn.Linear(4, 4); self.act = nn.ReLU(); self.out = nn.Linear(4, 3)",
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS503", "layer_whose_result_is_unused",
+    CLASS + """\
+        self.fc = nn.Linear(4, 4); self.act = nn.ReLU(inplace=True); self.out = nn.Linear(4, 3)
+    def forward(self, x):
+        h = torch.sigmoid(self.fc(x))
+        self.act(h)
+        return self.out(h)
+model = Net()
+""",
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
+
+
 def carried(name, init, forward, *added, rest="", **further):
     stored = "".join(f"        {line}\n" for line in init)
     body = "".join(f"        {line}\n" for line in forward)

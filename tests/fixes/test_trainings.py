@@ -19,6 +19,10 @@ CHANGED = {
         "-total = total + loss  # GS315",
         "+total = total + loss.detach()  # GS315",
     ],
+    "growing_graph": [
+        "-memory = torch.tanh(embed(features) + 0.9 * memory)  # GS309",
+        "+memory = torch.tanh(embed(features) + 0.9 * memory.detach())  # GS309",
+    ],
     "scheduler_before_optimizer": ["-scheduler.step()  # GS311", "+scheduler.step()  # GS311"],
     "clip_after_step": [
         "+nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.25)  # GS401",

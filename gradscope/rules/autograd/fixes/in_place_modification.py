@@ -109,17 +109,30 @@ def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Ch
 
 
 def _not_in_place(source: SourceFile, line: int) -> Changes:
-    """Remove `inplace=True` from a call on the line whose result is used."""
-    calls = [
-        call
-        for call in source.on_line(line, cst.Call)
-        if any(_is_inplace(one) for one in call.args)
-    ]
-    call = only(calls)
-    if call is None or isinstance(source.parent(call), cst.Expr):
+    """Remove `inplace=True` from a call on the line, or from the layer that the line calls.
+
+    The result must be used: otherwise the write is what the line is for.
+    """
+    calls = source.on_line(line, cst.Call)
+    used = [one for one in calls if not isinstance(source.parent(one), cst.Expr)]
+    own = [one for one in used if any(map(_is_inplace, one.args))]
+    call = only(own or [layer for one in used for layer in _layers(source, one)])
+    if call is None:
         return {}
     argument = next(one for one in call.args if _is_inplace(one))
     return {call: call.with_changes(args=without_argument(call.args, argument))}
+
+
+def _layers(source: SourceFile, call: cst.Call) -> Iterator[cst.Call]:
+    """Yield the calls that make the layer of `self.layer(x)` in its class, with `inplace=True`."""
+    kind, name = source.around(call, cst.ClassDef), source.code(call.func)
+    if kind is None or not name.startswith("self."):
+        return
+    for statement in source.inside(kind, cst.Assign):
+        targets = [source.code(one.target) for one in statement.targets]
+        value = statement.value
+        if name in targets and isinstance(value, cst.Call) and any(map(_is_inplace, value.args)):
+            yield value
 
 
 def _is_inplace(argument: cst.Arg) -> bool:
