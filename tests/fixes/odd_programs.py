@@ -301,6 +301,19 @@ classes(
     "if output.dim() == 2: output = output",
 )
 classes(
+    "probabilities_used_elsewhere",
+    CLASS
+    + """\
+        self.fc = nn.Linear(4, 3)
+    def forward(self, x):
+        probabilities = self.fc(x).softmax(1)
+        self.entropy = -(probabilities * probabilities.log()).sum()
+        return probabilities
+model = Net()
+""",
+    None,
+)
+classes(
     "two_on_a_line",
     CLASS
     + """\
@@ -454,6 +467,21 @@ in_place("chained", ["g = h.mul_(2).add(1)", "h = h + g"], None)
 in_place("result_unused", ["F.relu(h, inplace=True)"], None)
 
 
+add(
+    "GS503", "helper_that_writes",
+    CLASS + """\
+        self.fc = nn.Linear(4, 4); self.out = nn.Linear(4, 3)
+    def forward(self, x):
+        h = torch.sigmoid(self.fc(x))
+        shift(h)
+        return self.out(h)
+def shift(h):
+    h += 1
+model = Net()
+""",
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
 add(
     "GS503", "layer",
     CLASS + """\

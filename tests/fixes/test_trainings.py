@@ -96,6 +96,34 @@ def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, fixing_in):
     assert done.stdout.rstrip().endswith("no fix available")
 
 
+SCALED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.**8)
+for i in range(30):
+    optimizer.zero_grad()
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+{body}
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_a_clip_is_not_moved_to_where_gradients_are_scaled(place, tmp_path, fixing_in):
+    lines = ["scaler.scale(loss).backward()", "scaler.step(optimizer)"]
+    clip = "nn.utils.clip_grad_norm_(net.parameters(), 0.01)"
+    lines.insert(0 if place == "before" else 2, clip)
+    body = "\n".join(f"    {line}" for line in lines)
+    (tmp_path / "train.py").write_text(SCALED.format(body=body))
+    done = fixing_in(tmp_path, "run", "-q", "train.py")
+    assert "GS402" in done.stderr or "GS401" in done.stderr
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS4")
+    assert done.stdout.rstrip().endswith("no fix available")
+
+
 REACHING = """
 import torch
 from torch import nn

@@ -10,6 +10,7 @@ from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_file import SourceFile, method_call, only
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads
 
 _WITH_TUPLE, _WITH_TENSOR = "LSTM", ("GRU", "RNN")
 
@@ -27,7 +28,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         for one in source.on_line(finding.location.line, cst.Assign)
         if _assigns(source, one, name)
     )
-    read = None if statement is None else only(_reads(source, statement.value, name))
+    read = None if statement is None else only(reads(source, statement.value, name))
     if statement is None or read is None:
         return
     if isinstance(source.parent(read), cst.BinaryOperation | cst.Attribute):
@@ -60,20 +61,10 @@ def _assigns(source: SourceFile, statement: cst.Assign, name: str) -> bool:
     return name in [source.code(one) for one in (*targets, *inner)]
 
 
-def _reads(source: SourceFile, value: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression]:
-    """Yield where an expression reads a variable, or an attribute such as `self.state`."""
-    for node in (*source.inside(value, cst.Name), *source.inside(value, cst.Attribute)):
-        parent = source.parent(node)
-        is_keyword = isinstance(parent, cst.Arg) and parent.keyword is node
-        is_part = isinstance(parent, cst.Attribute) and parent.attr is node
-        if source.code(node) == name and not (is_keyword or is_part):
-            yield node
-
-
 def _is_read_behind(source: SourceFile, statement: cst.Assign, name: str) -> bool:
     """Return whether later statements of the block read a variable: the loss may depend on it."""
     block, last = source.parent(source.parent(statement)), max(source.lines(statement))
-    return any(source.start(node)[0] > last for node in _reads(source, block, name))
+    return any(source.start(node)[0] > last for node in reads(source, block, name))
 
 
 def _detached(context: RuleContext, name: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import moved_before, statement_on
+from gradscope.source_edits.statement_order import call_named, moved_before, statement_on
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
@@ -19,6 +19,9 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         return
     clipping, stepping = (statement_on(source, one.line) for one in (finding.location, step))
     if clipping is None or stepping is None:
+        return
+    call = call_named(source, stepping, ["step"])
+    if call is None or call.args:  # the gradients of a scaler's step are scaled before it
         return
     changes = moved_before(source, clipping, stepping)
     if changes and source.start(stepping) < source.start(clipping):

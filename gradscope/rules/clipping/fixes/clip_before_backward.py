@@ -6,7 +6,7 @@ from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import moved_after, statement_on
+from gradscope.source_edits.statement_order import call_named, moved_after, statement_on
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
@@ -19,6 +19,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         return
     clipping, passing = (statement_on(source, one.line) for one in (finding.location, backward))
     if clipping is None or passing is None:
+        return
+    if call_named(source, passing, ["scale"]) is not None:  # its gradients are scaled
         return
     changes = moved_after(source, clipping, passing)
     if changes and source.start(clipping) < source.start(passing):
