@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gradscope.analysis.job import RankEnding
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
@@ -165,6 +166,17 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
         case "lost":
             return _lost(f"{ending.message}; the script continued")
     return None
+
+
+def failure_text(failure: RankEnding, root: str) -> EndingText:
+    """Return the text on the rank that failed first: errors of other ranks follow from it."""
+    site = failure.site
+    position = "" if site is None else f"{shown_path(site.file, root)}:{site.line}: "
+    return EndingText(
+        title=f"rank {failure.rank} failed first",
+        details=f"{position}{failure.what}",
+        is_trouble=True,
+    )
 
 
 def _ended_by(what: str, details: str, *, is_trouble: bool = True) -> EndingText:

@@ -52,7 +52,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A line of code; a narrow page omits some of its folders."""
 
     location: str
@@ -76,7 +76,7 @@ class TreeLabel:
     """Number of calls in the forward."""
 
 
-Value = Line | float | int | Share | Span | Place | TreeLabel | None
+Value = Line | float | int | Share | Span | Location | TreeLabel | None
 """Value of a table cell; None is an unknown number."""
 
 ColumnKind = Literal["words", "name", "number", "bar", "logarithmic bar", "trend"]

@@ -30,6 +30,7 @@ from models import (
 )
 from on_gpu import cuda
 from pages import pages
+from rank_overhead import ranks
 from scripts import scripts
 from training_loops import LOOPS
 
@@ -318,6 +319,7 @@ if __name__ == "__main__":
         "inspection": inspection,
         "long": long_runs,
         "scripts": scripts,
+        "ranks": ranks,
         "pages": pages,
         "cuda": cuda,
     }

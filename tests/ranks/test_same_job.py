@@ -31,5 +31,5 @@ def test_a_watched_job_is_the_same_to_the_bit(jobs, tmp_path, name, ranks):
     assert not list((tmp_path / "bare").glob("*.gradscope"))
     assert len(list((tmp_path / "watched").glob("*.gradscope"))) == ranks
     assert [out for _, out, _ in watched] == [out for _, out, _ in bare]
-    assert all(out.count("\n") > 8 for _, out, _ in bare)
+    assert all(out.count("\n") >= 8 for _, out, _ in bare)
     assert not [err for *_, err in watched if "recording ended" in err]

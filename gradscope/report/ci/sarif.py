@@ -154,13 +154,13 @@ def _notification(level: Severity, lines: Sequence[str]) -> Object:
     return {"level": level, "message": {"text": _cut("\n".join(lines))}}
 
 
-def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
+def _result(one: ReportedFinding, rule_indices: Mapping[str, int]) -> Object:
     finding, where = one.item.finding, one.placement
     site = finding.location
     source = site.source if site is not None and where.location == where.cause else ""
     return {
         "ruleId": finding.rule,
-        "ruleIndex": places[finding.rule],
+        "ruleIndex": rule_indices[finding.rule],
         "level": one.severity,
         "message": {"text": _message(one)},
         "locations": [
@@ -210,18 +210,18 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
-def _physical(place: Location, source: str = "") -> Object:
+def _physical(location: Location, source: str = "") -> Object:
     snippet: Object = {"snippet": {"text": _cut(printable(source))}} if source else {}
     return {
         "physicalLocation": {
-            "artifactLocation": _artifact(place),
-            "region": {"startLine": place.line, **snippet},
+            "artifactLocation": _artifact(location),
+            "region": {"startLine": location.line, **snippet},
         }
     }
 
 
-def _artifact(place: Location) -> Object:
-    return {"uri": quote(place.path, safe="/"), "uriBaseId": "%SRCROOT%"}
+def _artifact(location: Location) -> Object:
+    return {"uri": quote(location.path, safe="/"), "uriBaseId": "%SRCROOT%"}
 
 
 def _logical(one: ReportedFinding) -> Iterator[Object]:
@@ -245,11 +245,11 @@ def _fixes(fix: Fix | None, one: ReportedFinding) -> Object:
     target = one.target.runs[one.item.run].recording.target
     changes: list[Object] = []
     for file, edits in by_file(fix.edits).items():
-        place = location_of(file, 1, target)
-        if not place.in_repository:
+        location = location_of(file, 1, target)
+        if not location.in_repository:
             return {}
         replacements = [_replacement(edit) for edit in edits]
-        changes.append({"artifactLocation": _artifact(place), "replacements": replacements})
+        changes.append({"artifactLocation": _artifact(location), "replacements": replacements})
     text = {"text": _cut(f"verified: {printable(fix.verdict)}")}
     return {"fixes": [{"description": text, "artifactChanges": changes}]}
 

@@ -15,8 +15,8 @@ from gradscope.report.document import (
     Findings,
     Inner,
     Line,
+    Location,
     Note,
-    Place,
     Points,
     Section,
     Strips,
@@ -205,7 +205,7 @@ def _cell(value: Value) -> str:
     match value:
         case str() | Word() | tuple():
             return _inline(value)
-        case Place():
+        case Location():
             return code(value.location)
         case TreeLabel():
             name = code(value.name or value.class_name)

@@ -13,8 +13,8 @@ from gradscope.report.document import (
     Findings,
     Inner,
     Line,
+    Location,
     Note,
-    Place,
     Points,
     Section,
     Strip,
@@ -176,7 +176,7 @@ def _cell(value: Value) -> str:
     match value:
         case str() | Word() | tuple():
             return _inline(value)
-        case Place():
+        case Location():
             return _html(value.location)
         case TreeLabel():
             name = _html(value.name or value.class_name)

@@ -50,7 +50,7 @@ def finding_parts(finding: FindingBlock, page: Page) -> Iterator[RenderableType]
     is_note = finding.severity == "note"
     text = hanging(_finding_title(finding, page), page.width, further=2 * _INDENT)
     yield text
-    yield from (_place if is_note else _code)(finding, page)
+    yield from (_location if is_note else _code)(finding, page)
     for fact in finding.details:
         # Notes are shortened.
         if not is_note or fact.name not in ("measured", "explains"):
@@ -74,7 +74,7 @@ def _line(finding: FindingBlock, page: Page) -> Text:
     return hanging(text, page.width, indent=_INDENT, further=2 * _INDENT)
 
 
-def _place(finding: FindingBlock, page: Page) -> Iterator[Text]:
+def _location(finding: FindingBlock, page: Page) -> Iterator[Text]:
     if finding.location:
         position = Text("--> ", "dim")
         position.append(page.spell(finding.location), page.link(finding.location)).append("  ")

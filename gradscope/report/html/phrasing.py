@@ -28,7 +28,7 @@ class SummaryCell:
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
-    """The sheet that a click on it opens, by its place on the page."""
+    """Index of the tab that a click on it opens."""
     rule: str = ""
     """The code of the rule whose manual a click on it opens."""
 
@@ -60,7 +60,7 @@ class FindingCard(FindingBlock):
     step: int | None
     """First step of a run that shows it."""
     tab: int | None = None
-    """The place among the page's sheets of the one that shows that step's tensors."""
+    """Index of the tab that shows the tensors of that step."""
     is_mended: bool = False
     """Whether a comparison found that it is gone."""
 

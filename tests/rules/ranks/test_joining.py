@@ -126,6 +126,8 @@ def test_the_rank_that_failed_first_is_named(command, jobs, tmp_path):
     states = {row["rank"]: row["state"] for row in value["ranks"]["recorded"]}
     assert states == {0: "consequence", 1: "failed"}
     assert not [one for one in value["findings"] if one["rule"] == "GS506"]
+    text = command("report", tmp_path / "job")[1]
+    assert "rank 1 failed first: " in text and "ended by" not in text
 
 
 def test_a_rank_that_was_killed_is_told_as_lost(command, jobs, tmp_path):

@@ -1,4 +1,4 @@
-"""The pictures of one step, and how they are linked."""
+"""The charts of one step, and how they are linked."""
 
 import re
 
@@ -30,8 +30,8 @@ def show(open_page, tmp_path):
 
 
 def chart(page, name):
-    """Return a picture after it was painted."""
-    found = page.locator(f"[data-picture={name}]")
+    """Return a chart after it was painted."""
+    found = page.locator(f"[data-chart={name}]")
     found.evaluate("one => { one.open = true }")
     found.scroll_into_view_if_needed()
     expect(found.locator(".main-svg, .rows, svg").first).to_be_visible()
@@ -110,6 +110,20 @@ def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, sta
     expect(title).to_have_text("root mean square of the gradient")
 
 
+def test_axis_over_few_powers_of_ten_has_whole_numbers_at_its_ticks(show):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5))
+    report = gradscope.inspect(
+        model, torch.randn(8, 20), lambda out: out.square().mean(), probe_steps=0
+    )
+    page = show(report)
+    texts = chart(page, "depth").locator(".ytick text").all_text_contents()
+    # A 5 for 0.5 would be out of order.
+    ticks = [float(text) for text in texts]
+    assert len(ticks) > 2
+    assert ticks == sorted(ticks)
+
+
 def test_hostile_names_are_shown_as_text(show):
     page = show(hostile_report())
     depth, modules = chart(page, "depth"), chart(page, "modules")
@@ -120,7 +134,7 @@ def test_hostile_names_are_shown_as_text(show):
     chart(page, "parameters")
     assert page.evaluate("typeof harmed") == "undefined"
     assert page.locator(".hostile").count() == 0
-    assert HOSTILE[:9] in page.locator("[data-picture=parameters]").inner_text()
+    assert HOSTILE[:9] in page.locator("[data-chart=parameters]").inner_text()
 
 
 def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
