@@ -13,6 +13,7 @@ from gradscope.cli.clip_report import clip_report
 from gradscope.cli.compare import compare
 from gradscope.cli.config import config
 from gradscope.cli.export import export
+from gradscope.cli.fix import fix
 from gradscope.cli.graph import graph
 from gradscope.cli.inspect import inspect
 from gradscope.cli.options import with_parameters
@@ -31,6 +32,7 @@ COMMANDS = (
     ("report", report, True),
     ("compare", compare, True),
     ("export", export, True),
+    ("fix", fix, True),
     ("rule", rule, False),
     ("config", config, False),
 )

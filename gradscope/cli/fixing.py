@@ -3,7 +3,7 @@
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from gradscope.analysis.report import Report
 from gradscope.check.options import PlannedTarget
@@ -70,6 +70,14 @@ class Trial:
         return f"{seen.what}: {seen.cause}" if seen.cause else seen.what
 
 
+class Runner(Protocol):
+    """Runs a program with edited files, and judges it."""
+
+    def run(self, proposals: Proposals, trials: Sequence[Sequence[Edit]]) -> list[Report | str]:
+        """Return for each trial the report of the edited program, or why there is none."""
+        ...
+
+
 class Fixing:
     """The fixes of a report's findings, each tried in a process of its own.
 
@@ -83,7 +91,7 @@ class Fixing:
     def __init__(
         self,
         report: Report,
-        trial: Trial,
+        trial: Runner,
         options: FixOptions,
         findings: Sequence[Finding] | None = None,
     ) -> None:
@@ -201,6 +209,21 @@ def _result(finding: Finding, before: Report, after: Report | str, edits: Sequen
     if isinstance(after, str):
         return Result(is_verified=False, text=f"the edited program cannot be judged: {after}")
     return result_of(finding, before, after, edits)
+
+
+def unverified(report: Report, options: FixOptions) -> tuple[Report, int]:
+    """Return a report with fixes of which none is run, and the number of hidden fixes."""
+    proposals = Proposals(report.recording, parsed_selectors(options.fix_only or ()))
+    found = list(proposals.of(report.findings))
+    fixes = {
+        id(one.finding): proposals.fix(one, one.candidates[0])
+        for one in found
+        if options.unsafe_fixes or one.safety == "safe"
+    }
+    findings = tuple(
+        replace(one, fix=fixes[id(one)]) if id(one) in fixes else one for one in report.findings
+    )
+    return replace(report, findings=findings), len(found) - len(fixes)
 
 
 def fixed(report: Report, trial: Trial, options: FixOptions) -> tuple[Report, int]:

@@ -37,10 +37,11 @@ class Proposals:
     """
 
     def __init__(self, recording: Recording, fix_only: Iterable[str] = ()) -> None:
-        self._context = RuleContext(recording)
+        captured = [one.recording for one in recording.captured_steps if one.same_as is None]
+        self._contexts = [RuleContext(one) for one in (recording, *captured)]
         self._root = recording.target.root
         self._rules = [rule for rule in _selected(fix_only) if rule.fix is not None]
-        self.files = SourceFiles(recording)
+        self.files = SourceFiles(recording, *captured)
 
     def of(self, findings: Iterable[Finding]) -> Iterator[Proposal]:
         """Yield the proposals for the findings that have one."""
@@ -49,10 +50,18 @@ class Proposals:
             rule = by_code.get(finding.rule)
             if rule is None or rule.fix is None:
                 continue
-            found = _function_of(rule)(finding, self._context, self.files)
-            candidates = tuple(dict.fromkeys(edits for edits in found if edits))
+            candidates = self._candidates(finding, _function_of(rule))
             if candidates:
                 yield Proposal(finding=finding, safety=rule.fix.safety, candidates=candidates)
+
+    def _candidates(self, finding: Finding, function: FixFunction) -> tuple[tuple[Edit, ...], ...]:
+        """Return the edits of each possible fix, from the first recording that has any."""
+        for context in self._contexts:
+            found = function(finding, context, self.files)
+            candidates = tuple(dict.fromkeys(edits for edits in found if edits))
+            if candidates:
+                return candidates
+        return ()
 
     def fix(self, proposal: Proposal, edits: tuple[Edit, ...]) -> Fix:
         """Return one of the possible fixes, which was not run."""

@@ -88,6 +88,8 @@ class _Comparison:
             yield f"loss {_number(loss)}, gradient norm {_number(grad_norm)}"
         else:
             was = self._before.summary.grad_norm
+            if self._after.training_run is not None:
+                yield f"loss {_number(self._before.summary.loss)} -> {_number(loss)}"
             yield f"gradient norm {_number(was)} -> {_number(grad_norm)}"
         new = dict.fromkeys(f"{one.rule} {one.name}" for one in self._new)
         yield f"now found: {', '.join(new)}" if new else "no new finding"

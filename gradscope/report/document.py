@@ -11,6 +11,7 @@ from typing import Literal
 from gradscope.analysis.columns import Cells
 from gradscope.analysis.folding import Span
 from gradscope.recording.finding import Severity
+from gradscope.recording.fix import Fix
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import Scale, StripLayout
 
@@ -186,6 +187,8 @@ class FindingBlock:
     """Result of a comparison, as `new in B`."""
     is_brief: bool = False
     """Whether one line is enough."""
+    fix: Fix | None = None
+    """Its fix, for formats that show one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from gradscope.analysis.view import shown_site
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Fix
+from gradscope.report.finding_phrasing import fix_text
 from gradscope.report.page import Page
 
 ShownFinding = tuple[Finding, str]
@@ -50,9 +51,9 @@ class _Painter:
         yield self._title(finding, root)
         for line in fix.diff.split("\n"):
             yield self._diff_line(line)
-        mark, style = ("verified", "bold green") if fix.verified else ("not verified", "bold red")
-        safety = " (unsafe)" if fix.safety == "unsafe" else ""
-        yield self._styled(mark, style) + self._page.spell(f"{safety}: {printable(fix.verdict)}")
+        style = "bold green" if fix.verified else "bold red"
+        mark, colon, text = fix_text(fix).partition(":")
+        yield self._styled(mark, style) + self._page.spell(f"{colon}{printable(text)}")
         yield ""
 
     def unfixed(self, finding: Finding, root: str) -> str:

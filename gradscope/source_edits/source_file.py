@@ -23,6 +23,7 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 Replacement = (
     cst.CSTNode
+    | cst.RemovalSentinel
     | cst.FlattenSentinel[cst.BaseSmallStatement]
     | cst.FlattenSentinel[cst.SimpleStatementLine]
 )
@@ -68,6 +69,12 @@ class SourceFile:
                 return node
         return None
 
+    def statement_of(self, node: cst.CSTNode) -> cst.BaseSmallStatement | None:
+        """Return the statement that holds an expression; None in the header of a block."""
+        while node in self._parents and not isinstance(node, cst.BaseSmallStatement):
+            node = self._parents[node]
+        return node if isinstance(node, cst.BaseSmallStatement) else None
+
     def lines(self, node: cst.CSTNode) -> range:
         """Return the numbers of the lines of a node."""
         position = self._positions[node]
@@ -76,6 +83,11 @@ class SourceFile:
     def start(self, node: cst.CSTNode) -> tuple[int, int]:
         """Return line and column at which a node begins."""
         position = self._positions[node].start
+        return position.line, position.column
+
+    def end(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return line and column behind a node."""
+        position = self._positions[node].end
         return position.line, position.column
 
     def code(self, node: cst.CSTNode) -> str:

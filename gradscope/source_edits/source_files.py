@@ -35,10 +35,12 @@ def read_file(path: Path) -> ReadFile | None:
 
 
 class SourceFiles:
-    """The files of the user that a recording names, unless they changed since it was made."""
+    """The files of the user that recordings name, unless they changed since they were made."""
 
-    def __init__(self, recording: Recording) -> None:
-        self._lines = _recorded_lines(recording)
+    def __init__(self, *recordings: Recording) -> None:
+        self._lines: dict[str, dict[int, str]] = {}
+        for recording in recordings:
+            _add_lines(self._lines, recording)
         self._read: dict[str, ReadFile | None] = {}
         self._parsed: dict[str, SourceFile | None] = {}
 
@@ -69,18 +71,14 @@ class SourceFiles:
             return None
 
 
-def _recorded_lines(recording: Recording) -> dict[str, dict[int, str]]:
-    """Return the known lines of each file by number, without surrounding spaces."""
-    found: dict[str, dict[int, str]] = {}
+def _add_lines(found: dict[str, dict[int, str]], recording: Recording) -> None:
+    """Add the known lines of each file by number, without surrounding spaces."""
     for site in recording.sites:
         if site.source:
             found.setdefault(site.file, {})[site.line] = site.source.strip()
     for record in recording.evidence_of(SourceRecord):
         lines = found.setdefault(record.file, {})
-        lines.update(
-            {number: text.strip() for number, text in enumerate(record.lines, record.first)}
-        )
-    return found
+        lines.update((at, text.strip()) for at, text in enumerate(record.lines, record.first))
 
 
 def _are_in(lines: dict[int, str], text: Iterable[str]) -> bool:

@@ -301,6 +301,19 @@ classes(
     "if output.dim() == 2: output = output",
 )
 classes(
+    "probabilities_used_elsewhere",
+    CLASS
+    + """\
+        self.fc = nn.Linear(4, 3)
+    def forward(self, x):
+        probabilities = self.fc(x).softmax(1)
+        self.entropy = -(probabilities * probabilities.log()).sum()
+        return probabilities
+model = Net()
+""",
+    None,
+)
+classes(
     "two_on_a_line",
     CLASS
     + """\
@@ -452,6 +465,49 @@ in_place("view_of_a_method", ["flat = h.view(-1)", "flat.mul_(2)"], None)
 in_place("attribute", ["self.h = h", "self.h += 1"], None)
 in_place("chained", ["g = h.mul_(2).add(1)", "h = h + g"], None)
 in_place("result_unused", ["F.relu(h, inplace=True)"], None)
+
+
+add(
+    "GS503", "helper_that_writes",
+    CLASS + """\
+        self.fc = nn.Linear(4, 4); self.out = nn.Linear(4, 3)
+    def forward(self, x):
+        h = torch.sigmoid(self.fc(x))
+        shift(h)
+        return self.out(h)
+def shift(h):
+    h += 1
+model = Net()
+""",
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS503", "layer",
+    CLASS + """\
+        self.fc = nn.Linear(4, 4); self.act = nn.ReLU(inplace=True); self.out = nn.Linear(4, 3)
+    def forward(self, x):
+        h = torch.sigmoid(self.fc(x))
+        h = self.act(h)
+        return self.out(h)
+model = Net()
+""",
+    "self.fc = nn.Linear(4, 4); self.act = nn.ReLU(); self.out = nn.Linear(4, 3)",
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS503", "layer_whose_result_is_unused",
+    CLASS + """\
+        self.fc = nn.Linear(4, 4); self.act = nn.ReLU(inplace=True); self.out = nn.Linear(4, 3)
+    def forward(self, x):
+        h = torch.sigmoid(self.fc(x))
+        self.act(h)
+        return self.out(h)
+model = Net()
+""",
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
 
 
 def carried(name, init, forward, *added, rest="", **further):

@@ -35,6 +35,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "gradscope export run.gradscope --to tensorboard -o logs",
         "gradscope export run.gradscope --to csv -o tables",
     ),
+    "fix": (
+        "gradscope fix train.gradscope",
+        "gradscope fix train.gradscope --verify 50",
+    ),
     "rule": (
         "gradscope rule GS201",
         "gradscope rule GS101 --why run.gradscope",

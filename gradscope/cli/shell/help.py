@@ -24,7 +24,7 @@ _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 
 COMMAND_GROUPS = (
     ("Models", ("inspect", "check", "clip-report", "graph")),
-    ("Training scripts", ("run",)),
+    ("Training scripts", ("run", "fix")),
     ("Recordings", ("report", "compare", "export")),
     ("Rules and configuration", ("rule", "config")),
 )

@@ -26,6 +26,7 @@ from gradscope.report.document import (
     Word,
     plain,
 )
+from gradscope.report.finding_phrasing import fix_text
 from gradscope.report.number_format import value_text
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import strip
@@ -189,6 +190,9 @@ def finding_paragraphs(finding: FindingBlock) -> Iterator[str]:
     lines = [f"- {code(location)}: {prose(message)}" for location, message in related]
     lines += [f"- {fact.name}: {_inline(fact.line)}" for fact in finding.details]
     yield "\n".join([*lines, f"- **help**: {prose(finding.remedy)}"])
+    if finding.fix is not None:
+        yield f"**fix**, {escape(fix_text(finding.fix))}"
+        yield _fence([printable(line) for line in finding.fix.diff.split("\n")], "diff")
 
 
 def _table(block: Table) -> str:

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.attention.document import attention_sections
 from gradscope.report.document import Fact, Facts, FindingBlock, Section
-from gradscope.report.finding_phrasing import guess_warning, unjudged, verdict_text
+from gradscope.report.finding_phrasing import fix_text, guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
 from gradscope.report.inspection import header_of, parameters_line, summary_facts
 from gradscope.report.overfitting import overfit_sections
@@ -63,6 +63,11 @@ class FindingCard(FindingBlock):
     """Index of the tab that shows the tensors of that step."""
     is_mended: bool = False
     """Whether a comparison found that it is gone."""
+
+    @property
+    def fix_text(self) -> str:
+        """What the edited program showed; empty without a fix."""
+        return "" if self.fix is None else fix_text(self.fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from gradscope.phrasing import short
 from gradscope.recording.events import Event, ScalerStepEvent, SchedulerEvent, StepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.rule import Rule
 
 
@@ -31,6 +32,9 @@ class SchedulerBeforeOptimizer(Rule):
     How to fix it:
         Call `optimizer.step()`, then `scheduler.step()`.
 
+    Fix safety:
+        Safe. The scheduler's step moves behind the optimizer's, if both are in one block.
+
     When it may be wrong:
         If the first rate should be skipped, such as 0 in a warm-up.
 
@@ -42,6 +46,7 @@ class SchedulerBeforeOptimizer(Rule):
     code: ClassVar[str] = "GS311"
     name: ClassVar[str] = "scheduler-before-optimizer"
     level: ClassVar[Severity] = "warning"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
 
     def skip_reason(self, context: RuleContext) -> str | None:

@@ -175,6 +175,13 @@ for (const button of document.querySelectorAll('[data-format]')) {
   }));
 }
 
+document.querySelectorAll('.fix .copy').forEach((button) => {
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(`${button.closest('.fix').querySelector('pre').textContent}\n`);
+    button.textContent = 'copied';
+  });
+});
+
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
 document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());
 bar.input.addEventListener('focus', showLayers);

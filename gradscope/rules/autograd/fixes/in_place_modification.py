@@ -12,6 +12,7 @@ from gradscope.rules.helpers.autograd_errors import errors_of, site_of
 from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads_behind
 
 _OPERATORS: dict[type[cst.BaseAugOp], Callable[[], cst.BaseBinaryOp]] = {
     cst.AddAssign: cst.Add,
@@ -45,11 +46,25 @@ def _changes(source: SourceFile, line: int, record: AutogradErrorRecord) -> Chan
     operation = "" if write is None else write.operation
     if operation and not operation.endswith("_"):
         return _not_in_place(source, line)
-    found = [_of_statement(source, one, operation) for one in source.statements(line)]
-    return only(one for one in found if one) or {}
+    writes = (one for one in source.statements(line) if _may_write(source, one, operation))
+    statement = only(writes)
+    return {} if statement is None else _of_statement(source, statement, operation)
+
+
+def _may_write(source: SourceFile, statement: cst.CSTNode, operation: str) -> bool:
+    """Return whether a statement may be the one that writes in place."""
+    if isinstance(statement, cst.AugAssign):
+        return True
+    if operation == "__setitem__":
+        return isinstance(statement, cst.Assign)
+    calls = source.inside(statement, cst.Call)
+    names = (one.func.attr.value for one in calls if isinstance(one.func, cst.Attribute))
+    return not operation or operation in names
 
 
 def _of_statement(source: SourceFile, statement: cst.CSTNode, operation: str) -> Changes:
+    if not isinstance(statement, cst.BaseSmallStatement):
+        return {}
     if operation == "__setitem__":
         return _into_clone(source, statement)
     if isinstance(statement, cst.AugAssign):
@@ -62,7 +77,7 @@ def _assigned(source: SourceFile, statement: cst.AugAssign) -> Changes:
     operator, target = _OPERATORS.get(type(statement.operator)), statement.target
     if isinstance(target, cst.Subscript):
         return _into_clone(source, statement)
-    if operator is None or not isinstance(target, cst.Name) or _is_view(source, target):
+    if operator is None or not isinstance(target, cst.Name) or _is_shared(source, target):
         return {}
     value = cst.BinaryOperation(left=target, operator=operator(), right=_grouped(statement.value))
     return {statement: _assignment(target, value)}
@@ -99,7 +114,7 @@ def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Ch
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
         return {}
     name, owner = call.func.attr, call.func.value
-    if name.value != operation or not isinstance(owner, cst.Name) or _is_view(source, owner):
+    if name.value != operation or not isinstance(owner, cst.Name) or _is_shared(source, owner):
         return {}
     renamed = call.with_changes(func=call.func.with_changes(attr=cst.Name(name.value[:-1])))
     if target is None:
@@ -109,17 +124,30 @@ def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Ch
 
 
 def _not_in_place(source: SourceFile, line: int) -> Changes:
-    """Remove `inplace=True` from a call on the line whose result is used."""
-    calls = [
-        call
-        for call in source.on_line(line, cst.Call)
-        if any(_is_inplace(one) for one in call.args)
-    ]
-    call = only(calls)
-    if call is None or isinstance(source.parent(call), cst.Expr):
+    """Remove `inplace=True` from a call on the line, or from the layer that the line calls.
+
+    The result must be used: otherwise the write is what the line is for.
+    """
+    calls = source.on_line(line, cst.Call)
+    used = [one for one in calls if not isinstance(source.parent(one), cst.Expr)]
+    own = [one for one in used if any(map(_is_inplace, one.args))]
+    call = only(own or [layer for one in used for layer in _layers(source, one)])
+    if call is None:
         return {}
     argument = next(one for one in call.args if _is_inplace(one))
     return {call: call.with_changes(args=without_argument(call.args, argument))}
+
+
+def _layers(source: SourceFile, call: cst.Call) -> Iterator[cst.Call]:
+    """Yield the calls that make the layer of `self.layer(x)` in its class, with `inplace=True`."""
+    kind, name = source.around(call, cst.ClassDef), source.code(call.func)
+    if kind is None or not name.startswith("self."):
+        return
+    for statement in source.inside(kind, cst.Assign):
+        targets = [source.code(one.target) for one in statement.targets]
+        value = statement.value
+        if name in targets and isinstance(value, cst.Call) and any(map(_is_inplace, value.args)):
+            yield value
 
 
 def _is_inplace(argument: cst.Arg) -> bool:
@@ -140,20 +168,24 @@ def _into_clone(source: SourceFile, statement: cst.CSTNode) -> Changes:
     else:
         return {}
     owner = target.value if isinstance(target, cst.Subscript) else None
-    if not isinstance(owner, cst.Name) or _is_view(source, owner):
+    if not isinstance(owner, cst.Name) or _is_shared(source, owner):
         return {}
     clone = cst.Call(func=cst.Attribute(value=owner, attr=cst.Name("clone")))
     assert isinstance(statement, cst.BaseSmallStatement)
     return source.inserted_before(statement, _assignment(owner, clone))
 
 
-def _is_view(source: SourceFile, name: cst.Name) -> bool:
-    """Return whether the variable may share memory with another one that is meant to change.
+def _is_shared(source: SourceFile, name: cst.Name) -> bool:
+    """Return whether a write to a variable may be meant to change what others see.
 
-    True if it is not a variable of a function, or if one of its values is a part of a tensor.
+    True if it is not a variable of a function, if the function does not use it afterwards, or if
+    one of its values is a part of a tensor.
     """
     function = source.around(name, cst.FunctionDef)
-    if function is None:
+    statement = source.statement_of(name)
+    if function is None or statement is None:
+        return True
+    if not reads_behind(source, statement, name.value) and not _is_in_loop(source, statement):
         return True
     outer = [item for one in source.inside(function.body, cst.Global) for item in one.names]
     outer += [item for one in source.inside(function.body, cst.Nonlocal) for item in one.names]
@@ -165,6 +197,10 @@ def _is_view(source: SourceFile, name: cst.Name) -> bool:
         for target in statement.targets
         if isinstance(target.target, cst.Name) and target.target.value == name.value
     )
+
+
+def _is_in_loop(source: SourceFile, statement: cst.BaseSmallStatement) -> bool:
+    return source.around(statement, cst.For, cst.While) is not None
 
 
 def _shares(value: cst.BaseExpression) -> bool:

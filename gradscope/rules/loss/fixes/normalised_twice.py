@@ -16,6 +16,7 @@ from gradscope.source_edits.source_file import (
     only,
 )
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads_behind
 
 _LAYERS = {
     "softmax": ("Softmax", "Softmax2d"),
@@ -38,9 +39,24 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     found = only(_found(source, finding.location.line, first, layers))
     if found is None:
         return
+    if _is_used_elsewhere(source, finding.location.line):
+        return
     changes = found.with_logarithm() if takes_logarithm else found.removed()
     if changes:
         yield source.edits(changes)
+
+
+def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
+    """Return whether a variable that the line assigns is used more than once behind it.
+
+    Other uses than the loss may need probabilities.
+    """
+    for statement in source.on_line(line, cst.Assign):
+        for target in statement.targets:
+            uses = reads_behind(source, statement, source.code(target.target))
+            if len(uses) > 1:
+                return True
+    return False
 
 
 def _found(source: SourceFile, line: int, first: str, layers: set[str]) -> Iterator["_Found"]:
