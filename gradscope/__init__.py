@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from gradscope.session.watching import watch
 
 
+def load_ipython_extension(shell: object) -> None:
+    """Add `%%gradscope`: called by `%load_ext gradscope`."""
+    from gradscope.integrations.notebook import add_magic
+
+    add_magic(shell)
+
+
 def __getattr__(name: str) -> object:
     # torch takes more than a second to import: `gradscope --help` must not pay for it.
     if name == "inspect":

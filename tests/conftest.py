@@ -9,7 +9,9 @@ from types import ModuleType
 import pytest
 from hypothesis import settings
 
+from gradscope.cli import main
 from tests.forked import ForkedCommands
+from tests.jobs import Jobs
 
 # How long an example takes says more about the machine than about the code under test.
 settings.register_profile("ci", deadline=None, max_examples=25)
@@ -199,3 +201,26 @@ def gradscope_in():
 
     yield run
     commands.close()
+
+
+@pytest.fixture(scope="session")
+def jobs():
+    """A process that runs jobs of a few ranks."""
+    running = Jobs()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs a command line in this process, and returns exit code, stdout and stderr."""
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which typer replaces
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["gradscope", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        output = capsys.readouterr()
+        return ended.value.code, output.out, output.err
+
+    return run

@@ -13,6 +13,24 @@ LIMIT: Final = 120
 """Seconds that a command may take."""
 
 
+def command(
+    folder: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    streams: Sequence[Path | str],
+    first: Path | None = None,
+) -> dict[str, object]:
+    """Return a command whose three streams lead to files."""
+    return {
+        "folder": str(folder),
+        "arguments": list(arguments),
+        "environment": dict(environment),
+        "streams": list(zip(map(str, streams), "rww", strict=True)),
+        "first": str(first or ""),
+    }
+
+
 class ForkedCommands:
     """A process that has imported modules, and forks for each command line of gradscope.
 
@@ -59,14 +77,11 @@ class ForkedCommands:
         first: Path | None = None,
     ) -> None:
         """Start a command whose three streams lead to files; `ended` waits for it."""
-        command = {
-            "folder": str(folder),
-            "arguments": list(arguments),
-            "environment": dict(environment),
-            "streams": list(zip(map(str, streams), "rww", strict=True)),
-            "first": str(first or ""),
-        }
-        print(json.dumps(command), file=self.process.stdin, flush=True)
+        self.start_all([command(folder, arguments, environment, streams=streams, first=first)])
+
+    def start_all(self, commands: Sequence[dict[str, object]]) -> None:
+        """Start commands at once; `all_ended` waits for them."""
+        print(json.dumps(commands), file=self.process.stdin, flush=True)
 
     def has_ended(self, seconds: float = 0) -> bool:
         """Whether the command that was started has ended, or ends within so many seconds."""
@@ -74,8 +89,12 @@ class ForkedCommands:
 
     def ended(self) -> int:
         """Wait for the command that was started; return its exit code."""
+        return self.all_ended()[0]
+
+    def all_ended(self) -> list[int]:
+        """Wait for the commands that were started; return their exit codes."""
         assert self.has_ended(LIMIT), f"a command did not end within {LIMIT} s"
-        return int(self.process.stdout.readline())
+        return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:
         """Let the process end."""

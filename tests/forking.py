@@ -1,7 +1,7 @@
 """A process that has imported modules beforehand, and forks for each command that it reads.
 
-What a command imports costs more than what is tested. The modules are the arguments. A command is
-a line of JSON, the answer a line with its exit code: see `tests.forked`.
+What a command imports costs more than what is tested. The modules are the arguments. A line of JSON
+holds the commands to run at once, the answer is a line with their exit codes: see `tests.forked`.
 """
 
 import gc
@@ -18,12 +18,15 @@ for module in sys.argv[1:]:
 gc.freeze()
 
 for line in sys.stdin:
-    command = json.loads(line)
-    child = os.fork()
-    if not child:
+    children = []
+    for command in json.loads(line):  # noqa: B007 - a child goes on with its own
+        children.append(os.fork())
+        if not children[-1]:
+            break
+    if not children[-1]:
         break
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os.write(1, f"{code}\n".encode())
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    os.write(1, f"{json.dumps(codes)}\n".encode())
 else:
     os._exit(0)
 
@@ -42,7 +45,7 @@ sys.dont_write_bytecode = True
 if command["first"]:
     runpy.run_path(command["first"])
 sys.argv = ["gradscope", *command["arguments"]]
-del command, line, child, module
+del command, line, children, module
 from gradscope.cli import main  # noqa: E402
 
 main()

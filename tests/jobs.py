@@ -1,4 +1,4 @@
-"""Runs distributed jobs of a few gloo ranks in processes that need not import everything again."""
+"""Runs jobs of a few gloo ranks in processes that need not import everything again."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
-from tests.forked import ForkedCommands
+from tests.forked import ForkedCommands, command
 
 MODULES = (
     "torch",
@@ -18,63 +18,77 @@ MODULES = (
     "gradscope.capture.training.watch",
     "gradscope.cli.app",
     "gradscope.step_capture.script_captures",
+    # What the end of a run imports, and torch's wrappers: most of what a short job takes.
+    "gradscope.cli.run.judging",
+    "gradscope.cli.run.report",
+    "torch._dynamo",
 )
 
 
 class Jobs:
-    """Processes that run the ranks of one job after another."""
+    """A process that forks the ranks of one job after another."""
 
-    def __init__(self, ranks: int = 2) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self._servers = [ForkedCommands(MODULES, environment) for _ in range(ranks)]
+    def __init__(self) -> None:
+        self._server = ForkedCommands(MODULES, {**os.environ, "OMP_NUM_THREADS": "1"})
+        self._known: dict[tuple[object, ...], tuple[Recording, ...]] = {}
 
     def run(
         self,
         arguments: Sequence[object],
         folder: Path,
         *,
+        ranks: int = 2,
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> list[tuple[int, str, str]]:
         """Run `gradscope ARGUMENTS` on every rank; return exit code, stdout and stderr of each."""
-        port = free_port()
+        shared = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "GLOO_SOCKET_IFNAME": "lo",
+            **(environment or {}),
+        }
         folder.mkdir(exist_ok=True)
-        for rank, server in enumerate(self._servers):
-            streams = ["/dev/null", folder / f"out{rank}", folder / f"err{rank}"]
-            server.start(
-                cwd or folder,
-                [str(one) for one in arguments],
-                {
-                    **os.environ,
-                    "OMP_NUM_THREADS": "1",
-                    "RANK": str(rank),
-                    "LOCAL_RANK": str(rank),
-                    "WORLD_SIZE": str(len(self._servers)),
-                    "LOCAL_WORLD_SIZE": str(len(self._servers)),
-                    "MASTER_ADDR": "127.0.0.1",
-                    "MASTER_PORT": str(port),
-                    "GLOO_SOCKET_IFNAME": "lo",
-                    **(environment or {}),
-                },
-                streams=streams,
-            )
-        codes = [server.ended() for server in self._servers]
+        self._server.start_all(
+            [
+                command(
+                    cwd or folder,
+                    [str(one) for one in arguments],
+                    {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                    streams=["/dev/null", folder / f"out{rank}", folder / f"err{rank}"],
+                )
+                for rank in range(ranks)
+            ]
+        )
         return [
             (code, (folder / f"out{rank}").read_text(), (folder / f"err{rank}").read_text())
-            for rank, code in enumerate(codes)
+            for rank, code in enumerate(self._server.all_ended())
         ]
 
-    def record(self, script: Path, folder: Path, *options: str) -> tuple[Recording, ...]:
-        """Watch a script on every rank, and return the recordings by rank."""
+    def recordings(self, script: Path, folder: Path, *options: str) -> tuple[Recording, ...]:
+        """Watch a script on two ranks, once for all tests that have the same, and return them."""
+        key = (script.read_text(), *options)
+        if key not in self._known:
+            self._known[key] = self.record(script, folder, *options)
+        return self._known[key]
+
+    def record(
+        self, script: Path, folder: Path, *options: str, ranks: int = 2
+    ) -> tuple[Recording, ...]:
+        """Watch a script on every rank, and return the recordings by rank, whose files remain."""
         save = folder / "job.gradscope"
-        self.run(["run", "--quiet", "--save", save, *options, script], folder, cwd=script.parent)
-        paths = [folder / f"job.rank{rank}.gradscope" for rank in range(len(self._servers))]
+        arguments = ["run", "--quiet", "--save", save, *options, script]
+        self.run(arguments, folder, ranks=ranks, cwd=script.parent)
+        paths = [folder / f"job.rank{rank}.gradscope" for rank in range(ranks)]
         return tuple(load_recording(path) for path in paths if path.exists())
 
     def close(self) -> None:
-        """End the processes."""
-        for server in self._servers:
-            server.close()
+        """End the process."""
+        self._server.close()
 
 
 def free_port() -> int:

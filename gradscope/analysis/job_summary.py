@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gradscope.analysis.job import Job, Rank, RankEnding, RankState, endings, first_failure
 from gradscope.analysis.norms import GlobalNorm, global_norms
 from gradscope.analysis.ranks.joined import is_joinable
+from gradscope.analysis.step_losses import known_losses
 from gradscope.recording.records import Recording, Site
 
 
@@ -128,7 +129,7 @@ def _shard_sizes(job: Job) -> dict[str, int]:
 
 def _row(rank: Rank, ending: RankEnding) -> RankRow:
     identity = rank.identity
-    losses = [step.loss for step in rank.recording.steps if step.loss is not None]
+    losses = known_losses(rank.recording)
     return RankRow(
         rank=rank.number,
         local_rank=None if identity is None else identity.local_rank,
@@ -138,5 +139,5 @@ def _row(rank: Rank, ending: RankEnding) -> RankRow:
         site=ending.site,
         steps=rank.step_count,
         passes=rank.backward_count,
-        loss=losses[-1] if losses else None,
+        loss=losses[-1][1] if losses else None,
     )

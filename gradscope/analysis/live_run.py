@@ -15,8 +15,10 @@ from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.run_optimizers import first_alike
+from gradscope.analysis.step_losses import loss_of
 from gradscope.analysis.training_run import CurveKind
 from gradscope.recording.events import (
+    BackwardEvent,
     ClipEvent,
     ClipNormEvent,
     ClipValueEvent,
@@ -161,7 +163,9 @@ class Track:
         """Add a step with the events before it."""
         self.steps += 1
         self.title = step.optimizer or self.title
-        self.curves["loss"].add(step.index, step.loss)
+        events = tuple(events)
+        loss = loss_of(events) if sum(1 for _ in only(BackwardEvent, events)) > 1 else None
+        self.curves["loss"].add(step.index, step.loss if loss is None else loss)
         clips = []
         for event in events:
             match event:

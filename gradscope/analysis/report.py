@@ -1,7 +1,7 @@
 """A recording and its findings, joined: what every report shows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Self
 
@@ -18,7 +18,7 @@ from gradscope.analysis.rows import (
     Summary,
     TensorRow,
 )
-from gradscope.analysis.training_run import TrainingRun, training_run
+from gradscope.analysis.training_run import TrainingRun, failure_text, training_run
 from gradscope.phrasing import printable
 from gradscope.recording.finding import UNJUDGED, Finding, Verdict
 from gradscope.recording.records import (
@@ -83,7 +83,9 @@ class Report:
             verdict: What the rules found.
             ranks: Recordings of all ranks, if a whole job is reported.
         """
-        run = training_run(recording)
+        run, job = training_run(recording), job_summary(ranks or (recording,))
+        if run is not None and job is not None and job.is_joined and job.failure is not None:
+            run = replace(run, ending=failure_text(job.failure, recording.target.root))
         view = first_step(recording) if run is None else last_run_step(recording)
         parameters = assembly.parameter_rows(view)
         tensors = assembly.tensor_rows(view)
@@ -105,7 +107,7 @@ class Report:
             findings=verdict.findings,
             rules=verdict,
             skipped=recording.skipped,
-            job=job_summary(ranks or (recording,)),
+            job=job,
             recording=recording,
             ranks=tuple(ranks),
         )

@@ -5,15 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from gradscope.analysis.job import RankEnding
 from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
+from gradscope.analysis.step_losses import StepLosses
 from gradscope.analysis.timeline import Pattern, patterns
-from gradscope.analysis.view import shown_path
+from gradscope.analysis.view import line_text, shown_path
 from gradscope.errors import GradscopeError
-from gradscope.recording.events import BackwardEvent, ClipEvent, StepEvent, only
+from gradscope.recording.events import ClipEvent, StepEvent, only
 from gradscope.recording.evidence.summaries import SeriesKind
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.finding import UNJUDGED, Verdict
@@ -148,7 +150,7 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
     if ending is None:
         why = "the process was killed or is still running; this is the recording so far"
         return None if is_complete else _lost(why)
-    position = f"{shown_path(ending.file, root)}:{ending.line}" if ending.file else ""
+    position = line_text(shown_path(ending.file, root), ending.line or 0) if ending.file else ""
     match ending.kind:
         case "raised":
             details = ": ".join(text for text in (position, ending.message) if text)
@@ -167,6 +169,17 @@ def ending_text(ending: RunEnding | None, root: str, *, is_complete: bool) -> En
         case "lost":
             return _lost(f"{ending.message}; the script continued")
     return None
+
+
+def failure_text(failure: RankEnding, root: str) -> EndingText:
+    """Return the text on the rank that failed first: errors of other ranks follow from it."""
+    site = failure.site
+    position = "" if site is None else f"{shown_path(site.file, root)}:{site.line}: "
+    return EndingText(
+        title=f"rank {failure.rank} failed first",
+        details=f"{position}{failure.what}",
+        is_trouble=True,
+    )
 
 
 def _ended_by(what: str, details: str, *, is_trouble: bool = True) -> EndingText:
@@ -221,10 +234,8 @@ class TrainingRun:
     """Seconds until the last event."""
     is_complete: bool
     """Whether the recording lasts to the end of the run."""
-    loss_divided: float | None = None
-    """Number by which every loss was divided before its backward; None if there is none, or
-    several.
-    """
+    loss_text: str = ""
+    """How a step's loss is made of those of its backward passes; empty if it has a single one."""
     has_cut: bool = False
     """Whether a clip has reduced gradients."""
     ending: EndingText | None = None
@@ -251,17 +262,18 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
+    losses = StepLosses.of(found)
     drawn = patterns(found, optimizers, users_sites(recording))
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
     kept = KeptSteps(recording)
     return TrainingRun(
         optimizers=optimizers.rows,
-        steps=_steps(recording, found, optimizers),
+        steps=_steps(recording, found, optimizers, losses),
         patterns=drawn,
         seconds=last,
         is_complete=recording.finished,
-        loss_divided=_loss_divided(found),
+        loss_text=losses.text,
         has_cut=any(norms.cut for pattern in drawn for _, norms in pattern.norms),
         ending=ending_text(ending, recording.target.root, is_complete=recording.finished),
         recorded_ending=ending,
@@ -280,18 +292,11 @@ def training_run(recording: Recording) -> TrainingRun | None:
     )
 
 
-def _loss_divided(found: Iterable[LoopWindow]) -> float | None:
-    divisors = {
-        1.0 if event.divided is None else event.divided
-        for window in found
-        for event in only(BackwardEvent, window.events)
-    }
-    (divisor,) = divisors if len(divisors) == 1 else (1.0,)
-    return None if divisor == 1 else divisor
-
-
 def _steps(
-    recording: Recording, found: Iterable[LoopWindow], optimizers: Optimizers
+    recording: Recording,
+    found: Iterable[LoopWindow],
+    optimizers: Optimizers,
+    losses: StepLosses,
 ) -> tuple[RunStep, ...]:
     measured = norms_of(recording)
     rows: list[RunStep] = []
@@ -307,7 +312,7 @@ def _steps(
                 step=step,
                 optimizer=position,
                 seconds=_seconds(window, event),
-                loss=window.step.loss,
+                loss=losses.by_step.get(step, window.step.loss),
                 grad_norm=_grad_norm(measured, step) if norm is None else norm,
                 norm_before_clip=_norm_before_clip(window),
                 update_ratio=_update_ratio(measured, step),

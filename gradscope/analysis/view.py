@@ -1,11 +1,14 @@
 """The reader's choice of what to show in a report, and how paths are shown."""
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, Literal
 
 from gradscope.options.declaration import Option
 from gradscope.recording.records import Site
+
+_CELL = re.compile(r"Cell \[\d+\]")
 
 
 def shown_path(file: str, root: str) -> str:
@@ -18,7 +21,12 @@ def shown_path(file: str, root: str) -> str:
 
 def shown_site(site: Site | None, root: str) -> str:
     """Return `file:line`, empty without a site."""
-    return "" if site is None else f"{shown_path(site.file, root)}:{site.line}"
+    return "" if site is None else line_text(shown_path(site.file, root), site.line)
+
+
+def line_text(path: str, line: int) -> str:
+    """Return `file:line`, or `Cell [3], line 10` for a line of a notebook's cell."""
+    return f"{path}, line {line}" if _CELL.fullmatch(path) else f"{path}:{line}"
 
 
 TensorChoice = Literal["none", "top", "all"]

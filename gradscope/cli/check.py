@@ -2,8 +2,9 @@
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,8 +31,9 @@ from gradscope.cli.rank_recordings import are_recordings, recording_paths
 from gradscope.cli.running import kept_as_saved, settings_of, typed_command
 from gradscope.config.formats import OutputFormat, OutputFormatOption
 from gradscope.errors import GradscopeError
+from gradscope.fixes.options import FixOptions
 from gradscope.options.declaration import Argument, Option, Overrides, declarations, field_values
-from gradscope.rules.settings import NormLimit
+from gradscope.rules.settings import NormLimit, Settings
 
 if TYPE_CHECKING:
     from gradscope.check.results import CheckResult
@@ -102,7 +104,7 @@ class CheckOutput:
 
 
 @with_groups
-def check(
+def check(  # noqa: PLR0913 - as many groups of options
     *,
     targets: CheckArguments = None,
     limits: LimitOptions,
@@ -111,6 +113,7 @@ def check(
     trial: options.TrialOptions,
     rules: options.RuleOptions,
     baseline: BaselineOverrides,
+    fixes: FixOptions,
     output: CheckOutput,
 ) -> None:
     """Fail if gradients are broken, for continuous integration.
@@ -146,6 +149,7 @@ def check(
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
+    fixes.check(runs_targets=len(planned) == len(subjects))
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
     # No output may overwrite a file that the check reads or keeps.
@@ -171,7 +175,8 @@ def check(
         **field_values(Policy, limits),  # type: ignore[arg-type]
     )
     with commands_off(is_wanted=wanted.form == "github"):
-        result = checked(
+        run = partial(
+            checked,
             subjects,
             settings,
             typed_command(),
@@ -179,14 +184,46 @@ def check(
             is_whole=is_whole,
             limit=jobs or usual_limit(planned),
         )
+        result, hidden = _fixed(run(), planned, settings, fixes, run)
     result = baseline_applied(result, known)
-    _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
+    if fixes.diff and wanted.form == "full":
+        _write_fixes(result, hidden, destination, output.color)
+    else:
+        _write(result, wanted.form, destination, is_brief=output.quiet, color=output.color)
     write_further_reports(result, further)
     save_runs(result, positions, force=output.force)
     if wanted.form == "github" and not output.no_step_summary:
         add_step_summary(result)
     wanted.open(destination)
     raise typer.Exit(exit_code(result))
+
+
+def _fixed(
+    result: "CheckResult",
+    planned: "Sequence[PlannedTarget]",
+    settings: Settings,
+    fixes: FixOptions,
+    run: "Callable[[], CheckResult]",
+) -> "tuple[CheckResult, int]":
+    """Return a check with the fixes that are asked for, and the number of hidden ones."""
+    if not fixes.is_wanted:
+        return result, 0
+    from gradscope.cli.fixing import fixed_check  # needs libcst
+
+    return fixed_check(result, planned, settings, fixes, run)
+
+
+def _write_fixes(
+    result: "CheckResult", hidden: int, destination: Destination | None, color: ColorChoice
+) -> None:
+    from gradscope.cli.fixing import write_fixes  # needs libcst
+
+    shown = [
+        (item.finding, target.runs[item.run].recording.target.root)
+        for target in result.targets
+        for item in target.counted()
+    ]
+    write_fixes(shown, hidden, destination, sys.stdout, color)
 
 
 def _write(

@@ -25,7 +25,8 @@ FileOption = Annotated[
     Option(
         "--config",
         metavar="FILE",
-        help="Read \\[tool.gradscope] from FILE instead of the nearest pyproject.toml.",
+        help="Read [tool.gradscope] from FILE instead of the nearest pyproject.toml.",
+        panel="Configuration",
     ),
 ]
 ListingFormatOption = Annotated[

@@ -20,8 +20,10 @@ from gradscope.cli.running import (
     planned_target,
     record_planned,
     settings_of,
+    typed_command,
 )
 from gradscope.cli.streams import reserved_stdout
+from gradscope.fixes.options import FixOptions
 
 
 @with_groups
@@ -32,6 +34,7 @@ def inspect(
     trial: options.TrialOptions,
     view: ViewOptions,
     rules: options.RuleOptions,
+    fixes: FixOptions,
     output: options.TargetOutput,
 ) -> None:
     """Run one forward and backward, and report every gradient and the line that produced it.
@@ -40,6 +43,7 @@ def inspect(
     """
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     check_file_arguments(args)
+    fixes.check()
     from gradscope.config import read_configuration
 
     configuration = read_configuration(options.ConfigurationFile.of(rules))
@@ -54,16 +58,26 @@ def inspect(
     )
     with reserved_stdout() as stdout:
         report = judged(record_planned(planned), settings)
+        hidden = 0
+        if fixes.is_wanted:
+            from gradscope.cli.fixing import Trial, fixed, write_fixes  # needs libcst
+
+            again = Trial(planned=planned, settings=settings, command=typed_command())
+            report, hidden = fixed(report, again, fixes)
         if destinations.recording is not None:
             save_recording(report, destinations.recording, force=output.force)
-        write_report(
-            report,
-            wanted.form,
-            replace(view, can_save=True),
-            destination=destinations.report,
-            stdout=stdout,
-            color=output.color,
-            is_brief=output.quiet,
-        )
+        if fixes.diff and wanted.form == "full":
+            shown = [(one, report.target.root) for one in report.findings]
+            write_fixes(shown, hidden, destinations.report, stdout, output.color)
+        else:
+            write_report(
+                report,
+                wanted.form,
+                replace(view, can_save=True),
+                destination=destinations.report,
+                stdout=stdout,
+                color=output.color,
+                is_brief=output.quiet,
+            )
     wanted.open(destinations.report)
     exit_if_broken(report)

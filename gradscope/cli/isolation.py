@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -41,6 +41,10 @@ class Job:
     """Verbosity of messages on stderr."""
     progress: str | None = ""
     """Text before each stage on the terminal; None for a run that shows none."""
+    is_silent: bool = False
+    """Whether nothing that it prints is shown, not even errors."""
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    """Edited texts of files, by absolute path, to import instead of what is on disk."""
 
     def write(self, folder: Path) -> None:
         """Write the job into a folder, for the child."""
@@ -119,16 +123,22 @@ def run_apart(
         threads: Number of torch's threads, unless the environment sets it.
     """
     erase_progress()
-    with leaving_when_ended(), TemporaryDirectory(prefix="gradscope-") as shared:
+    with (
+        leaving_when_ended(),
+        ExitStack() as stack,
+        TemporaryDirectory(prefix="gradscope-") as shared,
+    ):
         position = Path(shared)
         job.write(position)
-        with child_of(position, folder, is_apart=timeout is not None, threads=threads) as child:
+        output = stack.enter_context(Path(os.devnull).open("wb")) if job.is_silent else None
+        is_apart = timeout is not None
+        with child_of(position, folder, is_apart=is_apart, threads=threads, output=output) as child:
             try:
                 code = child.wait(timeout)
             except subprocess.TimeoutExpired:
                 # A process that does not end may have written its recording before.
                 if not recording_in(position).exists():
-                    return printed(too_slow(job, position, child, timeout or 0.0))
+                    return printed(job, too_slow(job, position, child, timeout or 0.0))
                 code = None
         return outcome_of(job, position, code)
 
@@ -137,15 +147,16 @@ def outcome_of(job: Job, shared: Path, code: int | None) -> Recording | Failure:
     """Return the recording of a child, or its failure; `code` is None if it had to be ended."""
     recording = recording_in(shared)
     if recording.exists():
-        if code != ExitCode.OK:
+        if code != ExitCode.OK and not job.is_silent:
             how = "did not exit" if code is None else _ending(code)
             show_note(f"{job.name} {how} after its gradients were recorded; they are checked")
         try:
             seen = load_recording(recording)
             return replace(seen, stored_gradients=in_memory(seen.stored_gradients))
         except GradscopeError as error:
-            return printed(Failure(what=error.what, cause=error.cause, seed=job.options.seed))
-    return read_failure(shared, job.options.seed) or printed(_crash(job, shared, code or 0))
+            failure = Failure(what=error.what, cause=error.cause, seed=job.options.seed)
+            return printed(job, failure)
+    return read_failure(shared, job.options.seed) or printed(job, _crash(job, shared, code or 0))
 
 
 @contextmanager
@@ -222,9 +233,10 @@ def _end(child: subprocess.Popen[bytes], *, is_apart: bool) -> None:
     child.wait()
 
 
-def printed(failure: Failure) -> Failure:
-    """Print a failure that the child could not print itself, and return it."""
-    show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
+def printed(job: Job, failure: Failure) -> Failure:
+    """Print a failure that the child of a job could not print itself, and return it."""
+    if not job.is_silent:
+        show_error(GradscopeError(failure.what, cause=failure.cause, help=failure.help))
     return failure
 
 

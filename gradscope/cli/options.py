@@ -160,7 +160,7 @@ ConfigOption = Annotated[
     Option(
         "--config",
         metavar="FILE",
-        help="Read \\[tool.gradscope] from FILE instead of the nearest pyproject.toml.",
+        help="Read [tool.gradscope] from FILE instead of the nearest pyproject.toml.",
         panel="Rules",
     ),
 ]

@@ -121,6 +121,9 @@ def recording_paths(given: Iterable[Path]) -> Iterator[Path]:
             yield from found
         elif not path.exists() and (ranks := sorted(rank_files(path), key=_by_rank)):
             yield from ranks
+        elif path.exists() and rank_files(path) and _is_rank(path):
+            # Of a first rank that was killed before it could name its recording as a rank's.
+            yield from (path, *sorted(rank_files(path), key=_by_rank))
         else:
             yield path
 
@@ -142,6 +145,13 @@ def rank_files(base: Path) -> list[Path]:
         for file in files
         if file.name.startswith(f"{stem}.rank") and file.name.endswith(_SUFFIX)
     ]
+
+
+def _is_rank(path: Path) -> bool:
+    from gradscope.analysis.job import identity_of
+    from gradscope.recording.store import load_recording
+
+    return identity_of(load_recording(path, is_outline=True)) is not None
 
 
 def _by_rank(path: Path) -> tuple[str, int]:

@@ -50,6 +50,7 @@ StepOption = Annotated[
         min=0,
         metavar="N",
         help="Show every tensor of this step of a training run.",
+        panel="What to show",
         show_default=False,
     ),
 ]
@@ -59,6 +60,7 @@ ExplainOption = Annotated[
         "--explain",
         metavar="CODE",
         help="Show what a rule measured on the recording, as `gradscope rule CODE --why` does.",
+        panel="What to show",
         show_default=False,
     ),
 ]

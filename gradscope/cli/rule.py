@@ -36,6 +36,7 @@ WhyOption = Annotated[
         "--why",
         metavar="RECORDING",
         help="Show what the rule measured on a recording, and why it found something or not.",
+        panel="Recording",
         show_default=False,
     ),
 ]

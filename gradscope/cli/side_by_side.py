@@ -128,11 +128,11 @@ class _Running:
     def result(self) -> Recording | Failure:
         """Print what the process printed, and return its recording or failure."""
         output = _output_in(self.shared)
-        if output.exists():
+        if output.exists() and not self.planned.job.is_silent:
             sys.stderr.write(output.read_text(encoding="utf-8", errors="replace"))
             sys.stderr.flush()
         if self.failure is not None:
-            return printed(self.failure)
+            return printed(self.planned.job, self.failure)
         return outcome_of(self.planned.job, self.shared, self.code)
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ def _side_by_side(
 def _told_anew(told: str, running: Sequence[_Running], found: int, total: int) -> str:
     """Say which jobs run, if that is not what was told before; return what was told."""
     done = found + sum(one.is_over for one in running)
-    names = " · ".join(one.planned.title for one in running if not one.is_over)
+    names = "; ".join(one.planned.title for one in running if not one.is_over)
     text = f"checking {done + 1} of {total}: {names}"
     if text != told and names:
         tell_stage(text)

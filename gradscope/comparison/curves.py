@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.comparison.side import Side, summed_losses
+from gradscope.comparison.side import Side
 
 CurveKind = Literal["loss", "norm"]
 KINDS: tuple[CurveKind, ...] = get_args(CurveKind)
@@ -130,9 +130,8 @@ def _points(side: Side) -> Iterable[tuple[int, int, float | None, float | None]]
     report = side.report
     run = report.training_run
     if run is not None:
-        losses = summed_losses(report.recording)
         for step in run.steps:
-            yield step.optimizer, step.step, losses.get(step.step, step.loss), step.grad_norm
+            yield step.optimizer, step.step, step.loss, step.grad_norm
     elif report.training:
         for one in report.training:
             yield 0, one.step, one.loss, one.grad_norm

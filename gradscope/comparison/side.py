@@ -1,6 +1,5 @@
 """One of the compared recordings, and the measurements of its parameters."""
 
-import math
 import re
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,32 +8,11 @@ from math import isfinite, nan
 from statistics import median
 from typing import Literal
 
-from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.errors import GradscopeError
-from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
-
-
-def summed_losses(recording: Recording) -> dict[int, float]:
-    """Return by step of a run the sum of the losses that backward started from.
-
-    That is what the step's gradients are the gradient of, in however many parts it was computed.
-    Steps with a backward whose loss is not known are left out.
-    """
-    sums = {}
-    for window in windows(recording):
-        losses = _losses(window)
-        if window.is_finished and not window.is_skipped and losses and None not in losses:
-            sums[window.step.index] = math.fsum(loss for loss in losses if loss is not None)
-    return sums
-
-
-def _losses(window: LoopWindow) -> list[float | None]:
-    return [event.loss for event in only(BackwardEvent, window.events)]
-
 
 _RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
 
@@ -181,7 +159,7 @@ def side_of(position: int, name: str, report: Report, steps: Collection[int]) ->
         parameters = _of_run(report, steps)
         compared = [one for one in run.steps if one.step in steps]
         last = compared[-1] if compared else None
-        loss = None if last is None else summed_losses(report.recording).get(last.step, last.loss)
+        loss = None if last is None else last.loss
         norm = _median([one.grad_norm for one in compared if one.grad_norm is not None])
     single = next(iter(steps)) if len(steps) == 1 else None
     return Side(

@@ -101,8 +101,8 @@ def callback_options(
 class TrainerWatch:
     """Records the trainings of one trainer; further ones continue the same recording's name."""
 
-    def __init__(self, options: CallbackOptions) -> None:
-        self._options = options
+    def __init__(self, options: CallbackOptions, name: str = "GradscopeCallback") -> None:
+        self._options, self._name = options, name
         self._watch: Watch | None = None
         self._metrics: LiveMetrics | None = None
         self._judgements = Pace(_BETWEEN_JUDGEMENTS)
@@ -112,7 +112,7 @@ class TrainerWatch:
 
     def start(
         self,
-        model: nn.Module,
+        model: nn.Module | None,
         optimizer: Optimizer | None,
         frame: FrameType | None,
         *,
@@ -121,23 +121,23 @@ class TrainerWatch:
         """Start recording, unless `gradscope run` or a watch of the script already does.
 
         Args:
-            model: The model; it gets its name in the user's code.
+            model: The model; it gets its name in the user's code. None: the model that is called.
             optimizer: The optimizer, if it exists.
             frame: The frame that is running.
             rank: Rank of this process; None if it is the only one.
         """
         self.stop()
-        self._watch = self._metrics = None
+        self._watch = self._metrics = self._findings = self.report = None
         try:
             TrainingWatch.check_alone()
         except GradscopeError as error:
-            _tell(f"GradscopeCallback does nothing: {error.what}")
+            _tell(f"{self._name} does nothing: {error.what}")
             return
         locations = Locations()
         users = locations.users(frame)
         given = GivenObjects(
             model=model,
-            model_name=name_of(model, users),
+            model_name=None if model is None else name_of(model, users),
             optimizer=optimizer,
             optimizer_name=None if optimizer is None else name_of(optimizer, users),
             made_at=locations.of(frame),
@@ -184,11 +184,7 @@ class TrainerWatch:
             self._watch.__exit__(type(error), error, error.__traceback__)
 
     def finish(self, *, is_first_rank: bool) -> dict[str, float]:
-        """Stop recording, print the findings, and return the last metrics.
-
-        Raises:
-            UnhealthyGradientsError: There are findings at or above `fail_level`.
-        """
+        """Stop recording, print the findings on the first rank, and return the last metrics."""
         watch = self._watch
         if watch is None or not watch.is_recording:
             return {}

@@ -16,6 +16,15 @@ class CannotRunError(GradscopeError):
     """The program cannot be started: no line of the user's main module ran."""
 
 
+_LAUNCHERS = frozenset(
+    (
+        *("accelerate", "accelerate.commands.launch", "deepspeed", "deepspeed.launcher.runner"),
+        *("torch.distributed.run", "torch.distributed.launch", "torchrun"),
+    )
+)
+"""Programs that start a script on several ranks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """The program to run, and its arguments."""
@@ -28,7 +37,10 @@ class Program:
 
     @property
     def stem(self) -> str:
-        """Return the base name for files of this program."""
+        """Return the base name for files of this program, or of the script that it launches."""
+        scripts = (word for word in self.arguments if word.endswith(".py"))
+        if Path(self.name).name in _LAUNCHERS and (script := next(scripts, None)):
+            return Path(script).stem
         if self.is_module:
             return self.name
         path = Path(self.name).resolve()

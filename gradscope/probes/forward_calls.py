@@ -29,6 +29,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     result=result,
                     left_from=one.left_from,
                     right_from=one.right_from,
+                    reduction=one.reduction,
                 )
             )
     graph = context.capture.graph

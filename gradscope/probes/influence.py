@@ -18,6 +18,7 @@ from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.training.locations import is_installed
 from gradscope.errors import GradscopeError
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.padding import probe_padding
 from gradscope.probes.snapshot import RandomStates
 from gradscope.probes.user_code_search import UserCodeSearch
 from gradscope.recording.evidence.batches import IgnoredInputRecord
@@ -140,6 +141,12 @@ def probe_ignored_inputs(context: ProbeContext) -> str | None:
         return None  # the forward raised with other numbers: they have an effect
     for name in ignored:
         _note(context, name, _line_of(context.target.model), is_measured=True)
+    try:
+        before = _loss(context)
+        if not ignored and torch.equal(before, _loss(context)):
+            probe_padding(context, before)
+    except GradscopeError:
+        return None  # the padding cannot hold other numbers
     return None
 
 

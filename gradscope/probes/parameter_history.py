@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from types import CodeType
 
 from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.partial_unfreezing import partly_unfrozen
 from gradscope.recording.evidence.parameters import (
     FreezeRecord,
     InitialisationRecord,
     LoadedRecord,
+    PartlyUnfrozenRecord,
     ReplacementRecord,
 )
 
@@ -32,7 +35,17 @@ def probe_freezes(context: ProbeContext) -> str | None:
             site = context.assembler.site_of(line)
             if site is not None:
                 context.assembler.note(FreezeRecord(site=site))
+        _note_partly_unfrozen(context, file)
     return None
+
+
+def _note_partly_unfrozen(context: ProbeContext, file: str) -> None:
+    for numbers in partly_unfrozen(tree_of(file)):
+        codes = [(code_at(file, number), number) for number in numbers]
+        lines = [Line(code, number) for code, number in codes if code is not None]
+        match [context.assembler.site_of(line) for line in lines]:
+            case [int(frozen), int(unfrozen)]:
+                context.assembler.note(PartlyUnfrozenRecord(frozen=frozen, unfrozen=unfrozen))
 
 
 def _is_pretrained(module: object) -> bool:

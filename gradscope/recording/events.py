@@ -218,6 +218,14 @@ class ClipValueEvent(ClipEvent):
         return self.clip_value
 
 
+class DroppedUpdateEvent(Event):
+    """A script without any step has a line that computes new weights and does not store them."""
+
+    __slots__ = ()
+    kinds = ("dropped-update",)
+    parameters: Count = Count("parameters with a gradient that no step has used")
+
+
 class EpochEvent(Event):
     """The start of an iteration over a data loader."""
 
@@ -233,6 +241,17 @@ class GradEvent(Event):
     kinds = ("grad",)
     create: Flag = Flag("whether it builds a graph of itself (`create_graph`)")
     inputs: Count = Count("tensors that gradients were asked for")
+
+
+class GradientHooksEvent(Event):
+    """A script has registered the same hook on parameters again and again."""
+
+    __slots__ = ()
+    kinds = ("gradient-hooks",)
+    before: Count = Count("hooks of a parameter at the first count")
+    hooks: Count = Count("hooks of a parameter at the last count")
+    parameters: Count = Count("parameters that have as many")
+    times: Count = Count("counts that found more than the one before")
 
 
 class GradErrorEvent(Event):
@@ -252,6 +271,16 @@ class ModeEvent(Event):
     batchnorm: Count = Count("batch-norm layers in eval mode")
     dropout: Count = Count("dropout layers in eval mode")
     eval: Flag = Flag("whether the model is in eval mode")
+
+
+class ReplacedWeightsEvent(Event):
+    """Averages of earlier weights replaced those of an optimizer, or a move pulled them back."""
+
+    __slots__ = ()
+    kinds = ("weights-replaced",)
+    pulled: Count = Count("moves towards the weights before the first step")
+    steps: Count = Count("steps of the optimizer")
+    times: Count = Count("replacements")
 
 
 class ScalerStepEvent(Event):
@@ -331,10 +360,13 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     KeptEvent,
     ClipNormEvent,
     ClipValueEvent,
+    DroppedUpdateEvent,
     EpochEvent,
     GradEvent,
     GradErrorEvent,
+    GradientHooksEvent,
     ModeEvent,
+    ReplacedWeightsEvent,
     ScalerStepEvent,
     ScalerUpdateEvent,
     SchedulerEvent,

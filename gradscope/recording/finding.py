@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gradscope.recording.fix import Fix
 from gradscope.recording.records import Site
 
 Severity = Literal["error", "warning", "note"]
@@ -72,6 +73,8 @@ class Finding:
     fingerprint: str
     """Identifier that is the same in every run: it contains no number. Findings on one line may
     share it."""
+    fix: Fix | None = None
+    """Edit that removes it, if fixes were requested and there is one."""
 
 
 IGNORED, NOT_SELECTED = "ignored", "not selected"

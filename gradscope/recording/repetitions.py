@@ -15,6 +15,7 @@ from gradscope.recording.evidence.parameters import (
     FreezeRecord,
     InitialisationRecord,
     LeafRecord,
+    PartlyUnfrozenRecord,
     ReplacementRecord,
 )
 from gradscope.recording.evidence.training import OptimizerRecord
@@ -187,6 +188,7 @@ _OF_STRUCTURE = frozenset(
         ComparisonRecord,
         DroppedRecord,
         FreezeRecord,
+        PartlyUnfrozenRecord,
         InitialisationRecord,
         LeafRecord,
         OptimizerRecord,

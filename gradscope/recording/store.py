@@ -21,7 +21,6 @@ from gradscope.recording.step_norms import (
     NORMS,
     NormRow,
     NormSets,
-    number_in_sql,
     rows_by_step,
 )
 from gradscope.recording.stored_gradient import StoredGradient
@@ -45,6 +44,7 @@ from gradscope.recording.tables import (
     read_parameter_stats,
     recording_of,
 )
+from gradscope.recording.views import VIEWS
 
 APPLICATION_ID = 0x47726164
 """`Grad`: identifies recordings among SQLite files."""
@@ -56,31 +56,7 @@ _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     *(table.definition for table in all_tables()),
     *step_norms.DEFINITIONS,
-    f"""CREATE VIEW step_bucket AS
-        WITH RECURSIVE places(place) AS (
-            SELECT 0 UNION ALL SELECT place + 1 FROM places WHERE place < 9
-        )
-        SELECT step_summary.first + place * bucket AS first, bucket AS steps, kind, optimizer,
-            {number_in_sql("counts")} AS finite, {number_in_sql("broken")} AS broken,
-            {number_in_sql("lowest")} AS lowest, {number_in_sql("highest")} AS highest,
-            {number_in_sql("mean")} AS mean, {number_in_sql("last")} AS last
-        FROM series_summary JOIN step_summary ON step_summary.first = series_summary.first
-        JOIN places ON 8 * place < length(counts)
-        ORDER BY kind, optimizer, 1""",
-    # For people in the sqlite3 shell; gradscope itself reads the tables.
-    """CREATE VIEW parameter_gradient AS
-       SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
-       FROM parameter_stat JOIN parameter ON parameter.id = parameter_stat.parameter
-       UNION ALL
-       SELECT step, name, reach, norm, NULL, weight_norm, update_norm,
-           CASE WHEN norm IS NULL THEN 'it had no gradient' END
-       FROM step_gradient""",
-    """CREATE VIEW tensor_gradient AS
-       SELECT step, module.path AS module, operation, file, line, norm, absolute_maximum, reason
-       FROM tensor_stat JOIN node ON node.id = tensor_stat.node
-       LEFT JOIN module_call ON module_call.id = node.module_call
-       LEFT JOIN module ON module.id = module_call.module
-       LEFT JOIN site ON site.id = node.site""",
+    *VIEWS,
 )
 
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, short
 from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationLaw,
@@ -111,8 +111,8 @@ def _verdict(found: Accumulation) -> str:
                 f"divide the loss by {record.micro_batches}"
             )
         case "counted":
-            total = f"{sum(part.count for part in found.parts):g}"
-            held = _listed([f"{part.count:g}" for part in found.parts])
+            total = short(sum(part.count for part in found.parts), 6)
+            held = _listed([short(part.count, 6) for part in found.parts])
             return (
                 f"the loss is a mean over {record.unit}, and the micro-batches hold {held}: "
                 f"multiply each loss by its share of all {total}"
@@ -188,7 +188,7 @@ def _reasons(found: Accumulation) -> Iterator[str]:
             "outputs (GradCache)"
         )
     if record.obstruction == "non-finite" and record.unit is not None:
-        held = _listed([f"{part.count:g}" for part in found.parts])
+        held = _listed([short(part.count, 6) for part in found.parts])
         yield (
             f"they hold {held} {record.unit}, and a mean over none is NaN: sum the losses, "
             f"and divide by the {record.unit} of all micro-batches"

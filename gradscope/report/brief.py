@@ -34,7 +34,7 @@ def brief_text(report: Report) -> str:
 
     from gradscope.report.formats.text import render_text
 
-    console = Console(file=io.StringIO(), width=_WIDTH, color_system=None)
+    console = Console(file=io.StringIO(), force_jupyter=False, width=_WIDTH, color_system=None)
     text = render_text(lambda _: _brief(report), console)
     return "\n".join(line for line in text.split("\n") if line)
 

@@ -11,7 +11,7 @@ from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.parameters import Change
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, literal
 from gradscope.recording.records import Site
 from gradscope.report.accumulation import Accumulation, headline
 from gradscope.report.clipping.phrasing import cut_text
@@ -139,7 +139,7 @@ def _section(section: Section) -> Iterator[str]:
         )
     if section.advice is not None:
         clips = percent(section.advice.share)
-        yield f"recommended: max_norm {section.advice.limit:g}, clips {clips}"
+        yield f"recommended: max_norm {literal(section.advice.limit)}, clips {clips}"
     for one in section.contributions.parameters[:3]:
         power = section.contributions.power
         shares = f"{percent(one.share)} of the {power}, max {percent(one.largest)}"

@@ -11,6 +11,7 @@ from typing import Literal
 from gradscope.analysis.columns import Cells
 from gradscope.analysis.folding import Span
 from gradscope.recording.finding import Severity
+from gradscope.recording.fix import Fix
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import Scale, StripLayout
 
@@ -51,7 +52,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A line of code; a narrow page omits some of its folders."""
 
     location: str
@@ -75,7 +76,7 @@ class TreeLabel:
     """Number of calls in the forward."""
 
 
-Value = Line | float | int | Share | Span | Place | TreeLabel | None
+Value = Line | float | int | Share | Span | Location | TreeLabel | None
 """Value of a table cell; None is an unknown number."""
 
 ColumnKind = Literal["words", "name", "number", "bar", "logarithmic bar", "trend"]
@@ -186,6 +187,8 @@ class FindingBlock:
     """Result of a comparison, as `new in B`."""
     is_brief: bool = False
     """Whether one line is enough."""
+    fix: Fix | None = None
+    """Its fix, for formats that show one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from gradscope.report.document import (
     Block,
     Column,
     Document,
+    Location,
     Note,
-    Place,
     Points,
     Table,
     Value,
@@ -144,7 +144,7 @@ def _row(worst: Measurement, steps: int, root: str) -> tuple[Value, ...]:
         "yes" if worst.is_beyond else "no",
         f"{step} (worst of {steps})" if step and steps > 1 else step,
         worst.subject,
-        Place(shown_site(worst.site, root)),
+        Location(shown_site(worst.site, root)),
     )
 
 

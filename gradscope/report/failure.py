@@ -113,7 +113,7 @@ def _levels(findings: Sequence[Finding]) -> str:
 
 
 def _full(finding: Finding, report: Report, page: Page) -> str:
-    console = Console(file=io.StringIO(), width=page.width, color_system=None)
+    console = Console(file=io.StringIO(), force_jupyter=False, width=page.width, color_system=None)
     with console.capture() as capture:
         for part in finding_parts(finding_block(finding, report), page):
             console.print(Trimmed(part), end="")

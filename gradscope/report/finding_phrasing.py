@@ -11,6 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding, SkippedRule
+from gradscope.recording.fix import Fix
 from gradscope.recording.records import TargetRecord
 from gradscope.report.number_format import figure, operation_text
 from gradscope.report.page import UNICODE
@@ -24,6 +25,13 @@ _NUMBER = re.compile(
 )
 _FARTHEST = 0.06
 """Relative difference above which a number is not a rounded form of another: 2 is not 1.5."""
+
+
+def fix_text(fix: Fix) -> str:
+    """Return whether a fix is verified, and what the edited program showed."""
+    safety = "unsafe, " if fix.safety == "unsafe" else ""
+    mark = "verified" if fix.verified else "not verified"
+    return f"{safety}{mark}: {fix.verdict or 'the edited program was not run'}"
 
 
 def found_text(report: Report) -> str:

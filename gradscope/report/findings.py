@@ -82,6 +82,7 @@ def finding_block(
         remedy=finding.remedy,
         standing=standing,
         is_brief=is_brief,
+        fix=finding.fix,
     )
 
 

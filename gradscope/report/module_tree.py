@@ -32,9 +32,9 @@ from gradscope.report.document import (
     Column,
     Inner,
     Line,
+    Location,
     Mark,
     Note,
-    Place,
     Points,
     Section,
     Table,
@@ -179,7 +179,7 @@ def _listed(group: Group[ParameterRow], report: Report) -> Iterator[Inner]:
                 Column(title="line"),
             ),
             rows=tuple(
-                (Word(row.name, "name"), Word(shape_text(row), "code"), _place(row, report))
+                (Word(row.name, "name"), Word(shape_text(row), "code"), _location(row, report))
                 for row in rows
             ),
             is_plain=True,
@@ -212,7 +212,7 @@ def _parameters(groups: Sequence[Group[ParameterRow]], report: Report) -> Table:
                 None if row.grad is None else row.grad.norm,
                 row.grad_to_weight,
                 row.update_to_weight,
-                _place(row, report) if row.site else "",
+                _location(row, report) if row.site else "",
             )
             for group in groups
             for turn, row in enumerate(group.rows)
@@ -229,8 +229,8 @@ def _name(row: ParameterRow) -> Line:
     return tuple(parts)
 
 
-def _place(row: ParameterRow | TensorRow, report: Report) -> Place:
-    return Place(shown_site(row.site, report.target.root))
+def _location(row: ParameterRow | TensorRow, report: Report) -> Location:
+    return Location(shown_site(row.site, report.target.root))
 
 
 def tensor_sections(report: Report, view: ViewOptions) -> tuple[Section, ...]:
@@ -290,7 +290,7 @@ def _tensor(title: str, rows: tuple[TensorRow, ...], report: Report) -> tuple[Va
         Word(title, "soft"),
         Word(figure(0.0), "notable") if is_zero else norm,
         _what(rows),
-        Place(shown_site(row.site, report.target.root), source),
+        Location(shown_site(row.site, report.target.root), source),
     )
 
 

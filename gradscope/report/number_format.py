@@ -5,6 +5,7 @@ import re
 
 from gradscope.analysis.folding import Span
 from gradscope.analysis.rows import ParameterRow, TensorRow
+from gradscope.phrasing import short
 from gradscope.recording.records import GradientStat
 from gradscope.report.document import Share
 from gradscope.report.page import UNICODE, Signs
@@ -20,7 +21,7 @@ def percent(share: float) -> str:
 
 def number(value: float | None) -> str:
     """Return three significant digits; `-` for None."""
-    return "-" if value is None else f"{value:.3g}"
+    return short(value)
 
 
 def figure(value: float | None, signs: Signs = UNICODE) -> str:

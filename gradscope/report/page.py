@@ -146,13 +146,13 @@ class Page:
 
     def position(self, site: Site | None, width: int) -> Text:
         """Return `file:line` in at most this many columns, shortened in the middle."""
-        return self.place("" if site is None else shown_site(site, self.root), width)
+        return self.location("" if site is None else shown_site(site, self.root), width)
 
-    def place(self, location: str, width: int) -> Text:
+    def location(self, text: str, width: int) -> Text:
         """Return `file:line`, which may be empty, in the same way."""
-        if not location:
+        if not text:
             return Text(self.signs.dash, style="dim")
-        path, _, number = location.replace("\\", "/").rpartition(":")
+        path, _, number = text.replace("\\", "/").rpartition(":")
         _, library, below = path.rpartition(_LIBRARY)
         parts = below.split("/")
         if library and len(parts) > 3:
@@ -162,7 +162,7 @@ class Page:
         line = f":{number}"
         path = self._without_folders(path, width - len(line))
         shown = self.shorten(self.spell(path), width - len(line)) + line
-        return Text(shown, self.link(location))
+        return Text(shown, self.link(text))
 
     def _without_folders(self, path: str, width: int) -> str:
         """Return a path without its first folders until it fits."""

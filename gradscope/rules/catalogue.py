@@ -58,6 +58,7 @@ from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
+from gradscope.rules.loss.flat_loss import FlatLoss
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
@@ -182,6 +183,7 @@ RULES: tuple[type[Rule], ...] = (
     CriticInPolicyLoss,
     FirstLoss,
     ExamplesMixed,
+    FlatLoss,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

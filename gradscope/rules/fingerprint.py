@@ -22,7 +22,9 @@ _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
 
 _STANDARD_LIBRARY = re.compile(r".*[/\\]lib(?:64)?[/\\]python3(?:\.\d+)?t?[/\\]")
 
-_NOTEBOOK = re.compile(r"ipykernel_\d+[/\\]|[/\\<]ipython-input-|[/\\]marimo_\d+[/\\]|^<command-")
+_NOTEBOOK = re.compile(
+    r"ipykernel_\d+[/\\]|[/\\<]ipython-input-|[/\\]marimo_\d+[/\\]|^<command-|^Cell \["
+)
 
 _SYNTHETIC = re.compile(r"<[^\d\W]+(?:[ -][^\d\W]+)*")
 

@@ -22,6 +22,17 @@ HEADINGS = (
 )
 """Headings of a rule's docstring, in order. Each is alone on a line and ends with a colon."""
 
+FIX_HEADING = "Fix safety"
+"""Heading before `When it may be wrong`, of the rules that have a fix."""
+
+
+def headings_of(rule: type[Rule]) -> tuple[str, ...]:
+    """Return the headings that a rule's docstring must have."""
+    if rule.fix is None:
+        return HEADINGS
+    position = HEADINGS.index("When it may be wrong")
+    return (*HEADINGS[:position], FIX_HEADING, *HEADINGS[position:])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
@@ -89,22 +100,23 @@ def manual_of(rule: type[Rule]) -> Manual:
         family=family_of(rule.code),
         level=rule.level,
         summary=summary,
-        sections=_sections(rule.code, rest),
+        sections=_sections(rule, rest),
         thresholds=_thresholds(rule),
         explains=rule.explains,
     )
 
 
-def _sections(code: str, text: str) -> tuple[Section, ...]:
+def _sections(rule: type[Rule], text: str) -> tuple[Section, ...]:
+    expected = headings_of(rule)
     bodies: dict[str, list[str]] = {}
     for line in text.splitlines():
         if line and not line[0].isspace():
             bodies[line.removesuffix(":")] = []
         elif bodies:
             bodies[next(reversed(bodies))].append(line)
-    if tuple(bodies) != HEADINGS:
+    if tuple(bodies) != expected:
         found = ", ".join(bodies) or "none"
-        raise ValueError(f"{code} has the headings {found}: they are {', '.join(HEADINGS)}")
+        raise ValueError(f"{rule.code} has the headings {found}: they are {', '.join(expected)}")
     return tuple(
         Section(heading=heading, text=_joined(dedent("\n".join(lines)).strip("\n")))
         for heading, lines in bodies.items()

@@ -10,6 +10,7 @@ from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fingerprint import fingerprint_of
+from gradscope.rules.fix import FixRule
 from gradscope.rules.measurement import Measure
 
 FAMILIES = {
@@ -72,6 +73,9 @@ class Rule(ABC):
     """Measures of how bad a finding is, besides its level and its count. The first one whose number
     and limit are in the evidence is used. Empty if the mistake has no degree.
     """
+
+    fix: ClassVar[FixRule | None] = None
+    """How its findings are fixed by an edit; None if only a person can."""
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether a recording is of the kind that the rule judges."""

@@ -27,6 +27,7 @@ from gradscope.probes.snapshot import preserved
 from gradscope.progress import tell_stage
 from gradscope.recording.meta import repository_of
 from gradscope.recording.records import Environment, Recording, TargetRecord
+from gradscope.session.shown_warnings import shown_at_users_lines
 from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, after_steps
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
@@ -123,7 +124,8 @@ def record(
         if trial.clipping is None
         else ClipProbe(named.parameters, trial.clipping.with_own_norm(target.clip_grad_norm)),
     )
-    with preserved(target.model, target.optimizer, target.batch, target.forward):
+    state = preserved(target.model, target.optimizer, target.batch, target.forward)
+    with shown_at_users_lines(), state:
         try:
             set_learning_rate(tried, trial)
             described = watch.run(trial)

@@ -16,6 +16,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gradscope.capture.training.given import GivenObjects, given_by
+from gradscope.capture.training.locations import is_installed
 from gradscope.capture.training.pacing.budget import DEFAULT, check_share
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
@@ -349,5 +350,5 @@ def _drop(training: TrainingWatch, folder: Path | None, process: int) -> None:
 def _name_of(frame: FrameType) -> str:
     """Return the name of the training: its file, or a substitute."""
     file = frame.f_code.co_filename
-    is_file = Path(file).exists() and "ipykernel" not in file
+    is_file = Path(file).exists() and "ipykernel" not in file and not is_installed(file)
     return Path(file).name if is_file else "notebook"

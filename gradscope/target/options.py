@@ -54,7 +54,7 @@ class TargetOptions:
         Option(
             "--input",
             metavar="SPEC",
-            help="Random input, \\[name=]\\[dtype\\[low,high]:]sizes, such as 8,3,32,32 or "
+            help="Random input, [name=][dtype[low,high]:]sizes, such as 8,3,32,32 or "
             "ids=int64[0,100]:2,16. Repeat for several inputs.",
             panel=_TARGET,
             check=option_checks.inputs,

@@ -30,6 +30,7 @@ from models import (
 )
 from on_gpu import cuda
 from pages import pages
+from rank_overhead import ranks
 from scripts import scripts
 from training_loops import LOOPS
 
@@ -319,6 +320,7 @@ if __name__ == "__main__":
         "long": long_runs,
         "million": million_steps,
         "scripts": scripts,
+        "ranks": ranks,
         "pages": pages,
         "cuda": cuda,
     }

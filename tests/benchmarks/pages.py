@@ -45,7 +45,7 @@ def _measure(browser: Browser, report: Report) -> None:
         print(f"  {'words are there':<20} {time.perf_counter() - start:8.2f} s")
         page.locator(".canvas > *").first.wait_for()
         page.evaluate(TURN)
-        print(f"  {'pictures too':<20} {time.perf_counter() - start:8.2f} s")
+        print(f"  {'charts too':<20} {time.perf_counter() - start:8.2f} s")
         start = time.perf_counter()
         page.keyboard.press("End")
         page.evaluate(TURN)

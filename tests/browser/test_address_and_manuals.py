@@ -46,13 +46,13 @@ def test_back_undoes_tabs_and_selections_and_a_link_reopens_the_view(show, stack
     expect(page.locator(".crumbs")).to_have_text(re.compile("12$"))
     page.go_back()
     expect(page.locator(".selected")).to_be_hidden()
-    expect(page.locator("#sheet-1")).to_be_visible()
+    expect(page.locator("#panel-1")).to_be_visible()
     page.go_back()
-    expect(page.locator("#sheet-0")).to_be_visible()
+    expect(page.locator("#panel-0")).to_be_visible()
     assert page.url == start
     page.goto("about:blank")
     page.goto(link)
-    expect(page.locator("#sheet-1")).to_be_visible()
+    expect(page.locator("#panel-1")).to_be_visible()
     expect(page.locator(".crumbs")).to_have_text(re.compile("12$"))
     page.go_back()
     page.wait_for_url("about:blank")
@@ -60,13 +60,13 @@ def test_back_undoes_tabs_and_selections_and_a_link_reopens_the_view(show, stack
 
 def test_a_row_of_a_table_is_part_of_the_address(show, stack):
     page = show(tab_of(stack))
-    page.locator("[data-picture=parameters]").scroll_into_view_if_needed()
-    rows = page.locator("[data-picture=parameters] td.name")
+    page.locator("[data-chart=parameters]").scroll_into_view_if_needed()
+    rows = page.locator("[data-chart=parameters] td.name")
     rows.get_by_text("layers.3.weight", exact=True).click()
     link = page.url
     page.goto("about:blank")
     page.goto(link)
-    table = page.locator("[data-picture=parameters]")
+    table = page.locator("[data-chart=parameters]")
     table.scroll_into_view_if_needed()
     expect(table.locator("tr.chosen td.name")).to_have_text("layers.3.weight")
 
@@ -75,24 +75,24 @@ def test_a_pinned_tab_stays_beside_the_open_one_and_shares_its_layer(show, stack
     page = show(tab_of(stack, "one"), tab_of(stack, "two"), tab_of(stack, "three"), width=1400)
     page.get_by_role("button", name="pin", exact=True).click()
     page.get_by_role("tab", name="two").click()
-    for sheet in (0, 1):
-        expect(page.locator(f"#sheet-{sheet} [data-picture=depth] .main-svg").first).to_be_visible()
-    boxes = [page.locator(f"#sheet-{sheet}").bounding_box() for sheet in (0, 1)]
+    for panel in (0, 1):
+        expect(page.locator(f"#panel-{panel} [data-chart=depth] .main-svg").first).to_be_visible()
+    boxes = [page.locator(f"#panel-{panel}").bounding_box() for panel in (0, 1)]
     assert boxes[0]["y"] == boxes[1]["y"]
     assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
     pick(page, "layers.12")
-    table = page.locator("#sheet-0 [data-picture=parameters]")
+    table = page.locator("#panel-0 [data-chart=parameters]")
     table.scroll_into_view_if_needed()
     expect(table.locator("tr.in td.name").first).to_contain_text("layers.12")
-    width = page.locator("#sheet-0 .main-svg").first.evaluate("one => one.clientWidth")
+    width = page.locator("#panel-0 .main-svg").first.evaluate("one => one.clientWidth")
     assert width < boxes[0]["width"]
     link = page.url
     page.goto("about:blank")
     page.goto(link)
-    expect(page.locator("#sheet-0")).to_be_visible()
-    expect(page.locator("#sheet-1")).to_be_visible()
+    expect(page.locator("#panel-0")).to_be_visible()
+    expect(page.locator("#panel-1")).to_be_visible()
     page.get_by_role("button", name="unpin").click()
-    expect(page.locator("#sheet-0")).to_be_hidden()
+    expect(page.locator("#panel-0")).to_be_hidden()
 
 
 @pytest.mark.parametrize("end", ["#tab=9&layer=none&step=x", "#rule=GS999", "#main", "#%"])
@@ -101,14 +101,14 @@ def test_an_address_of_nothing_on_the_page_shows_its_start(show, stack, end):
     address = page.url
     page.goto("about:blank")
     page.goto(f"{address}{end}")
-    expect(page.locator("#sheet-0")).to_be_visible()
+    expect(page.locator("#panel-0")).to_be_visible()
     expect(page.locator(".selected")).to_be_hidden()
 
 
 def test_layers_of_hostile_names_are_reopened(show):
     page = show(tab_of(hostile_report()))
-    page.locator("[data-picture=parameters] summary").click()
-    page.locator("[data-picture=parameters] td.name").first.click()
+    page.locator("[data-chart=parameters] summary").click()
+    page.locator("[data-chart=parameters] td.name").first.click()
     crumbs = page.locator(".crumbs").text_content()
     link = page.url
     page.goto("about:blank")
@@ -134,7 +134,7 @@ def test_a_code_opens_the_manual_and_escape_closes_it(show, stack):
 
 def test_codes_in_tables_open_the_manual_and_select_no_row(show, stack):
     page = show(tab_of(stack))
-    table = page.locator("[data-picture=parameters]")
+    table = page.locator("[data-chart=parameters]")
     table.scroll_into_view_if_needed()
     table.locator("button.flag").first.click()
     expect(page.get_by_role("dialog")).to_be_visible()

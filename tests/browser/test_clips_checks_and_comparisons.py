@@ -63,8 +63,8 @@ def given(norm):
 
 
 def look_at_all(page):
-    """Scroll through the pictures of the sheet that is shown, so that all are drawn."""
-    for section in page.locator(".sheet:not([hidden]) .picture").all():
+    """Scroll through the charts of the tab that is shown, so that all are drawn."""
+    for section in page.locator(".tab-panel:not([hidden]) .chart").all():
         section.scroll_into_view_if_needed()
         expect(section.locator(".canvas > *").first).to_be_visible()
     assert page.locator(".failure").count() == 0
@@ -110,22 +110,22 @@ def test_small_logarithmic_axes_are_labelled_with_whole_numbers(show):
     )]  # fmt: skip
     page = show(render_comparison_html(compared(*sides)))
     look_at_all(page)
-    labels = page.locator("[data-picture=compared-norms] .yaxislayer-above .ytick text")
+    labels = page.locator("[data-chart=compared-norms] .yaxislayer-above .ytick text")
     assert {"0.1", "0.2", "0.5"} <= set(labels.all_text_contents())
 
 
 def test_a_step_and_a_layer_of_a_clip_are_selected(show):
     page = show(render_clip_html([clipped()]))
     look_at_all(page)
-    steps = page.locator("[data-picture=clip-steps]")
+    steps = page.locator("[data-chart=clip-steps]")
     # The first strip is of what is not finite: steps 4 and 5.
     click(page, steps.locator(".scatterlayer .points path").first)
     expect(page.locator(".crumbs")).to_have_text("step 4")
     expect(steps.locator(".shapelayer path")).not_to_have_count(0)
     page.keyboard.press("Escape")
-    click(page, page.locator("[data-picture=clip-shares] .barlayer .point path").first)
+    click(page, page.locator("[data-chart=clip-shares] .barlayer .point path").first)
     expect(page.locator(".crumbs")).to_contain_text("model")
-    table = page.locator("[data-picture=clip-parameters]")
+    table = page.locator("[data-chart=clip-parameters]")
     expect(table.locator("tr.chosen")).to_have_count(1)
     expect(table.locator("tr.chosen td").first).to_have_text("model.weight2")
 
@@ -140,7 +140,7 @@ def test_bars_stand_on_their_axis_however_many_decades_there_are(show):
             run.step(optimizer)
     recording = run.recording()
     page = show(render_clip_html([Report.from_recording(recording, judge(recording))]))
-    norms = page.locator("[data-picture=clip-norms]")
+    norms = page.locator("[data-chart=clip-norms]")
     norms.scroll_into_view_if_needed()
     bars = norms.locator(".barlayer .point path")
     expect(bars.first).to_be_visible()
@@ -151,9 +151,9 @@ def test_bars_stand_on_their_axis_however_many_decades_there_are(show):
 def test_a_parameter_of_a_comparison_is_selected_in_all_pictures(show):
     page = show(render_comparison_html(compared(*sides())))
     look_at_all(page)
-    norms = page.locator("[data-picture=compared-norms]")
+    norms = page.locator("[data-chart=compared-norms]")
     before = norms.locator(".scatterlayer .trace").count()
-    table = page.locator("[data-picture=compared-parameters]")
+    table = page.locator("[data-chart=compared-parameters]")
     table.get_by_text("blocks.1.weight", exact=True).click()
     expect(page.locator(".crumbs")).to_contain_text("blocks.1")
     expect(norms.locator(".scatterlayer .trace")).to_have_count(before + 1)
@@ -163,7 +163,7 @@ def test_a_parameter_of_a_comparison_is_selected_in_all_pictures(show):
     expect(table.locator("tr.chosen")).to_have_count(1)
 
 
-def test_the_overview_of_a_check_opens_the_sheet_of_a_target(show):
+def test_the_overview_of_a_check_opens_the_tab_of_a_target(show):
     stack = sample_report("vanishing_stack.py")
     result = CheckResult(
         version="0",
@@ -177,13 +177,13 @@ def test_the_overview_of_a_check_opens_the_sheet_of_a_target(show):
     page = show(render_check_html(result))
     expect(page.locator(".verdict:visible")).to_contain_text("Could not check 1 of 2 targets")
     page.locator("section.summary").get_by_role("button", name="stack.py").first.click()
-    expect(page.locator("#sheet-1 h1")).to_be_visible()
-    expect(page.locator("#sheet-0")).to_be_hidden()
+    expect(page.locator("#panel-1 h1")).to_be_visible()
+    expect(page.locator("#panel-0")).to_be_hidden()
     look_at_all(page)
-    page.locator("#sheet-1").get_by_role("button", name="show in charts").click()
+    page.locator("#panel-1").get_by_role("button", name="show in charts").click()
     expect(page.locator(".crumbs")).to_contain_text("layers")
     page.get_by_role("tab", name="check").click()
-    expect(page.locator("#sheet-0 .summary").first).to_be_visible()
+    expect(page.locator("#panel-0 .summary").first).to_be_visible()
     assert page.evaluate("window.harmed") is None
 
 

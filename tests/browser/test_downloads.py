@@ -33,7 +33,7 @@ def saved(tmp_path):
     """Return the bytes that a button of a chart saves."""
 
     def saved(page, chart, file_format):
-        section = page.locator(f"[data-picture={chart}]")
+        section = page.locator(f"[data-chart={chart}]")
         section.evaluate("one => { one.open = true }")
         with page.expect_download() as waiting:
             section.get_by_role("button", name=file_format, exact=True).click()
@@ -55,7 +55,7 @@ def test_a_table_is_saved_with_exact_numbers_as_it_is_filtered(show, saved, stac
     assert [(row["parameter"], float(row["gradient norm"])) for row in found] == [
         (row.name, row.grad.norm) for row in stack.parameters
     ]
-    page.locator("[data-picture=parameters]").get_by_role("searchbox").fill("head")
+    page.locator("[data-chart=parameters]").get_by_role("searchbox").fill("head")
     found = rows(saved(page, "parameters", "CSV"))
     assert [row["parameter"] for row in found] == ["head.weight", "head.bias"]
 

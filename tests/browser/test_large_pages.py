@@ -29,8 +29,8 @@ def opened(open_page, tmp_path):
 
 
 def come_to(page, chart):
-    """Bring a picture into view, and wait until it is painted."""
-    section = page.locator(f"#sheet-0 [data-picture={chart}]")
+    """Bring a chart into view, and wait until it is painted."""
+    section = page.locator(f"#panel-0 [data-chart={chart}]")
     section.scroll_into_view_if_needed()
     expect(section.locator(".canvas > *").first).to_be_visible(timeout=PATIENCE)
     return section

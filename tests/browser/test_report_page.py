@@ -39,7 +39,7 @@ def test_a_finding_stands_with_its_line_and_selects_its_layer(show, stack):
 
 def test_the_table_holds_the_recordings_numbers(show, stack):
     page = show(tab_of(stack))
-    table = page.locator("[data-picture=parameters]")
+    table = page.locator("[data-chart=parameters]")
     table.scroll_into_view_if_needed()
     norms = table.locator("tbody tr:not(.space) td.number:nth-child(5)")
     expect(norms.first).to_be_visible()
@@ -51,7 +51,7 @@ def test_the_table_holds_the_recordings_numbers(show, stack):
 
 def test_a_table_is_sorted_and_filtered(show, stack):
     page = show(tab_of(stack))
-    table = page.locator("[data-picture=parameters]")
+    table = page.locator("[data-chart=parameters]")
     table.scroll_into_view_if_needed()
     first = table.locator("tbody tr:not(.space)").first.locator("td.name")
     by_norm = sorted(stack.parameters, key=lambda row: row.grad.norm)
@@ -69,7 +69,7 @@ def test_a_table_is_sorted_and_filtered(show, stack):
 
 def test_a_row_selects_its_layer_for_every_table(show, stack):
     page = show(tab_of(stack))
-    tables = page.locator(".picture.table")
+    tables = page.locator(".chart.table")
     tables.nth(0).scroll_into_view_if_needed()
     tables.nth(0).get_by_text("layers.3.weight", exact=True).click()
     expect(page.locator(".crumbs")).to_have_text("SigmoidStack \u203a layers \u203a 3")
@@ -103,19 +103,19 @@ def test_tabs_switch_by_keys_between_reports(show, stack):
     page.get_by_role("tab", name="first").focus()
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("tab", name="second")).to_be_focused()
-    expect(page.locator("#sheet-0")).to_be_hidden()
-    expect(page.locator("#sheet-1 .verdict")).to_be_visible()
+    expect(page.locator("#panel-0")).to_be_hidden()
+    expect(page.locator("#panel-1 .verdict")).to_be_visible()
 
 
 def test_names_are_text_whatever_they_are_made_of(show):
     page = show(tab_of(hostile_report()))
     assert page.evaluate("window.harmed") is None
     expect(page.locator("h1")).to_have_text(HOSTILE)
-    for section in page.locator(".picture").all():
+    for section in page.locator(".chart").all():
         section.evaluate("one => { one.open = true }")
         section.scroll_into_view_if_needed()
         page.wait_for_timeout(100)
-    expect(page.locator("[data-picture=parameters] td.name").first).to_contain_text(HOSTILE)
+    expect(page.locator("[data-chart=parameters] td.name").first).to_contain_text(HOSTILE)
     assert page.evaluate("window.harmed") is None
     # Nothing of the name has become an element.
     assert page.locator("b.hostile, img[src=x]").count() == 0
@@ -126,7 +126,7 @@ def test_every_picture_is_drawn_in_light_and_dark(show, stack, dark):
     page = show(tab_of(stack), dark=dark)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) is dark
-    for section in page.locator(".picture").all():
+    for section in page.locator(".chart").all():
         section.scroll_into_view_if_needed()
         expect(section.locator(".canvas > *").first).to_be_visible()
     assert page.locator(".failure").count() == 0
@@ -146,14 +146,14 @@ def test_every_tab_is_printed_with_whole_tables_in_the_width_of_paper(show, stac
     page = show(tab_of(stack, "one"), tab_of(stack, "two"), width=1400)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     for tab in (0, 1):
-        rows = page.locator(f"#sheet-{tab} [data-picture=tensors] tbody tr:not(.space)")
+        rows = page.locator(f"#panel-{tab} [data-chart=tensors] tbody tr:not(.space)")
         assert rows.count() == len(stack.tensors)
-        widths = page.locator(f"#sheet-{tab} .main-svg").evaluate_all(
+        widths = page.locator(f"#panel-{tab} .main-svg").evaluate_all(
             "all => all.map(one => one.clientWidth)"
         )
         assert widths and max(widths) <= 720
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    expect(page.locator("#sheet-1")).to_be_hidden()
+    expect(page.locator("#panel-1")).to_be_hidden()
 
 
 @pytest.mark.parametrize("tab", [0, 1])
@@ -172,15 +172,15 @@ def test_a_narrow_page_does_not_scroll_sideways_and_breaks_no_words(show, tab):
 
 def test_collapsed_charts_of_a_healthy_page_open_and_follow_the_selection(show):
     page = show(tab_of(sample_report("healthy_mlp.py")))
-    opened = page.locator(".picture[open]")
+    opened = page.locator(".chart[open]")
     expect(opened).to_have_count(1)
-    table = page.locator("[data-picture=parameters]")
+    table = page.locator("[data-chart=parameters]")
     expect(table.locator(".gist")).to_have_text(re.compile("gradient norms from .* to"))
     table.locator("summary").click()
     expect(table.locator("td.name").first).to_be_visible()
     expect(table.locator(".gist")).to_be_hidden()
     table.locator("summary").click()
-    modules = page.locator("[data-picture=modules]")
+    modules = page.locator("[data-chart=modules]")
     modules.locator("summary").click()
     modules.locator("g.slice").last.click()
     table.locator("summary").click()
@@ -189,6 +189,6 @@ def test_collapsed_charts_of_a_healthy_page_open_and_follow_the_selection(show):
 
 def test_every_open_chart_is_drawn_without_scrolling(show, stack):
     page = show(tab_of(stack))
-    for section in page.locator(".picture").all():
+    for section in page.locator(".chart").all():
         expect(section.locator(".canvas > *").first).to_be_attached()
     assert page.evaluate("scrollY") == 0

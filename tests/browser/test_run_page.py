@@ -1,4 +1,4 @@
-"""The page of a training run as a reader meets it: pictures linked by step and layer."""
+"""The page of a training run as a reader meets it: charts linked by step and layer."""
 
 import math
 import re
@@ -16,8 +16,8 @@ from tests.report.html.charts.loops import finding, loop, report_of
 STEPS = 12
 
 PIXEL = """
-([picture, axes, x, y]) => {
-  const plot = document.querySelector(`[data-picture=${picture}] .js-plotly-plot`);
+([chart, axes, x, y]) => {
+  const plot = document.querySelector(`[data-chart=${chart}] .js-plotly-plot`);
   const {x: left, y: top} = plot.getBoundingClientRect();
   const layout = plot._fullLayout;
   const [xaxis, yaxis] = axes.map((name) => layout[name]);
@@ -49,8 +49,8 @@ def show(open_page, tmp_path):
 
 
 def come_to(page, chart):
-    """Bring a picture into view, and wait until it is painted."""
-    section = page.locator(f"#sheet-0 [data-picture={chart}]")
+    """Bring a chart into view, and wait until it is painted."""
+    section = page.locator(f"#panel-0 [data-chart={chart}]")
     section.scroll_into_view_if_needed()
     expect(section.locator(".canvas > *").first).to_be_visible()
     return section
@@ -76,7 +76,7 @@ def test_pictures_are_linked_by_step_and_layer(show):
     expect(page.locator(".crumbs")).to_have_text(re.compile("step 4"))
     expect(step).to_have_value("4")
     page.keyboard.press("Escape")
-    page.locator("#sheet-0 button.select").first.click()
+    page.locator("#panel-0 button.select").first.click()
     expect(page.locator(".crumbs")).to_have_text(re.compile(r"model0.*step 8"))
 
 
@@ -84,7 +84,7 @@ def test_the_history_of_a_selected_layer_is_a_line_among_the_curves(show):
     page = show(run_report())
     come_to(page, "curves")
     come_to(page, "heatmap")
-    lines = """() => document.querySelector('[data-picture=curves] .js-plotly-plot').data
+    lines = """() => document.querySelector('[data-chart=curves] .js-plotly-plot').data
         .filter((trace) => trace.name?.startsWith('weight'))
         .map((trace) => [trace.name, trace.y])"""
     assert page.evaluate(lines) == []
@@ -133,7 +133,7 @@ def test_the_numbers_on_the_page_are_the_recordings(show):
         page.keyboard.press("ArrowRight")
     come_to(page, "heatmap")
     drawn = page.evaluate(
-        "() => document.querySelector('[data-picture=heatmap] .js-plotly-plot').data"
+        "() => document.querySelector('[data-chart=heatmap] .js-plotly-plot').data"
         ".find((trace) => trace.name === 'gradient norm').customdata[0]"
     )
     assert drawn == [
@@ -145,7 +145,7 @@ def test_a_look_opens_from_the_table(show):
     page = show(run_report())
     page.get_by_role("button", name="3", exact=True).click()
     expect(page.get_by_role("tab", name="step 3")).to_have_attribute("aria-selected", "true")
-    expect(page.locator("#sheet-1 h1")).to_be_visible()
+    expect(page.locator("#panel-1 h1")).to_be_visible()
 
 
 def test_names_are_shown_as_text(show):
@@ -171,5 +171,5 @@ def test_names_are_shown_as_text(show):
     assert page.evaluate("() => globalThis.harmed") is None
     assert page.locator("img, b.hostile").count() == 0
     expect(page.locator(".events .name").first).to_have_text(HOSTILE)
-    labels = page.locator("[data-picture=heatmap] .yaxislayer-above .y2tick text")
+    labels = page.locator("[data-chart=heatmap] .yaxislayer-above .y2tick text")
     assert "</script>" in labels.first.text_content()

@@ -90,9 +90,9 @@ def test_paths_are_links_on_terminals_that_know_them(
     file = tmp_path / "model.py"
     file.touch()
     console = make_console(stream, "always")
-    place = Page.of(console, "").place(f"{file}:26", 200)
-    absent = Page.of(console, "").place(f"{tmp_path / 'absent.py'}:26", 200)
-    console.print(place, absent)
+    shown = Page.of(console, "").location(f"{file}:26", 200)
+    absent = Page.of(console, "").location(f"{tmp_path / 'absent.py'}:26", 200)
+    console.print(shown, absent)
     link = f";{file.as_uri()}#26\x1b\\"
     assert (link in stream.getvalue()) is expected
     assert "absent.py#" not in stream.getvalue()

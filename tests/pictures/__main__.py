@@ -76,7 +76,7 @@ def shoot(pages: Pages, page: Path, shot: Shot) -> None:
 
 def painted_until(page: Page, picture: str) -> float:
     """Wait until a picture is painted; return where on the page it ends."""
-    section = page.locator(f"#sheet-0 [data-picture={picture}]")
+    section = page.locator(f"#panel-0 [data-chart={picture}]")
     section.scroll_into_view_if_needed()
     expect(section.locator(".canvas > *").first).to_be_visible()
     return section.evaluate("section => section.getBoundingClientRect().bottom + scrollY")

@@ -16,7 +16,6 @@ from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ParameterRecord, Shape, StepRecord
 from gradscope.recording.store import load_recording
 from gradscope.rules.job_judging import judge_job
-from tests.jobs import Jobs
 
 SCRIPT = """
 import copy
@@ -137,20 +136,6 @@ ON_FOUR = {
 }
 
 
-@pytest.fixture(scope="module")
-def jobs():
-    running = Jobs()
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
-def jobs_of_four():
-    running = Jobs(4)
-    yield running
-    running.close()
-
-
 @pytest.mark.parametrize("strategy", ON_TWO)
 def test_the_joined_norm_is_that_of_the_full_gradient(jobs, tmp_path, strategy):
     check(jobs, ON_TWO[strategy], tmp_path, seed=0, width=16)
@@ -164,13 +149,11 @@ def test_the_joined_norm_is_that_of_another_full_gradient(jobs, tmp_path, strate
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ON_FOUR)
-def test_the_norm_joined_from_four_ranks_is_that_of_the_full_gradient(
-    jobs_of_four, tmp_path, strategy
-):
-    check(jobs_of_four, ON_FOUR[strategy], tmp_path, seed=1, width=20)
+def test_the_norm_joined_from_four_ranks_is_that_of_the_full_gradient(jobs, tmp_path, strategy):
+    check(jobs, ON_FOUR[strategy], tmp_path, seed=1, width=20, ranks=4)
 
 
-def check(jobs, wrap, tmp_path, *, seed, width):
+def check(jobs, wrap, tmp_path, *, seed, width, ranks=2):
     """Run a job, compare its first joined norm with the one that the script prints."""
     partial = ("norm.weight", "norm.bias") if wrap == SEQUENCE_PARALLEL else ()
     script = tmp_path / "train.py"
@@ -178,7 +161,8 @@ def check(jobs, wrap, tmp_path, *, seed, width):
     script.write_text(SCRIPT.format(seed=seed, width=width, wrap=wrap, optimizer=optimizer))
     folder = tmp_path / "job"
     save = folder / "job.gradscope"
-    ended = jobs.run(["run", "--quiet", "--save", save, script], folder, cwd=tmp_path)
+    arguments = ["run", "--quiet", "--save", save, script]
+    ended = jobs.run(arguments, folder, ranks=ranks, cwd=tmp_path)
     assert {code for code, *_ in ended} == {0}, ended
     squares = dict(re.findall(r"square (\S+) (\S+)", ended[0][1]))
     recordings = [load_recording(one) for one in sorted(folder.glob("*.gradscope"))]

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import sqlite3
-import sys
 from contextlib import closing
 from dataclasses import replace
 from importlib.resources import files
@@ -18,10 +17,9 @@ from gradscope.analysis.norms import global_norms
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.analysis.ranks.kinds import kind_of
 from gradscope.analysis.ranks.rank_series import rank_series
-from gradscope.cli import main, rank_recordings
+from gradscope.cli import rank_recordings
 from gradscope.recording.norm_table import norms_of
-from gradscope.recording.store import load_recording
-from tests.jobs import Jobs
+from gradscope.recording.store import FORMAT, load_recording
 from tests.rules.ranks.running import script
 
 LOOP = """
@@ -46,35 +44,25 @@ fully_shard(model)
 }
 SCHEMAS = {
     name: json.loads(files("gradscope").joinpath(f"schemas/{name}-1.json").read_text())
-    for name in ("report", "compare")
+    for name in ("report", "check", "compare")
 }
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(jobs, tmp_path_factory):
     """A folder with the jobs `ddp` and `fsdp2`, of the same training."""
     found = tmp_path_factory.mktemp("jobs")
-    running = Jobs()
     for name, wrap in WRAPS.items():
         path = script(LOOP.format(wrap=wrap), found)
-        running.run(["run", "--quiet", "--save", found / f"{name}.gradscope", path], found)
-    running.close()
+        jobs.run(["run", "--quiet", "--save", found / f"{name}.gradscope", path], found)
     return found
 
 
 @pytest.fixture
-def command(folder, monkeypatch, capsys):
+def command(command, folder, monkeypatch):
+    """The command line, in the folder of the jobs."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # which typer replaces
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["gradscope", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        output = capsys.readouterr()
-        return ended.value.code, output.out, output.err
-
-    return run
+    return command
 
 
 def ranks(folder, name):
@@ -208,10 +196,24 @@ def test_the_page_shows_ranks_side_by_side(command):
     )
 
 
-def test_recordings_that_are_no_job_are_one_line_and_code_2(command, tmp_path):
+def test_the_page_of_a_check_shows_ranks_side_by_side(command):
+    page = command("check", "fsdp2.gradscope", "--output-format", "html")[1]
+    assert "Ranks by step" in page
+    assert '"rank 0","rank 1"' in page
+    assert "Global gradient norm over all ranks" in page
+
+
+def test_recordings_that_are_no_job_are_one_line_and_code_2(folder, command, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     mixed = ("ddp.rank0.gradscope", "fsdp2.rank1.gradscope")
+    first, commands = "ddp.rank0.gradscope", ("report", "check", "clip-report")
+    newer, cut, twin = (tmp_path / f"{name}.rank1.gradscope" for name in ("newer", "cut", "twin"))
+    for path in (newer, cut, twin):
+        path.write_bytes((folder / "ddp.rank1.gradscope").read_bytes())
+    with closing(sqlite3.connect(newer)) as base, base:
+        base.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    cut.write_bytes(cut.read_bytes()[:3000])
     table = ("--to", "csv", "--table", "steps")
     for arguments, words in [
         (("export", *mixed, *table), "are ranks of different jobs"),
@@ -219,9 +221,18 @@ def test_recordings_that_are_no_job_are_one_line_and_code_2(command, tmp_path):
         (("compare", ".", "ddp.gradscope"), "are ranks of different jobs"),
         (("report", empty), "holds no recording"),
         (("report", "none.gradscope"), "cannot read `none.gradscope`"),
+        (("check", *mixed), "are ranks of different jobs"),
+        *[((name, first, newer), "newer.rank1.gradscope` has format") for name in commands],
+        *[((name, first, cut), "cannot read `") for name in commands],
+        *[
+            ((name, first, first.replace("rank0", "rank1"), twin), "are both of")
+            for name in commands
+        ],
+        (("compare", first, newer), "has format"),
     ]:
         code, out, told = command(*arguments)
-        assert (code, out) == (2, "")
+        assert code == 2
+        assert not out or arguments[0] == "check"  # which lists its targets
         assert words in told
         assert "Traceback" not in told
 
@@ -243,7 +254,13 @@ def test_a_missing_rank_is_told_and_the_others_are_reported(folder, command, tmp
     assert code == 0
     assert "no recording of rank 3 of 4" in told
     assert value["ranks"]["missing"] == [3]
-    assert command("check", tmp_path)[2].count("no recording of rank 3 of 4") == 1
+    _, out, told = command("check", tmp_path, "--output-format", "json")
+    value = json.loads(out)
+    jsonschema.validate(value, SCHEMAS["check"])
+    assert told.count("no recording of rank 3 of 4") == 1
+    (run,) = value["targets"][0]["runs"]
+    assert run["ranks"]["missing"] == [3]
+    assert [row["rank"] for row in run["ranks"]["recorded"]] == [0, 1, 2]
 
 
 def test_of_a_large_job_one_rank_of_each_kind_is_read_in_full(folder, tmp_path):

@@ -1,67 +1,35 @@
-"""A watched job gives the same losses, weights and random states as without gradscope."""
+"""A watched job gives the same losses, weights, gradients and random states as a bare one."""
+
+import re
+from pathlib import Path
 
 import pytest
 
-from tests.jobs import Jobs
-from tests.rules.ranks.running import script
-
-LOOP = """
-for step in range(30):
-    x, y = batch()
-    optimizer.zero_grad()
-    loss = cross_entropy(model(x).float(), y)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-    optimizer.step()
-    print(rank, step, loss.item().hex())
-"""
-STATE = """
-weights = [getattr(p, "_local_tensor", p).detach().double().sum().item() for p in params()]
-print(rank, [one.hex() for one in weights], torch.random.get_rng_state().sum().item())
-"""
-JOBS = {
-    "ddp": "model = DDP(Net())",
-    "options": "model = DDP(Net(), static_graph=True, gradient_as_bucket_view=True)",
-    "unused": "model = DDP(Net(), find_unused_parameters=True)",
-    "bfloat16": "model = DDP(Net().bfloat16())\nforward = batch\n"
-    "batch = lambda: tuple(t.bfloat16() if t.is_floating_point() else t for t in forward())",
-    "power-sgd": """
-from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power
-model = DDP(Net())
-state = power.PowerSGDState(None, matrix_approximation_rank=1, start_powerSGD_iter=4)
-model.register_comm_hook(state, power.powerSGD_hook)
-""",
-    "fsdp2": """
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-model = Net()
-low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-fully_shard(model.body, mp_policy=low)
-fully_shard(model, mp_policy=low)
-""",
-    "zero": """
-from torch.distributed.optim import ZeroRedundancyOptimizer
-model = DDP(Net())
-optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=3e-3)
-""",
-}
+SCRIPT = Path(__file__).with_name("same_job.py")
+# Read from its text: what it imports takes long.
+JOBS = re.findall(r'^    "([\w-]+)": ', SCRIPT.read_text(), re.MULTILINE)
+ON_FOUR = ("ddp-no-sync", "ddp-unused", "fsdp2-mixed", "hybrid", "tp", "tp-fsdp2", "pipeline-1f1b")
+ALWAYS = ("ddp-power-sgd", "fsdp2-mixed", "zero")
+"""Those that every run of the tests has. They keep most apart: a hook, parts, and low precision."""
+CASES = [
+    pytest.param(name, ranks, marks=() if name in ALWAYS and ranks == 2 else pytest.mark.nightly)
+    for name in JOBS
+    for ranks in ((2, 4) if name in ON_FOUR else (2,))
+    if (name, ranks) != ("tp-fsdp2", 2)  # it has two dimensions of two
+]
 
 
-@pytest.fixture(scope="module")
-def jobs():
-    running = Jobs()
-    yield running
-    running.close()
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_a_watched_job_is_the_same_to_the_bit(jobs, tmp_path, name):
-    optimizer = "" if name == "zero" else "optimizer = torch.optim.AdamW(model.parameters())\n"
-    body = f"{JOBS[name]}\n{optimizer}params = model.parameters\n{LOOP}{STATE}"
-    path = script(body, tmp_path)
-    arguments = ["run", "--quiet", "--save", "job.gradscope", path]
-    bare = jobs.run(arguments, tmp_path / "bare", environment={"GRADSCOPE": "off"})
-    watched = jobs.run(arguments, tmp_path / "watched")
-    assert [code for code, *_ in watched] == [0, 0], watched
-    assert not (tmp_path / "bare" / "job.rank0.gradscope").exists()
-    assert (tmp_path / "watched" / "job.rank0.gradscope").exists()
+@pytest.mark.parametrize(("name", "ranks"), CASES)
+def test_a_watched_job_is_the_same_to_the_bit(jobs, tmp_path, name, ranks):
+    if name == "accelerate":
+        pytest.importorskip("accelerate")
+    arguments = ["run", "--quiet", "--save", "job.gradscope", SCRIPT, name]
+    bare = jobs.run(arguments, tmp_path / "bare", ranks=ranks, environment={"GRADSCOPE": "off"})
+    watched = jobs.run(arguments, tmp_path / "watched", ranks=ranks)
+    assert {code for code, *_ in bare} == {0}, bare
+    assert {code for code, *_ in watched} == {0}, watched
+    assert not list((tmp_path / "bare").glob("*.gradscope"))
+    assert len(list((tmp_path / "watched").glob("*.gradscope"))) == ranks
     assert [out for _, out, _ in watched] == [out for _, out, _ in bare]
+    assert all(out.count("\n") >= 8 for _, out, _ in bare)
+    assert not [err for *_, err in watched if "recording ended" in err]

@@ -14,7 +14,6 @@ from gradscope.capture.training.gradient_state import Entry
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.store import load_recording
 from gradscope.rules.job_judging import judge_job
-from tests.jobs import Jobs
 from tests.rules.ranks.running import script
 
 LOOP = """
@@ -33,13 +32,6 @@ NOISE = "if step == 6 and rank == 1: model.module.head.bias.data[0] += 1e-7"
 TEXT = re.compile(r"gradscope: rank 1 differs from rank 0 before step 6: weight of model.head.bias")
 
 
-@pytest.fixture(scope="module")
-def jobs():
-    running = Jobs()
-    yield running
-    running.close()
-
-
 def recorded(jobs, folder, change, *options):
     path = script(LOOP.format(change=change), folder)
     save = folder / "job" / "job.gradscope"
@@ -51,7 +43,7 @@ def recorded(jobs, folder, change, *options):
 def test_the_first_difference_is_told_recorded_and_reported(jobs, tmp_path):
     done, ranks = recorded(jobs, tmp_path, NOISE, "--sync-checks", "2")
     assert TEXT.search(done[1][2])
-    assert "differs" not in done[0][2]
+    assert not TEXT.search(done[0][2])
     (event,) = [e for e in ranks[1].evidence_of(RankEvent) if e.kind == "sync-difference"]
     assert (event.subject, event.step) == ("model.head.bias", 6)
     found = [one for one in judge_job(ranks).findings if one.rule == "GS801"]

@@ -19,8 +19,8 @@ from gradscope.report.document import (
     Facts,
     FindingBlock,
     Findings,
+    Location,
     Note,
-    Place,
     Points,
     Section,
     Share,
@@ -76,9 +76,9 @@ def table():
         ),
         rows=(
             (TreeLabel(level=0, name="", class_name="Net"), 1.5, Share(0.25), 0.25,
-             Span(low=0.5, high=2.0), None, Place("net.py:3")),
+             Span(low=0.5, high=2.0), None, Location("net.py:3")),
             (TreeLabel(level=1, name="layers.[0-3]", class_name="Block", copies=4, calls=2),
-             math.nan, Share(1.0), 1.0, None, None, Place("net.py:4")),
+             math.nan, Share(1.0), 1.0, None, None, Location("net.py:4")),
             (Word("head.weight", "name"), 12_345, Share(0.0), 0.0, None, None, ""),
         ),
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_ascii_has_other_signs_for_the_same():
 @pytest.mark.parametrize("name", FORMATS)
 def test_nothing_of_the_user_acts(name):
     def hostile(width):
-        row = (Word(HOSTILE, "name"), Word(HOSTILE, "strong"), Place(f"{HOSTILE}:1"))
+        row = (Word(HOSTILE, "name"), Word(HOSTILE, "strong"), Location(f"{HOSTILE}:1"))
         titles = (Column(title="a", kind="name"), Column(title="b"), Column(title="c"))
         return Document(
             program="gradscope",

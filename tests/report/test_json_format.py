@@ -67,8 +67,8 @@ def test_json_has_the_parts_of_the_interface(report):
     assert value["tool"] == {"name": "gradscope", "version": "0.1.0"}
     assert list(value) == [
         "schema_version", "tool", "command", "environment", "target", "summary", "parameters",
-        "modules", "tensors", "graph", "events", "clipping", "accumulation", "training", "probes",
-        "skipped", "rules", "findings", "next",
+        "modules", "tensors", "graph", "events", "clipping", "accumulation", "overfit",
+        "logits", "experts", "training", "probes", "skipped", "rules", "findings", "next",
     ]  # fmt: skip
     assert value["rules"] == {"ran": [], "skipped": []}
     assert value["findings"] == []

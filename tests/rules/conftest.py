@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import gradscope
-from tests.jobs import Jobs
 from tests.rules.inspecting import report_of_file
 
 
@@ -37,11 +36,3 @@ def findings_of():
         return gradscope.inspect(*args, **kwargs).findings
 
     return inspect
-
-
-@pytest.fixture(scope="session")
-def jobs():
-    """Processes that run jobs of two ranks."""
-    running = Jobs()
-    yield running
-    running.close()

@@ -13,7 +13,7 @@ import pytest
 import gradscope.rules
 from gradscope.rules.candidates import LOOKED_FOR
 from gradscope.rules.catalogue import RULES
-from gradscope.rules.manual import HEADINGS, manual_of
+from gradscope.rules.manual import headings_of, manual_of
 from gradscope.rules.rule import FAMILIES, Rule, family_of
 
 ROOT = Path(__file__).parents[2]
@@ -57,9 +57,20 @@ def test_rule_lies_in_the_module_of_its_name(rule):
 def test_manual_is_complete(rule):
     manual = manual_of(rule)
     assert manual.summary.endswith(".") and len(manual.summary) <= 100
-    assert tuple(section.heading for section in manual.sections) == HEADINGS
+    expected = headings_of(rule)
+    assert tuple(section.heading for section in manual.sections) == expected
+    assert ("Fix safety" in expected) == (rule.fix is not None)
     assert all(section.text.endswith((".", "`", ")")) for section in manual.sections)
     assert all(threshold.text for threshold in manual.thresholds)
+
+
+@each_rule
+def test_fix_is_in_the_module_of_its_name(rule):
+    if rule.fix is None:
+        return
+    family, name = family_of(rule.code), rule.name.replace("-", "_")
+    function = importlib.import_module(f"gradscope.rules.{family}.fixes.{name}").fix
+    assert list(inspect.signature(function).parameters) == ["finding", "context", "files"]
 
 
 @each_rule

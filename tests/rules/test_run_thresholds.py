@@ -89,8 +89,15 @@ def far_above():
 
 
 ELSEWHERE = {
-    "step-without-effect": {"least_ratio", "least_steps"},  # on what real steps do to weights
+    "step-without-effect": {
+        "least_passes",
+        "least_ratio",
+        "least_steps",
+        "least_times",
+        "most_share",
+    },  # on what real steps do to weights
     "clip-of-strangers": {"share"},
+    "flat-loss": {"moved", "noise", "steps"},
 }
 """Thresholds that are tested with their rule."""
 

@@ -132,6 +132,9 @@ ELSEWHERE = {
     "epsilon-dominates": {"error", "common", "small_loss", "stands"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below
     "frozen-head": {"most_frozen"},
+    "wrong-custom-gradient": {"least_growths", "least_hooks"},
+    "frozen-parameter-in-optimizer": {"tail_steps"},
+    "loss-term-conflict": {"factor", "rows"},
     "parameter-not-in-optimizer": {"most_elements", "most_share", "most_times", "small_share"},
     "update-too-large": {"adaptive_note", "adaptive_warning", "adaptive_error"},
     "update-too-small": {"lost", "rest", "stretch_share", "stretch_steps"},

@@ -8,6 +8,7 @@ from math import isinf
 
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Windows
+from gradscope.phrasing import literal
 from gradscope.recording.events import ClipEvent, ClipValueEvent, Event, StepEvent, only
 from gradscope.recording.evidence.training import ClipScope
 from gradscope.recording.norm_table import NormTable, norms_of
@@ -77,7 +78,7 @@ class Clip:
     def text(self) -> str:
         """The call, as `clip_grad_norm_(max_norm=1)`."""
         function, name = _FUNCTIONS[self.event.kind]
-        limit = "" if self.limit is None else f"{name}={self.limit:g}"
+        limit = "" if self.limit is None else f"{name}={literal(self.limit)}"
         return f"{self.event.subject or function}({limit})"
 
 

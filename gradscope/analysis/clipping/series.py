@@ -8,6 +8,7 @@ from gradscope.analysis.clipping.arithmetic import coefficient, norm_of, outcome
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.phrasing import literal
 from gradscope.recording.events import ClipNormEvent, ClipValueEvent
 from gradscope.recording.evidence.training import (
     ClipMethod,
@@ -76,16 +77,16 @@ def trial_of(indexed: RecordingIndex) -> ClipTrial | None:
 
 def call_text(method: ClipMethod, limit: float, norm_type: float) -> str:
     """Return how a method is written."""
-    kind = "" if norm_type == 2 else f", norm_type={norm_type:g}"
+    kind = "" if norm_type == 2 else f", norm_type={literal(norm_type)}"
     match method:
         case "norm":
-            return f"clip_grad_norm_(max_norm={limit:g}{kind})"
+            return f"clip_grad_norm_(max_norm={literal(limit)}{kind})"
         case "per-tensor":
-            return f"clip_grad_norm_(max_norm={limit:g}{kind}) of each parameter"
+            return f"clip_grad_norm_(max_norm={literal(limit)}{kind}) of each parameter"
         case "value":
-            return f"clip_grad_value_(clip_value={limit:g})"
+            return f"clip_grad_value_(clip_value={literal(limit)})"
         case "adaptive":
-            return f"adaptive clipping to {limit:g} of the weights"
+            return f"adaptive clipping to {literal(limit)} of the weights"
 
 
 def _of_trial(indexed: RecordingIndex) -> Iterator[ClipSeries]:

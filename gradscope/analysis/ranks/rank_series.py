@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.job import Rank
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.step_losses import known_losses
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording
 
@@ -29,19 +30,11 @@ def rank_series(recordings: Sequence[Recording]) -> tuple[RankSeries, ...]:
     return tuple(
         RankSeries(
             rank=rank.number,
-            losses=_losses(rank.recording),
+            losses=known_losses(rank.recording),
             norms=_norms(rank),
             is_part=any(one.kind == "sharded" for one in rank.placements.values()),
         )
         for rank in ranks
-    )
-
-
-def _losses(recording: Recording) -> tuple[tuple[int, float], ...]:
-    return tuple(
-        (step.index, step.loss)
-        for step in recording.steps
-        if step.loss is not None and step.optimizer is not None
     )
 
 

@@ -151,6 +151,9 @@ def _within(scope: ast.AST) -> Iterator[ast.AST]:
             waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
+_FIRST_SUMS, _MOST_SUMS = 16, 8
+"""Number of first steps of which summed numbers are recorded, and their maximum in a step."""
+
 _IN_PLACE = ("all_reduce", "reduce", "broadcast", "all_reduce_coalesced")
 
 _INTO = ("all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "gather", "all_to_all")
@@ -197,6 +200,10 @@ class Collectives:
         """By sequence number of a node whose value a collective changed: its line, whether it is a
         single number, and the collective."""
 
+        self._summed: list[tuple[int | None, Tensor]] = []
+        """Line and tensor of the single numbers that were summed over the ranks since the last
+        step, such as a number of tokens."""
+
     def install(self, patches: Patches) -> None:
         """Start observing."""
         for name in (*_IN_PLACE, *_INTO):
@@ -238,7 +245,16 @@ class Collectives:
         for tensor in several:
             if isinstance(tensor, Tensor):
                 operation = args[1] if len(args) > 1 else kwargs.get("op", "SUM")
-                self._changed(name, tensor, str(operation).rpartition(".")[2], frame)
+                operation = str(operation).rpartition(".")[2]
+                self._changed(name, tensor, operation, frame)
+                if name == "all_reduce" and operation == "SUM" and tensor.numel() == 1:
+                    self._sums(tensor, args[2] if len(args) > 2 else kwargs.get("group"), frame)
+
+    def _sums(self, tensor: Tensor, group: Any, frame: FrameType) -> None:  # noqa: ANN401
+        """Keep a number that all ranks sum until the step reads it."""
+        is_of_all = group is None or dist.get_world_size(group) == dist.get_world_size()
+        if is_of_all and not tensor.requires_grad and len(self._summed) < _MOST_SUMS:
+            self._summed.append((self._site(frame), tensor))
 
     def _gathered(self, name: str, given: object, frame: FrameType) -> None:
         tensor = given[0] if isinstance(given, list | tuple) and given else given
@@ -320,6 +336,7 @@ class Collectives:
     def step_begins(self, held: Iterable[Tensor]) -> Window:
         """Return the window of the step that begins, and start the next one."""
         window, self.window, self._gradients = self.window, Window(), None
+        self._note_summed()
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
             now = _norm_now(list(held), owner)
@@ -327,6 +344,15 @@ class Collectives:
                 numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
                 self._ledger.note("gradient-scaled", site, operation, numbers)
         return window
+
+    def _note_summed(self) -> None:
+        """Record the numbers that ranks have summed for one of the first steps."""
+        summed, self._summed = self._summed, []
+        if self._ledger.step < _FIRST_SUMS:
+            for site, tensor in summed:
+                if tensor.is_cpu:  # on other devices, reading would wait for it
+                    numbers = {"value": float(tensor.detach())}
+                    self._ledger.note("summed-number", site, str(self._ledger.step), numbers)
 
 
 def _norm_now(held: list[Tensor], owner: int) -> float | None:

@@ -1,12 +1,12 @@
 """Records what a rank holds: where parameters are placed, and numbers that ranks compare."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from gradscope.capture.ranks.observations import Ledger, Squares, squares_of
-from gradscope.capture.ranks.placement import Placements, is_fsdp1, is_fsdp2
+from gradscope.capture.ranks.placement import Placements, has_own_divisor, is_fsdp1, is_fsdp2
 from gradscope.capture.ranks.reducers import Reducers
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry
@@ -124,10 +124,13 @@ class ComparedNumbers:
             kind = "FSDP1" if is_fsdp1(module) else "FSDP2" if is_fsdp2(module) else None
             if kind is not None and kind not in self._wrapped:
                 self._wrapped.add(kind)
-                name = type(getattr(module, "module", module)).__name__
                 self._ledger.add(
                     WrappedModel(
-                        kind=kind, name=name, site=None, step=self._ledger.step, options=()
+                        kind=kind,
+                        name=type(getattr(module, "module", module)).__name__,
+                        site=None,
+                        step=self._ledger.step,
+                        options=tuple(_options(kind, module)),
                     )
                 )
 
@@ -145,3 +148,8 @@ class ComparedNumbers:
     def _weights(self) -> Squares:
         entries = self._entries()
         return squares_of([e for e, _ in entries], [p for _, p in entries])
+
+
+def _options(kind: str, module: nn.Module) -> Iterator[tuple[str, float]]:
+    if kind == "FSDP2":
+        yield "own_divisor", float(has_own_divisor(module))

@@ -70,6 +70,15 @@ def is_fsdp2(module: nn.Module) -> bool:
     return hasattr(type(module), "_get_fsdp_state")
 
 
+def has_own_divisor(module: Any) -> bool:  # noqa: ANN401 - a class that may not be loaded
+    """Return whether the script sets what FSDP2 divides the gradients of a module by."""
+    state = module._get_fsdp_state()
+    # A list of groups since torch 2.11.
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    divisors = (getattr(group, "gradient_divide_factor", None) for group in groups)
+    return any(divisor is not None for divisor in divisors)
+
+
 class Placements:
     """The placements of the parameters of some modules.
 

@@ -91,6 +91,19 @@ class Reducers:
         for name in getattr(model, "parameters_to_ignore", ()):
             self._ledger.note("ignored", site, str(name))
 
+    def kinds(self, module: nn.Module) -> list[object]:
+        """Return data type and device of a few reduced parameters of a model or a part of it."""
+        if not any(id(module) in one.modules or one.model() is module for one in self.known):
+            return []
+        held = (one() for model in self.known for one in model.sentinels)
+        return [None if one is None else (one.dtype, one.device) for one in held]
+
+    def converted(self, module: nn.Module, before: list[object], frame: FrameType) -> None:
+        """Note a conversion that gave parameters another type: their hooks of DDP are lost."""
+        if before != self.kinds(module):
+            site = self._ledger.site(self._training.locations.of(frame))
+            self._ledger.note("converted", site, type(module).__name__)
+
     def _record(self, model: DistributedDataParallel, site: int | None) -> WrappedModel:
         norms = [one for one in model.module.modules() if isinstance(one, _BatchNorm)]
         own = [one for one in norms if not isinstance(one, SyncBatchNorm)]

@@ -100,6 +100,7 @@ class RankWatch:
             return
         patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
         patches.wrap(DistributedDataParallel, "register_comm_hook", self._wrap_hook)
+        patches.wrap(nn.Module, "_apply", self._wrap_conversion)
         patches.wrap(distributed_c10d, "destroy_process_group", self._wrap_destroy)
         patches.put(dist, "destroy_process_group", distributed_c10d.destroy_process_group)
         self._collectives.install(patches)
@@ -121,6 +122,17 @@ class RankWatch:
             return original(model, *args, **kwargs)
 
         return register_comm_hook
+
+    def _wrap_conversion(self, original: Function) -> Function:
+        def _apply(module: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            kinds = [] if is_traced() or not self.is_on else self._reducers.kinds(module)
+            result = original(module, *args, **kwargs)
+            if kinds:
+                frame = sys._getframe(1)
+                self._training.guard.run(self._reducers.converted, module, kinds, frame)
+            return result
+
+        return _apply
 
     def _note_hook(self, name: str, frame: FrameType) -> None:
         self.ledger.note("hook", self.ledger.site(self._training.locations.of(frame)), name)

@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 
 from gradscope.capture.naming import NamedModel
+from gradscope.capture.source.cells import lines_of
 from gradscope.capture.source.definitions import Definitions, Registration
 from gradscope.capture.source.lines import INSTALLED, Line
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
@@ -88,7 +89,7 @@ def sources_around(sites: Iterable[Site]) -> Iterator[SourceRecord]:
         window = range(site.line - CONTEXT, site.line + CONTEXT + 1)
         by_file.setdefault(site.file, set()).update(window)
     for file, numbers in by_file.items():
-        lines = linecache.getlines(file)
+        lines = lines_of(file)
         known = sorted(number for number in numbers if 1 <= number <= len(lines))
         for first, last in _runs(known):
             texts = tuple(line.rstrip() for line in lines[first - 1 : last])
@@ -114,7 +115,7 @@ def statements_around(sites: Iterable[Site]) -> Iterator[StatementRecord]:
         if not site.is_installed:
             by_file.setdefault(site.file, set()).add(site.line)
     for file, numbers in by_file.items():
-        lines = linecache.getlines(file)
+        lines = lines_of(file)
         for first, last in sorted(_extents("".join(lines))):
             text = "".join(lines[first - 1 : last])
             if len(text) <= _LONGEST and any(first <= number <= last for number in numbers):

@@ -35,6 +35,9 @@ LOSS_FUNCTIONS = frozenset(
 
 _ELEMENTWISE = frozenset({"mul", "sub"})
 _FLATTENING = frozenset({"flatten", "reshape", "view"})
+_FIRST_OLD = 3
+"""Position of the first argument after the operands: of many losses a deprecated reduction."""
+
 MOST_COMPARISONS = 1_000
 """Maximum number of comparisons recorded per forward."""
 
@@ -53,6 +56,8 @@ class Comparison(NamedTuple):
     left_from: Shape | None
     """Shape before its dimensions were joined; None if they were not."""
     right_from: Shape | None
+    reduction: str | None
+    """`mean`, `sum` or `none`; None for other comparisons, or if unknown."""
 
 
 class ComparisonObserver:
@@ -110,6 +115,7 @@ class ComparisonObserver:
                     result=outcome,
                     left_from=self._flattened_from(left),
                     right_from=self._flattened_from(right),
+                    reduction=_reduction(name, args, kwargs),
                 )
             )
 
@@ -150,6 +156,15 @@ def _operands(
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return left, right
     return None
+
+
+def _reduction(
+    name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+) -> str | None:
+    if name not in LOSS_FUNCTIONS:
+        return None
+    given = (kwargs or {}).get("reduction", "mean" if len(args) < _FIRST_OLD else None)
+    return given if isinstance(given, str) else None
 
 
 def _shape(tensor: Tensor) -> Shape:

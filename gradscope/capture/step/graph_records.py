@@ -13,6 +13,7 @@ from torch import nn
 from torch.autograd.graph import Node
 
 from gradscope.capture.naming import NamedModel, dtype_name
+from gradscope.capture.source.cells import shown_file
 from gradscope.capture.source.definitions import Definitions, Registration
 from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.cuts import Cut, leaves_behind
@@ -202,7 +203,7 @@ class GraphRecords:
             return None
         file = line.code.co_filename
         site = Site(
-            file=file,
+            file=shown_file(file),
             line=line.number,
             function=line.code.co_qualname,
             source=linecache.getline(file, line.number).strip(),

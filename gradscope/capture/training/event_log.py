@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradscope.capture.arithmetic import widest
 from gradscope.capture.reading import whole
+from gradscope.capture.source.cells import shown_file
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.recording.events import Event as RunEvent
@@ -194,7 +195,7 @@ def _line(location: Location) -> Line | None:
 def _site(line: Line) -> Site:
     file = line.code.co_filename
     return Site(
-        file=file,
+        file=shown_file(file),
         line=line.number,
         function=line.code.co_qualname,
         source=linecache.getline(file, line.number).strip(),

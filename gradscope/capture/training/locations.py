@@ -56,8 +56,19 @@ class Location(NamedTuple):
 
     def statement(self) -> ast.stmt | None:
         """Return the innermost statement on the inner line."""
-        line = self.inner
-        return None if line is None else _statement_at(line.code.co_filename, line.number)
+        line, position = self.inner, self.position()
+        if line is None:
+            return None
+        return _statement_at(line.code.co_filename, *(position or (line.number, None)))
+
+    def position(self) -> tuple[int, int] | None:
+        """Return line and column at which the executed expression begins; None if unknown."""
+        if self.code is None:
+            return None
+        found = next(islice(self.code.co_positions(), self.instruction // 2, None), None)
+        if found is None or found[0] is None or found[2] is None:
+            return None
+        return found[0], found[2]
 
 
 NOWHERE = Location(None, None, None, 0)
@@ -177,16 +188,24 @@ def receiver(call: ast.Call | None) -> str | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _statement_at(file: str, line: int) -> ast.stmt | None:
-    """Return the innermost statement on a line."""
+def _statement_at(file: str, line: int, column: int | None) -> ast.stmt | None:
+    """Return the innermost statement on a line; of several, that at a column."""
     tree = parsed("".join(linecache.getlines(file)))
     if tree is None:
         return None
     found = None
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+        if isinstance(node, ast.stmt) and is_within(node, line, column):
             found = node
     return found
+
+
+def is_within(node: ast.stmt | ast.expr, line: int, column: int | None) -> bool:
+    """Return whether a position is part of a node; a column of None is any."""
+    last, end = node.end_lineno or node.lineno, node.end_col_offset
+    if column is None or end is None:
+        return node.lineno <= line <= last
+    return (node.lineno, node.col_offset) <= (line, column) < (last, end)
 
 
 @functools.lru_cache(maxsize=256)

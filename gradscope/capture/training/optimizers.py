@@ -12,7 +12,14 @@ from torch.optim import Optimizer
 
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
-from gradscope.capture.training.locations import NOWHERE, Location, Locations, receiver, stem
+from gradscope.capture.training.locations import (
+    NOWHERE,
+    Location,
+    Locations,
+    is_within,
+    receiver,
+    stem,
+)
 from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
 
 _ADAPTIVE = (
@@ -225,9 +232,39 @@ def _is_self(frame: FrameType, optimizer: Optimizer) -> bool:
 
 
 def _assigned_name(location: Location) -> str | None:
-    """Return the variable to which the statement at a location assigns."""
-    statement = location.statement()
-    match statement:
-        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
-            return stem(target)
+    """Return the variable to which the statement at a location assigns what it makes there."""
+    match location.statement():
+        case (
+            ast.Assign(targets=[target, *_], value=value)
+            | ast.AnnAssign(target=target, value=ast.expr() as value)
+        ):
+            position = location.position()
+            return stem(target) if position is None else _name_of_part(target, value, position)
     return None
+
+
+def _name_of_part(target: ast.expr, value: ast.expr, position: tuple[int, int]) -> str | None:
+    """Return the name of the part of a value at a position: `b` in `a, b = f(), g()`."""
+    match target, value:
+        case ast.Tuple(elts=targets) | ast.List(elts=targets), (
+            ast.Tuple(elts=values) | ast.List(elts=values)
+        ):
+            parts = zip(targets, values, strict=False)
+            found = (
+                _name_of_part(*part, position) for part in parts if is_within(part[1], *position)
+            )
+            return next(found, None) if len(targets) == len(values) else None
+        case _, ast.List(elts=values) | ast.Tuple(elts=values):
+            return _item(stem(target), enumerate(values), position)
+        case _, ast.Dict(keys=keys, values=values):
+            named = (key.value if isinstance(key, ast.Constant) else None for key in keys)
+            return _item(stem(target), zip(named, values, strict=True), position)
+    return stem(target)
+
+
+def _item(
+    owner: str | None, items: Iterable[tuple[object, ast.expr]], position: tuple[int, int]
+) -> str | None:
+    """Return the name of the item at a position, as `opts["g"]` or `opts[0]`."""
+    key = next((key for key, value in items if is_within(value, *position)), None)
+    return owner if owner is None or key is None else f"{owner}[{key!r}]"

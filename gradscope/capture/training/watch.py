@@ -26,6 +26,7 @@ from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
+from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.by_hand import ByHand
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
@@ -95,6 +96,10 @@ class TrainingWatch:
             GradscopeError: Another watch is active, or the recording cannot be written.
         """
         self.check_alone()
+        inherited = TrainingWatch._current
+        if inherited is not None and inherited._running is not None:
+            # Of the process that forked this one, which must not close the connection to its file.
+            inherited._running.remove()
         header = self._header()
         recorder = RunRecorder(self._path, header, self._room)
         self._running = _Running(
@@ -202,6 +207,7 @@ class _Running:
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
+        self._between_steps = BetweenSteps(training)
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
@@ -247,6 +253,8 @@ class _Running:
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
         self._training.ranks.install(patches)
+        self._between_steps.start()
+        # Last: its hook may end the recording, and torch iterates over the hooks meanwhile.
         self._steps.start()
         self._compilations.start()
 
@@ -259,15 +267,15 @@ class _Running:
         """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
-        self._guard.run(self._finish, ending)
+        self._guard.run(self._between_steps.finish)
+        self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
-        self._remove()
+        self.remove()
 
-    def _finish(self, ending: RunEnding | None) -> None:
-        self._writer.finish(ending, self._by_hand.left())
-
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Restore torch."""
         self._steps.stop()
+        self._between_steps.stop()
         self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()
@@ -381,10 +389,10 @@ class _Running:
             self._see_compiled(compiled, sys._getframe())
 
     def _fail(self, error: Exception) -> None:
-        self._remove()
-        text = (
-            error.what if isinstance(error, GradscopeError) else f"{type(error).__name__}: {error}"
-        )
+        self.remove()
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, GradscopeError):
+            text = error.what
         self._writer.abandon(text)
         print(  # noqa: T201
             f"gradscope: recording ended: {text}; the script continues"

@@ -19,6 +19,7 @@ from gradscope.cli.output import (
     set_verbosity,
     wanted_output,
 )
+from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.misplaced_options import misplaced_options
 from gradscope.cli.run.rank_launching import PlannedRanks, arguments_of_rank
 from gradscope.cli.running import settings_of, typed_command
@@ -39,7 +40,9 @@ _CHECK = "Check"
 
 _OUTPUT = "Output"
 
-ModuleOption = Annotated[bool, Option("-m", help="Run SCRIPT as a module, as python -m does.")]
+ModuleOption = Annotated[
+    bool, Option("-m", help="Run SCRIPT as a module, as python -m does.", panel="Launch")
+]
 
 ScriptArgument = Annotated[
     str,
@@ -66,6 +69,7 @@ NprocOption = Annotated[
         min=1,
         metavar="N",
         help="Run N ranks of SCRIPT on this machine, as torchrun --nproc-per-node N does.",
+        panel="Launch",
         show_default=False,
     ),
 ]
@@ -181,10 +185,10 @@ class RecordingLocation:
     """Whether the name gets a number if the file exists; otherwise it is overwritten."""
 
     def choose(self) -> Path:
-        """Return the file to create, by the files that exist now."""
+        """Return the file to create, by the files that exist now, those of its ranks included."""
         path = self.folder / f"{self.stem}{self.suffix}"
         number = 1
-        while self.is_numbered and path.exists():
+        while self.is_numbered and (path.exists() or rank_files(path)):
             number += 1
             path = self.folder / f"{self.stem}-{number}{self.suffix}"
         return path

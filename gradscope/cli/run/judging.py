@@ -23,7 +23,7 @@ from gradscope.check.results import CheckResult, Failure, Run, exit_code, fails,
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
-from gradscope.cli.rank_recordings import Loaded, grouped, rank_files
+from gradscope.cli.rank_recordings import Loaded, grouped, rank_files, tell_missing
 from gradscope.cli.run.command import PlannedRun
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
@@ -71,7 +71,7 @@ def _expected(identity: RankIdentity) -> int:
 
 def _ranks_so_far(recording: Recording, path: Path) -> Loaded:
     """Return the ranks of the same job in a folder, finished or not."""
-    base = path.with_name(path.name.partition(".rank")[0] + ".gradscope")
+    base = path.with_name(path.name.removesuffix(".gradscope").partition(".rank")[0] + ".gradscope")
     found = {path: recording}
     for other in rank_files(base):
         if other == path:
@@ -140,36 +140,69 @@ def judged_run(
     Raises:
         GradscopeError: The report cannot be written.
     """
+    started = started_ranks(planned, recording, path)
+    if started is not None:
+        failures = _lost(planned, recording)
+        return _judged_job(planned, started, failures, has_failed=has_failed)
     job = job_to_report(recording, path)
     # A process outside any group is one of several scripts, of which the first reports.
     reports = job is not None and (identity_of(recording) is not None or not planned.rank)
+    if job is None and planned.policy is None:
+        _tell_written(planned, [path])
+        return ExitCode.OK
     ranks = (recording,) if job is None else job.recordings
     result = _checked(planned, ranks, _lost(planned, recording))
     code = _reported(planned, result, has_failed=has_failed, is_reported=reports)
     if not reports and job is not None and code is not ExitCode.OK:
         show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
-    # A numbered recording is in the working directory: its name suffices.
-    show_note(f"wrote {path.name if planned.location.is_numbered else path}")
+    _tell_written(planned, [path])
     return code
 
 
+def started_ranks(planned: PlannedRun, recording: Recording, path: Path) -> Loaded | None:
+    """Return the job of a rank that has started the others; None for any other recording.
+
+    The recording of this rank is renamed as those of the others are.
+    """
+    identity = identity_of(recording)
+    if identity is None or planned.rank is not None or not rank_files(path):
+        return None
+    named = path.with_name(f"{path.stem}.rank{identity.rank}{path.suffix}")
+    if not named.exists():
+        path = path.rename(named)
+    job = _ranks_so_far(recording, path)
+    return job if len(job.recordings) > 1 else None
+
+
 def judged_ranks(planned: PlannedRun, paths: Sequence[Path], *, has_failed: bool) -> ExitCode:
-    """Report on the ranks that a script has started itself, and return what its gate says.
+    """Report on the ranks that a script has started, and return the exit code of their check.
 
     Args:
         planned: The run.
         paths: The recordings of the ranks.
-        has_failed: Whether the script ended with an exit code of its own, which says enough.
+        has_failed: Whether the script ended with an exit code other than 0.
 
     Raises:
         GradscopeError: A recording cannot be read, or the report cannot be written.
     """
     job = grouped(paths, [load_recording(path) for path in paths])[0]
-    result = _checked(planned, job.recordings)
+    return _judged_job(planned, job, has_failed=has_failed)
+
+
+def _judged_job(
+    planned: PlannedRun, job: Loaded, failures: Sequence[Failure] = (), *, has_failed: bool
+) -> ExitCode:
+    tell_missing(job)
+    result = _checked(planned, job.recordings, failures)
     code = _reported(planned, result, has_failed=has_failed, is_reported=True)
-    names = [path.name if planned.location.is_numbered else str(path) for path in job.paths]
-    show_note(f"wrote {', '.join(names)}")
+    _tell_written(planned, job.paths)
     return code
+
+
+def _tell_written(planned: PlannedRun, paths: Sequence[Path]) -> None:
+    # A numbered recording is in the working directory: its name suffices.
+    names = [path.name if planned.location.is_numbered else str(path) for path in paths]
+    show_note(f"wrote {', '.join(names)}")
 
 
 def _reported(

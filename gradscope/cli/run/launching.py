@@ -27,6 +27,7 @@ from gradscope.switch import OFF
 if TYPE_CHECKING:
     from gradscope.cli.run.live import LiveDisplay
     from gradscope.export.live.log import MetricsLog
+    from gradscope.launch.started_ranks import StartedRanks
 
 _CLOSELY, _THEN_EVERY = 20, 50
 """`--fail-fast` judges after each of the first 20 steps, then after every 50th."""
@@ -44,8 +45,10 @@ class WatchedRun:
         """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
         """Exception that prevented the recording; None without one."""
-        self.spawning = ExitStack()
-        """Context that watches the ranks that the script starts."""
+        self.starting = ExitStack()
+        """Context that has the ranks watched that the script starts."""
+        self.ranks: StartedRanks | None = None
+        """Ranks that the script starts as processes of their own; None before torch is imported."""
         self.stopped_after: int | None = None
         """Number of steps after which the script was stopped; None otherwise."""
 
@@ -57,13 +60,16 @@ class WatchedRun:
     def make_watch(self) -> Watch:
         """Return the recorder of the training: torch has been imported."""
         from gradscope.cli.run.recorders import RankPlan, spawned_ranks_watched, training_watch
+        from gradscope.launch.started_ranks import StartedRanks
 
         planned, watch = self.planned, self.planned.watch
         self.recording = planned.location.clear()
         if self.live is not None:
             self.live.begin(self.recording)
         plan = RankPlan(base=self.recording, command=planned.command, watch=watch)
-        self.spawning.enter_context(spawned_ranks_watched(plan))
+        self.ranks = StartedRanks(plan.text)
+        self.starting.enter_context(spawned_ranks_watched(plan))
+        self.starting.enter_context(self.ranks.watched())
         if watch.log and planned.rank in (None, 0):
             self._log = _metrics_log(planned, self.recording, watch.log)
         is_followed = planned.fails_fast or watch.stop_after or self.live or self._log
@@ -153,13 +159,15 @@ def launch(planned: PlannedRun) -> NoReturn:
         show_error(error)
         raise SystemExit(ExitCode.CANNOT_JUDGE) from None
     finally:
-        run.spawning.close()
+        run.starting.close()
         run.close_live()
     ending = outcome.ending
     if outcome.is_copy:
         leave(ending, ending.code)
     code = ExitCode.INTERRUPTED
     try:
+        if run.ranks is not None:
+            run.ranks.wait()
         # The script may have replaced streams, modules and warnings.
         with ExitStack() as own:
             own.enter_context(redirect_stdout(_open(stdout)))

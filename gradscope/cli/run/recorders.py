@@ -1,9 +1,10 @@
 """Makes the recorders of a training: of the script, and of the ranks that it spawns."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,16 +54,40 @@ def training_watch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankPlan:
-    """How to watch a spawned process; it is pickled."""
+    """How to watch a rank that the script starts; it is pickled, or passed on as text."""
 
     base: Path
     """Recording of the script itself: those of the ranks are named after it."""
     command: str
     watch: WatchOptions
 
-    def path(self, index: int) -> Path:
-        """Return the recording of a process."""
-        return self.base.with_name(f"{self.base.stem}.rank{index}{self.base.suffix}")
+    @classmethod
+    def of(cls, text: str) -> "RankPlan":
+        """Return the plan of a text."""
+        values = json.loads(text)
+        watch = WatchOptions(**values["watch"])
+        return cls(base=Path(values["base"]), command=values["command"], watch=watch)
+
+    @property
+    def text(self) -> str:
+        """Return the plan as a text."""
+        return json.dumps(asdict(self), default=str)
+
+    def recorder(self, rank: int) -> "TrainingWatch":
+        """Return the recorder of a rank, in its process."""
+        from gradscope.recording.store import remove_logs
+
+        path = self.base.with_name(f"{self.base.stem}.rank{rank}{self.base.suffix}")
+        path.unlink(missing_ok=True)
+        remove_logs(path)
+        on_step = None if self.watch.stop_after is None else self._stop_after
+        return training_watch(path, self.command, self.watch, on_step)
+
+    def _stop_after(self, steps: int) -> None:
+        from gradscope.launch.execution import stopping
+
+        if self.watch.stop_after is not None and steps >= self.watch.stop_after:
+            raise stopping(f"--stop-after {self.watch.stop_after}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +99,7 @@ class WatchedRank:
 
     def __call__(self, index: int, *args: object) -> None:
         """Run the function in the spawned process of an index."""
-        watch = _start(self.plan, index)
+        watch = _started(self.plan, index)
         if watch is None:
             self.function(index, *args)
             return
@@ -91,17 +116,13 @@ class WatchedRank:
         watch.stop(RETURNED)
 
 
-def _start(plan: RankPlan, index: int) -> Any:  # noqa: ANN401 - the recorder, None without one
-    """Start recording; what fails is told, and the process runs on without it."""
+def _started(plan: RankPlan, index: int) -> "TrainingWatch | None":
+    """Return the running recorder; None if it fails, which is told."""
     from gradscope.cli.errors import show_error
     from gradscope.errors import GradscopeError
-    from gradscope.recording.store import remove_logs
 
-    path = plan.path(index)
     try:
-        path.unlink(missing_ok=True)
-        remove_logs(path)
-        watch = training_watch(path, plan.command, plan.watch)
+        watch = plan.recorder(index)
         watch.start()
     except (OSError, GradscopeError) as error:
         show_error(error if isinstance(error, GradscopeError) else GradscopeError(str(error)))
@@ -119,9 +140,7 @@ def spawned_ranks_watched(plan: RankPlan) -> Iterator[None]:
     original = vars(module)["start_processes"]
 
     def start_processes(fn: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        method = args[4] if len(args) > 4 else kwargs.get("start_method", "spawn")
-        watched = WatchedRank(fn, plan) if method == "spawn" else fn
-        return original(watched, *args, **kwargs)
+        return original(WatchedRank(fn, plan), *args, **kwargs)
 
     owners = (module, sys.modules["torch.multiprocessing"])
     for owner in owners:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,12 +76,15 @@ class WandbSink:
     def __init__(self, project: str) -> None:
         self._wandb = _imported("wandb", "wandb")
         self._is_own = self._wandb.run is None
-        # Another run than the global one, which the script may begin later.
-        self._run: Any = (
-            self._wandb.init(project=project or "gradscope", reinit="create_new")
-            if self._is_own
-            else self._wandb.run
-        )
+        self._run: Any = self._begun(project) if self._is_own else self._wandb.run
+
+    def _begun(self, project: str) -> object:
+        hook = sys.excepthook
+        try:
+            # Another run than the global one, which the script may begin later.
+            return self._wandb.init(project=project or "gradscope", reinit="create_new")
+        finally:
+            sys.excepthook = hook  # it is the script's
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the metrics of a step."""
@@ -102,7 +106,7 @@ class MlflowSink:
     """Logs to the active run, or to one of its own; a finding is a tag."""
 
     def __init__(self, experiment: str) -> None:
-        self._mlflow = _imported("mlflow", "mlflow-skinny")
+        self._mlflow = _imported("mlflow", "mlflow")
         self._client: Any = self._mlflow.MlflowClient()
         active = self._mlflow.active_run()
         self._is_own = active is None
@@ -117,7 +121,7 @@ class MlflowSink:
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the metrics of a step."""
-        metric = _imported("mlflow.entities", "mlflow-skinny").Metric
+        metric = _imported("mlflow.entities", "mlflow").Metric
         now = int(time.time() * 1000)
         metrics = [metric(_mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
@@ -182,13 +186,8 @@ def _imported(module: str, package: str) -> ModuleType:
         ) from None
 
 
-_PACKAGES = {
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
-    "mlflow": "mlflow",
-    "trackio": "trackio",
-}
-"""By name of a tracker: the package that it needs."""
+TRACKERS = ("tensorboard", "wandb", "mlflow", "trackio")
+"""Names of the trackers, which are those of their packages."""
 
 
 def check_log(text: str) -> None:
@@ -198,17 +197,16 @@ def check_log(text: str) -> None:
         GradscopeError: There is no such tracker, its package is missing, or its folder.
     """
     name, _, where = text.partition(":")
-    if name not in _PACKAGES:
+    if name not in TRACKERS:
         raise GradscopeError(
             f"--log is {text!r}, expected one of tensorboard:DIR, wandb, mlflow, trackio",
             help="wandb:NAME, mlflow:NAME and trackio:NAME name the project or experiment",
         )
     if name == "tensorboard" and not where:
         raise GradscopeError("--log tensorboard needs a folder", help="--log tensorboard:runs")
-    if importlib.util.find_spec(_PACKAGES[name]) is None:
-        package = "mlflow-skinny" if name == "mlflow" else name
+    if importlib.util.find_spec(name) is None:
         raise GradscopeError(
-            f"--log {name} needs {package}, which is not installed", help=f"pip install {package}"
+            f"--log {name} needs {name}, which is not installed", help=f"pip install {name}"
         )
 
 

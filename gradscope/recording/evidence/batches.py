@@ -176,6 +176,21 @@ class IgnoredInputRecord:
     """Whether other numbers left the loss as it was; otherwise the forward never reads it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddingRecord:
+    """A loss that depends on numbers at positions that a mask of the batch marks as padding."""
+
+    table: ClassVar[str] = "padding"
+    mask: str
+    """Name of the mask or of the lengths in the batch, as `batch['mask']`."""
+    argument: str
+    """Parameter of a module's forward that was given no mask; empty if there is none."""
+    site: int | None
+    """Line that calls this module without it."""
+    change: float
+    """Change of the loss when the padding holds other numbers."""
+
+
 ProbeName = Literal[
     "attributes",
     "batch",

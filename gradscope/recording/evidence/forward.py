@@ -85,7 +85,7 @@ class ComparisonRecord:
     """
 
     table: ClassVar[str] = "comparison"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"left_from", "right_from"})
+    later_columns: ClassVar[frozenset[str]] = frozenset({"left_from", "right_from", "reduction"})
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None
@@ -99,6 +99,8 @@ class ComparisonRecord:
     left_from: Shape | None = None
     """Shape that the first operand had before a call joined its dimensions; None without one."""
     right_from: Shape | None = None
+    reduction: str | None = None
+    """`mean`, `sum` or `none`, of a loss function; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,17 @@ class FreezeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartlyUnfrozenRecord:
+    """A function that freezes a module, uses it, and unfreezes only a part of it."""
+
+    table: ClassVar[str] = "partly_unfrozen"
+    frozen: int
+    """Line (a site) that freezes the whole."""
+    unfrozen: int
+    """Line that unfreezes the part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallerRecord:
     """The caller of the function that made a module after some optimizer was made."""
 

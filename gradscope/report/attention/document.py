@@ -10,7 +10,7 @@ from gradscope.report.document import (
     Block,
     Column,
     Inner,
-    Place,
+    Location,
     Points,
     Share,
     Table,
@@ -78,7 +78,7 @@ def _logits(one: LogitSeries, root: str) -> tuple[Value, ...]:
         "" if one.head is None else f"{one.head}",
         last.log_normaliser if is_output else "",
         f"{figure(start)}" if len(one.points) > 1 else "",
-        Place(shown_site(one.site, root)),
+        Location(shown_site(one.site, root)),
     )
 
 
@@ -93,5 +93,5 @@ def _router(one: Router, root: str) -> tuple[Value, ...]:
         Share(min(last.shares)),
         one.balance,
         last.entropy,
-        Place(shown_site(one.site, root)),
+        Location(shown_site(one.site, root)),
     )

@@ -42,7 +42,7 @@ def _finding(one: ReportedFinding) -> _Issue:
         description=f"{one.statement}{f' ({notes})' if notes else ''}. Help: {one.help}",
         identity=one.identity,
         severity="critical" if is_nonfinite(one.item.finding) else _SEVERITIES[one.severity],
-        place=one.placement.location,
+        location=one.placement.location,
     )
 
 
@@ -53,18 +53,20 @@ def _failure(failure: ReportedFailure, beside: TargetRecord | None) -> _Issue:
         description="; ".join(map(str.strip, [failure.statement, *failure.details])),
         identity=failure.identity,
         severity="blocker",
-        place=target_location(runs[0].recording) if runs else unrecorded_location(name, beside),
+        location=target_location(runs[0].recording) if runs else unrecorded_location(name, beside),
     )
 
 
-def _issue(*, name: str, description: str, identity: str, severity: str, place: Location) -> _Issue:
+def _issue(
+    *, name: str, description: str, identity: str, severity: str, location: Location
+) -> _Issue:
     text = f"{name.partition(' ')[0]}: {description}"
     return {
         "description": text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…",
         "check_name": name,
         "fingerprint": identity,
         "severity": severity,
-        "location": {"path": place.path, "lines": {"begin": place.line}},
+        "location": {"path": location.path, "lines": {"begin": location.line}},
     }
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.phrasing import printable
 from gradscope.recording.finding import SEVERITIES, Severity, at_least
+from gradscope.recording.fix import Fix
 from gradscope.recording.records import Recording
 from gradscope.report.check.phrasing import seeds_text, when_text
 from gradscope.report.ci.locations import Placement, placement
-from gradscope.report.finding_phrasing import concerned_text, consequence_text
+from gradscope.report.finding_phrasing import concerned_text, consequence_text, fix_text
 from gradscope.rules.fingerprint import unique_fingerprints
 
 _FAILURE_LINES = 40
@@ -133,6 +134,7 @@ def _finding(
         f"seeds: {seeds}" if seeds else "",
         f"worse than the baseline allows: {item.worsened}" if item.worsened else "",
         f"explains: {consequences}" if consequences else "",
+        *_fix_lines(finding.fix),
     )
     return ReportedFinding(
         target=target,
@@ -144,6 +146,16 @@ def _finding(
         help=printable(finding.remedy),
         is_alone=is_alone,
     )
+
+
+def _fix_lines(fix: Fix | None) -> Iterator[str]:
+    """Yield the result of a fix, and the lines that it changes."""
+    if fix is None:
+        return
+    yield f"fix, {fix_text(fix)}"
+    for line in fix.diff.split("\n"):
+        if line.startswith(("+", "-")) and not line.startswith(("+++", "---")):
+            yield line
 
 
 def _identity(*parts: str) -> str:

@@ -8,8 +8,9 @@ from urllib.parse import quote
 from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.fix import Edit, Fix
 from gradscope.report.check.phrasing import unjudged_rules
-from gradscope.report.ci.locations import Location, RelatedLocation
+from gradscope.report.ci.locations import Location, RelatedLocation, location_of
 from gradscope.report.ci.reported import (
     ReportedFinding,
     ReportedTarget,
@@ -23,6 +24,7 @@ from gradscope.report.rule_manual import markdown_manual
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.manual import manual_of
 from gradscope.rules.rule import Rule
+from gradscope.source_edits.text_edits import by_file
 
 _PROBLEMS: dict[Severity, str] = {
     "error": "error",
@@ -152,13 +154,13 @@ def _notification(level: Severity, lines: Sequence[str]) -> Object:
     return {"level": level, "message": {"text": _cut("\n".join(lines))}}
 
 
-def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
+def _result(one: ReportedFinding, rule_indices: Mapping[str, int]) -> Object:
     finding, where = one.item.finding, one.placement
     site = finding.location
     source = site.source if site is not None and where.location == where.cause else ""
     return {
         "ruleId": finding.rule,
-        "ruleIndex": places[finding.rule],
+        "ruleIndex": rule_indices[finding.rule],
         "level": one.severity,
         "message": {"text": _message(one)},
         "locations": [
@@ -175,6 +177,7 @@ def _result(one: ReportedFinding, places: Mapping[str, int]) -> Object:
             "primaryLocationLineHash": f"{one.identity[:16]}:1",
         },
         "suppressions": _suppressions(one),
+        **_fixes(finding.fix, one),
         "properties": _properties(one),
     }
 
@@ -207,17 +210,18 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
 
 
-def _physical(place: Location, source: str = "") -> Object:
+def _physical(location: Location, source: str = "") -> Object:
     snippet: Object = {"snippet": {"text": _cut(printable(source))}} if source else {}
     return {
         "physicalLocation": {
-            "artifactLocation": {
-                "uri": quote(place.path, safe="/"),
-                "uriBaseId": "%SRCROOT%",
-            },
-            "region": {"startLine": place.line, **snippet},
+            "artifactLocation": _artifact(location),
+            "region": {"startLine": location.line, **snippet},
         }
     }
+
+
+def _artifact(location: Location) -> Object:
+    return {"uri": quote(location.path, safe="/"), "uriBaseId": "%SRCROOT%"}
 
 
 def _logical(one: ReportedFinding) -> Iterator[Object]:
@@ -232,6 +236,34 @@ def _suppressions(one: ReportedFinding) -> list[Object]:
     if not one.item.is_known:
         return []
     return [{"kind": "external", "justification": "it is in the baseline"}]
+
+
+def _fixes(fix: Fix | None, one: ReportedFinding) -> Object:
+    """Return the edits that fix a finding, if they are verified and in the repository."""
+    if fix is None or not fix.verified:
+        return {}
+    target = one.target.runs[one.item.run].recording.target
+    changes: list[Object] = []
+    for file, edits in by_file(fix.edits).items():
+        location = location_of(file, 1, target)
+        if not location.in_repository:
+            return {}
+        replacements = [_replacement(edit) for edit in edits]
+        changes.append({"artifactLocation": _artifact(location), "replacements": replacements})
+    text = {"text": _cut(f"verified: {printable(fix.verdict)}")}
+    return {"fixes": [{"description": text, "artifactChanges": changes}]}
+
+
+def _replacement(edit: Edit) -> Object:
+    return {
+        "deletedRegion": {
+            "startLine": edit.start.line,
+            "startColumn": edit.start.column,
+            "endLine": edit.end.line,
+            "endColumn": edit.end.column,
+        },
+        "insertedContent": {"text": edit.replacement},
+    }
 
 
 def _properties(one: ReportedFinding) -> Object:

@@ -8,7 +8,7 @@ from gradscope.analysis.clipping.sections import Section as Clip
 from gradscope.analysis.columns import Columns
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions, shown_site
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, literal
 from gradscope.report.clipping.phrasing import (
     METHODS,
     advice_text,
@@ -141,9 +141,9 @@ def _histogram(clip: Clip) -> Table:
     limit = clip.limit if clip.method in ("norm", "per-tensor") else None
     rows: list[tuple[Value, ...]] = []
     for one in clip.bins:
-        ends = "0" if not one.high else f"{one.low:g}…{one.high:g}"
+        ends = "0" if not one.high else f"{literal(one.low)}…{literal(one.high)}"
         is_here = limit is not None and one.low <= limit < one.high
-        mark = Word(f"→ limit {limit:g}", "notable") if is_here else ""
+        mark = Word(f"→ limit {literal(limit)}", "notable") if is_here else ""
         rows.append((ends, one.count, one.count / most if most else 0.0, mark))
     return Table(
         columns=(
@@ -186,7 +186,7 @@ def _limits(clip: Clip) -> Iterator[Inner]:
         ),
         rows=tuple(
             (
-                Word(f"{row.limit:g}", "strong" if row.mark else "plain"),
+                Word(literal(row.limit), "strong" if row.mark else "plain"),
                 Word(row.mark, "notable") if row.mark else "",
                 Share(row.share),
                 row.share,
@@ -251,7 +251,7 @@ def _methods(clip: Clip) -> Table:
         rows=tuple(
             (
                 Word(METHODS[row.method], marks[row.is_asked]),
-                f"{row.limit:g}",
+                literal(row.limit),
                 Share(row.share),
                 row.after,
                 row.coefficient,
@@ -271,5 +271,5 @@ def _closing(report: Report, clipping: Clipping) -> str:
         if clip.method is not None:
             words.append(f"{len(clip.cut):,} clipped by {clip.text}")
         if clip.advice is not None:
-            words.append(f"recommended max_norm {clip.advice.limit:g}")
+            words.append(f"recommended max_norm {literal(clip.advice.limit)}")
     return f"{', '.join(words)}."

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gradscope.analysis.clipping.limits import SHARES, Advice, Distribution
 from gradscope.analysis.clipping.sections import Contribution, Section
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, literal, times_text
 from gradscope.recording.evidence.training import ClipMethod, ClipTrial
 from gradscope.report.number_format import figure, percent
 
@@ -28,7 +28,7 @@ def norm_name(section: Section, *, of: str = "gradient norm") -> str:
     """Return `gradient norm`, with its type if it is not Euclidean."""
     if section.norm_type == 2:
         return of
-    return f"{of} of type {section.norm_type:g}"
+    return f"{of} of type {literal(section.norm_type)}"
 
 
 def measured_text(trial: ClipTrial, section: Section) -> str:
@@ -46,7 +46,7 @@ def spread_phrase(found: Distribution) -> Iterator[tuple[str, str]]:
     """Yield quantiles by name: `least`, `25 %`, `median` and so on."""
     yield "least", figure(found.least)
     for share, value in zip(SHARES, found.quantiles, strict=True):
-        yield "median" if share == 0.5 else f"{100 * share:g} %", figure(value)
+        yield "median" if share == 0.5 else f"{literal(100 * share)} %", figure(value)
     yield "largest", figure(found.greatest)
 
 
@@ -113,7 +113,7 @@ def advice_text(advice: Advice) -> Iterator[str]:
     level = advice.level
     names = {0.5: "median"}
     quantiles = ", ".join(
-        f"{names.get(share, f'{100 * share:g} %')} {figure(value)}"
+        f"{names.get(share, f'{literal(100 * share)} %')} {figure(value)}"
         for share, value in advice.quantiles
     )
     deviation = figure(1.4826 * level.deviation)
@@ -123,7 +123,7 @@ def advice_text(advice: Advice) -> Iterator[str]:
         else f"1.5 times the median {figure(level.median)}"
     )
     yield (
-        f"auto is {advice.limit:g}: {rule}, both robust to outliers. "
+        f"auto is {literal(advice.limit)}: {rule}, both robust to outliers. "
         f"It clips {percent(advice.share)} of {counted(level.count, 'step')} "
         f"({quantiles})"
     )
@@ -161,9 +161,9 @@ def exchange_text(section: Section) -> str:
     if _LITTLE > times > 1 / _LITTLE:
         return ""
     change, rate = ("longer", "lower") if times > 1 else ("shorter", "raise")
-    factor = figure(max(times, 1 / times))
+    factor = times_text(max(times, 1 / times))
     return (
-        f"with auto instead of the given limit, steps become {factor} times {change} on average: "
+        f"with auto instead of the given limit, steps become {factor} {change} on average: "
         f"{rate} the learning rate by this factor to compare the two"
     )
 
@@ -195,4 +195,5 @@ def remarks(section: Section) -> Iterator[str]:
         yield "shares are of the clipped gradients, as the step uses them"
     if section.limits is not None:
         least, greatest = section.limits
-        yield f"the limit varies from {least:g} to {greatest:g}; the table below uses the last one"
+        ends = f"from {literal(least)} to {literal(greatest)}"
+        yield f"the limit varies {ends}; the table below uses the last one"

@@ -21,6 +21,7 @@ from gradscope.report.comparison.phrasing import (
     difference_text,
     findings_text,
     is_news,
+    loss_notes,
     parting_text,
     presence_texts,
     ranks_text,
@@ -232,7 +233,7 @@ def _curves(comparison: Comparison, width: int) -> Iterator[Section]:
     kinds = {curve.kind for curve in curves}
     words = [
         f"steps {steps[0]:,} to {steps[-1]:,} from left to right",
-        *(["loss: summed over backward passes"] if "loss" in kinds else []),
+        *(loss_notes(comparison) if "loss" in kinds else []),
         *(["norm: all gradients"] if "norm" in kinds else []),
     ]
     yield from section("Curves", blocks, note="; ".join(words))

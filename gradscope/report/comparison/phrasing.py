@@ -14,7 +14,7 @@ from gradscope.comparison.matching import Renaming
 from gradscope.comparison.parameters import CHANGES, Change, ParameterPair, share_off
 from gradscope.comparison.regressions import Regression
 from gradscope.comparison.side import Side, letter_of
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, literal
 from gradscope.recording.finding import SEVERITIES
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
@@ -171,7 +171,7 @@ def _counted_changes(comparison: Comparison) -> dict[Change, str]:
         "zero": "zero now",
         "frozen": "frozen now",
         "reshaped": "with another shape",
-        "turned": f"turned (cosine below {comparison.tolerance.cosine:g})",
+        "turned": f"turned (cosine below {literal(comparison.tolerance.cosine)})",
         "norm": f"outside {norm}",
         "finite": "finite again",
         "gained": "with a gradient now",
@@ -338,7 +338,7 @@ def regression_text(regression: Regression, comparison: Comparison) -> str:
             return f"{counted(count, 'weight norm')} disagree, {_most(subjects)} {moved}"
         case "turned":
             return (
-                f"{counted(count, 'gradient')} turned: cosine below {regression.limit:g}, "
+                f"{counted(count, 'gradient')} turned: cosine below {literal(regression.limit)}, "
                 f"{_most(subjects)} {after}"
             )
     became = {
@@ -372,3 +372,14 @@ def verdict_text(comparison: Comparison) -> str:
 
 def _pairs(comparison: Comparison) -> Iterator[ParameterPair]:
     return (pair for one in comparison.parameters for pair in one.pairs if pair is not None)
+
+
+def loss_notes(comparison: Comparison) -> Iterator[str]:
+    """Yield how the losses of steps are made of those of their backward passes."""
+    runs = [(side.letter, side.report.training_run) for side in comparison.sides]
+    texts = {letter: "" if run is None else run.loss_text for letter, run in runs}
+    if len({*texts.values()}) == 1:
+        yield from (f"loss: {text}" for text in {*texts.values()} if text)
+    else:
+        told = (f"{letter} {text or 'of one backward'}" for letter, text in texts.items())
+        yield f"loss: {', '.join(told)}"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from textwrap import dedent
 
+from gradscope.analysis.view import line_text
 from gradscope.phrasing import counted, printable
 from gradscope.report.document import (
     Block,
@@ -14,8 +15,8 @@ from gradscope.report.document import (
     Findings,
     Inner,
     Line,
+    Location,
     Note,
-    Place,
     Points,
     Section,
     Strips,
@@ -25,6 +26,7 @@ from gradscope.report.document import (
     Word,
     plain,
 )
+from gradscope.report.finding_phrasing import fix_text
 from gradscope.report.number_format import value_text
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import strip
@@ -174,20 +176,23 @@ def finding_paragraphs(finding: FindingBlock) -> Iterator[str]:
     yield _title(finding)
     yield from (fenced(snippet) for snippet in finding.snippets[:1] if snippet.lines)
     related = [
-        (f"{snippet.file}:{line.number}", label.message)
+        (line_text(snippet.file, line.number), label.message)
         for snippet in finding.snippets
         for line in snippet.lines
         for label in line.labels
         if not label.is_cause
     ]
     related += [
-        (f"{snippet.file}:{snippet.line}", snippet.message)
+        (line_text(snippet.file, snippet.line), snippet.message)
         for snippet in finding.snippets
         if snippet.message
     ]
     lines = [f"- {code(location)}: {prose(message)}" for location, message in related]
     lines += [f"- {fact.name}: {_inline(fact.line)}" for fact in finding.details]
     yield "\n".join([*lines, f"- **help**: {prose(finding.remedy)}"])
+    if finding.fix is not None:
+        yield f"**fix**, {escape(fix_text(finding.fix))}"
+        yield _fence([printable(line) for line in finding.fix.diff.split("\n")], "diff")
 
 
 def _table(block: Table) -> str:
@@ -200,7 +205,7 @@ def _cell(value: Value) -> str:
     match value:
         case str() | Word() | tuple():
             return _inline(value)
-        case Place():
+        case Location():
             return code(value.location)
         case TreeLabel():
             name = code(value.name or value.class_name)

@@ -1,5 +1,6 @@
 """A document as an HTML fragment for notebooks, without scripts and style sheet."""
 
+import math
 from collections.abc import Iterable, Iterator
 from html import escape
 
@@ -12,10 +13,11 @@ from gradscope.report.document import (
     Findings,
     Inner,
     Line,
+    Location,
     Note,
-    Place,
     Points,
     Section,
+    Strip,
     Strips,
     Table,
     TreeLabel,
@@ -23,11 +25,17 @@ from gradscope.report.document import (
     Word,
     plain,
 )
-from gradscope.report.formats.markdown import strip_lines, tree_text
-from gradscope.report.number_format import value_text
+from gradscope.report.formats.markdown import tree_text
+from gradscope.report.number_format import figure, value_text
+from gradscope.report.snippets import Snippet
+from gradscope.report.strips import Scale
 
 _WIDTH = 100
 _STYLE = ' style="text-align:left;font-family:monospace"'
+_COLOR, _BROKEN = "#3a87c8", "#d62728"
+"""Colours that are readable on light and dark pages."""
+_LEAST = 0.06
+"""Height of the lowest column of a chart."""
 _BOLD = ("strong", "bad", "error", "warning", "note")
 
 
@@ -71,7 +79,7 @@ def _parts(block: Inner) -> Iterator[str]:
         case Findings():
             yield from _findings(block)
         case Strips():
-            yield f"<pre>{escape(chr(10).join(strip_lines(block)))}</pre>"
+            yield _strips(block)
         case Table():
             shown = [at for at in block.filled if "bar" not in block.columns[at].kind]
             titles = [block.columns[at].title for at in shown]
@@ -109,7 +117,50 @@ def _finding(one: FindingBlock) -> tuple[str, ...]:
     standing = f"{_html(one.standing)}: " if one.standing else ""
     title = f"{standing}<b>{_html(f'{one.severity} {one.rule} {one.name}')}</b>"
     details = "<br>".join(f"{_html(fact.name)}: {_inline(fact.line)}" for fact in one.details)
-    return title, _prose(one.message), _html(one.location), details, _prose(one.remedy)
+    code = "".join(_code(snippet) for snippet in one.snippets[:1] if snippet.lines)
+    return title, _prose(one.message) + code, _html(one.location), details, _prose(one.remedy)
+
+
+def _code(snippet: Snippet) -> str:
+    """Return lines of code, with those that cause the finding in bold."""
+    lines = []
+    for line in snippet.lines:
+        text = f"{line.number:>4}  {_html(line.text)}"
+        lines.append(f"<b>{text}</b>" if any(one.is_cause for one in line.labels) else text)
+    return f"<pre>{chr(10).join(lines)}</pre>"
+
+
+def _strips(block: Strips) -> str:
+    """Return a chart for each strip, as a picture that needs no script."""
+    rows = [
+        (_strip_label(one.label), _chart(one), _html(one.course), _html(one.extreme))
+        for one in block.strips
+    ]
+    return _rows((), rows)
+
+
+def _strip_label(label: Line | TreeLabel) -> str:
+    return _cell(label) if isinstance(label, TreeLabel) else _html(plain(label))
+
+
+def _chart(one: Strip) -> str:
+    bars = "".join(_column(at, value, one.scale) for at, value in enumerate(one.cells))
+    return (
+        f'<svg viewBox="0 0 {max(len(one.cells), 1)} 1" preserveAspectRatio="none" width="320" '
+        f'height="22" role="img" aria-label="{escape(one.course)}">{bars}</svg>'
+    )
+
+
+def _column(at: int, value: float | None, scale: Scale) -> str:
+    if value is None:
+        return ""
+    is_finite = math.isfinite(value)
+    height = _LEAST + (1 - _LEAST) * scale.share(value) if is_finite else 1.0
+    color = _COLOR if is_finite else _BROKEN
+    return (
+        f'<rect x="{at}" y="{1 - height:.3f}" width="0.9" height="{height:.3f}" fill="{color}">'
+        f"<title>{figure(value)}</title></rect>"
+    )
 
 
 def _rows(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -125,7 +176,7 @@ def _cell(value: Value) -> str:
     match value:
         case str() | Word() | tuple():
             return _inline(value)
-        case Place():
+        case Location():
             return _html(value.location)
         case TreeLabel():
             name = _html(value.name or value.class_name)

@@ -10,6 +10,7 @@ from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
+from gradscope.analysis.view import line_text
 from gradscope.report.document import (
     Block,
     Build,
@@ -49,7 +50,7 @@ def finding_parts(finding: FindingBlock, page: Page) -> Iterator[RenderableType]
     is_note = finding.severity == "note"
     text = hanging(_finding_title(finding, page), page.width, further=2 * _INDENT)
     yield text
-    yield from (_place if is_note else _code)(finding, page)
+    yield from (_location if is_note else _code)(finding, page)
     for fact in finding.details:
         # Notes are shortened.
         if not is_note or fact.name not in ("measured", "explains"):
@@ -73,7 +74,7 @@ def _line(finding: FindingBlock, page: Page) -> Text:
     return hanging(text, page.width, indent=_INDENT, further=2 * _INDENT)
 
 
-def _place(finding: FindingBlock, page: Page) -> Iterator[Text]:
+def _location(finding: FindingBlock, page: Page) -> Iterator[Text]:
     if finding.location:
         position = Text("--> ", "dim")
         position.append(page.spell(finding.location), page.link(finding.location)).append("  ")
@@ -101,7 +102,7 @@ class _Frame:
 
     def show(self, snippet: Snippet) -> Iterator[Text]:
         """Yield a snippet's location on a line of its own, then its lines."""
-        position = f"{self._page.spell(snippet.file)}:{snippet.line}"
+        position = line_text(self._page.spell(snippet.file), snippet.line)
         inside = f" in {self._page.spell(snippet.function)}" if snippet.function else ""
         margin = " " * self._digits
         message = self._page.spell(f": {snippet.message}") if snippet.message else ""

@@ -7,7 +7,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from gradscope.analysis.folding import Span
-from gradscope.report.document import Column, Place, Share, Table, TreeLabel, Value
+from gradscope.report.document import Column, Location, Share, Table, TreeLabel, Value
 from gradscope.report.formats.text_lines import cut, written
 from gradscope.report.number_format import value_text
 from gradscope.report.page import Page
@@ -129,8 +129,8 @@ class _Fitting:
         match value:
             case TreeLabel():
                 return tree_label(value, width, page)
-            case Place():
-                return _place(value, width, page)
+            case Location():
+                return _location(value, width, page)
             case str() | tuple():
                 return written(value, page, width)
             case None | float() | int() | Share() | Span():
@@ -147,11 +147,11 @@ def _style(value: float | Share | Span | None) -> str:
     return "bold red" if isinstance(high, float) and not math.isfinite(high) else ""
 
 
-def _place(place: Place, width: int, page: Page) -> Text:
-    text = page.place(place.location, min(width, _PLACE))
-    if place.source:
+def _location(location: Location, width: int, page: Page) -> Text:
+    text = page.location(location.location, min(width, _PLACE))
+    if location.source:
         room = max(width - text.cell_len - _GAP, 0)
-        source = page.spell(place.source)
+        source = page.spell(location.source)
         if len(source) > room:
             source = cut(source, room, page) if room >= 12 else ""
         text.append(f"  {source}", style="dim")

@@ -161,7 +161,7 @@ def _straighten(
     items: Sequence[Item], graph: LayeredGraph, rows: Sequence[_Row], axes: dict[int, float]
 ) -> None:
     """Move the bends of each long link to one axis, if one has space for all."""
-    place_of = {
+    position_of = {
         number: (row, position) for row in rows for position, number in enumerate(row.numbers)
     }
     done: set[int] = set()
@@ -170,7 +170,7 @@ def _straighten(
         done.update(bends)
         if len(bends) < 2:
             continue
-        rooms = [row.room(position, axes) for row, position in map(place_of.__getitem__, bends)]
+        rooms = [row.room(position, axes) for row, position in map(position_of.__getitem__, bends)]
         low, high = max(room[0] for room in rooms), min(room[1] for room in rooms)
         if low <= high:
             wanted = median(axes[bend] for bend in bends)

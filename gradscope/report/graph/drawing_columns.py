@@ -28,14 +28,14 @@ def drawing_columns(drawings: Mapping[int, Drawing], tensors: Mapping[int, int])
       stands on it), `label` (its whole name), `shape`, `line` (where it was made), `module`,
       `parameter`, `tensor` (what a click on it selects; null for nothing), `nodes` (how many it
       stands for), `norm`, and `cut`: 1 where it lies behind a cut.
-    - `links`: `source`, `target` (places among the drawing's vertices), `kind`, `state`, `norm`,
+    - `links`: `source`, `target` (indices of the drawing's vertices), `kind`, `state`, `norm`,
       `tensors`.
 
     Norms are exact; null is not measured.
 
     Args:
         drawings: As `module_drawings` has them.
-        tensors: By node: the tensor that it makes, as its place among the report's.
+        tensors: By node: the tensor that it makes, as its index among the report's.
     """
     tables = _Tables(tensors)
     for module, drawing in drawings.items():

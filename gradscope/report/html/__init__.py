@@ -4,7 +4,7 @@ A page holds one tab for each subject (a target, a run, a comparison). A tab hol
 template writes and which do not need JavaScript, and charts. Python decides what a chart shows and
 how it is encoded; JavaScript draws it and links it to the others.
 
-**Pictures** (`picture.Picture`) have a kind, which names the painter in `assets/` that draws them:
+**Charts** (`page.Chart`) have a kind, which names the painter in `assets/` that draws them:
 
 - `plot`: `{"figure": {"data": […], "layout": {…}}}`, drawn by plotly. Colours are names of CSS
   variables, as `@accent`, `@error`, `@ink-soft`, so that light and dark are one figure; the painter
@@ -14,7 +14,7 @@ how it is encoded; JavaScript draws it and links it to the others.
   `meta.steps` is a column by column; `meta.columns` are the texts that hovers tell of its columns
   as `%{text}`, and where `meta.isLogarithm` is true, they tell ten to the power of each number as
   `%{customdata}`. `meta.under` true: a click selects, but nothing is marked.
-  `meta.told` says what is told of a mark under the mouse: the name of a table of the sheet, whose
+  `meta.told` says what is told of a mark under the mouse: the name of a table of the tab, whose
   rows the last of `meta.links` names, or columns as a table has them with an entry a mark.
   Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,
   "data": [patch, …], "layout": patch}, …]}`: a choice lays its patches over the figure, trace by
@@ -22,17 +22,17 @@ how it is encoded; JavaScript draws it and links it to the others.
 - `graph`: drawings of modules, by `assets/graph.js`; see `graph.drawing_columns`. `start` is the
   module that is open at first.
 - `table`: columns of rows, by `assets/table.js`; see `tables`. A column has `values`, or says by
-  `of` which of the sheet's columns of modules it shows, for the modules that the rows link to.
-- `timeline`: what led to each step of a run, by `assets/timeline.js`; see `pictures.timeline`.
+  `of` which of the tab's columns of modules it shows, for the modules that the rows link to.
+- `timeline`: what led to each step of a run, by `assets/timeline.js`; see `charts.timeline`.
 
-A painter is registered as `painter(kind, paint)`; `paint(canvas, content, sheet)` draws into the
+A painter is registered as `painter(kind, paint)`; `paint(canvas, content, tab)` draws into the
 element `canvas` and returns an object with `show(selection)`, called after each change of what is
 selected, and may return `theme()`, called when light and dark change or the page is printed.
-`sheet.modules` has the columns of `sheet.module_columns`, decoded; `sheet.select({module: 3})`
-changes the selection `{module, parameter, tensor, step}` (numbers or null) and tells every picture;
-`sheet.isInside(module)` says whether a module lies in the selected one. A picture is painted when
+`tab.modules` has the columns of `columns.module_columns`, decoded; `tab.select({module: 3})`
+changes the selection `{module, parameter, tensor, step}` (numbers or null) and tells every chart;
+`tab.isInside(module)` says whether a module lies in the selected one. A chart is painted when
 it comes into view for the first time.
 
-**Columns** of many values are encoded by `columns`; wherever such an object stands in a sheet's
+**Columns** of many values are encoded by `columns`; wherever such an object stands in a tab's
 JSON, painters find a plain array, with null for None, and NaN and infinities as they are.
 """

@@ -78,7 +78,7 @@ def target_tab(target: CheckedTarget, name: str) -> Tab:
         )
         return Tab(title=title, texts=words, charts=())
     run = result.runs[target.shown]
-    report = Report.from_recording(run.recording, run.verdict)
+    report = Report.of_job(run.ranks or (run.recording,), run.verdict)
     tab = tab_of(report, title)
     return replace(tab, texts=_target_texts(target, report, tab.texts))
 

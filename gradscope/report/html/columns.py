@@ -22,7 +22,7 @@ def numbers(values: Iterable[float | None]) -> Json:
     given = list(values)
     if len(given) > 1 and len({_identity(value) for value in given}) == 1:
         return {"same": _spelled(given[0]), "count": len(given)}
-    if all(value is None or _is_place(value) for value in given):
+    if all(value is None or _is_index(value) for value in given):
         return positions(None if value is None else int(value) for value in given)
     return _floats("f8", "d", given)
 
@@ -61,7 +61,7 @@ def _integers(given: Sequence[int]) -> dict[str, Json]:
     return {"at": _base64(code, given), "bytes": size}
 
 
-def _is_place(value: float) -> bool:
+def _is_index(value: float) -> bool:
     # An integer would lose the sign of minus zero.
     return 0 <= value < 2**31 and value == int(value) and math.copysign(1.0, value) > 0
 
@@ -129,8 +129,7 @@ class ModuleIndices:
 def module_columns(report: Report) -> dict[str, Json]:
     """Return a column for each property of modules that charts use.
 
-    `parent` is the place of the parent's row, `found` the places of the findings that are about it,
-    by place in the sheet's cards.
+    `parent` is the index of the parent's row.
     """
     rows = report.modules
     return {

@@ -142,7 +142,7 @@ def _data(tab: Tab) -> dict[str, Json]:
     charts: Mapping[str, Json] = {
         chart.name: {"kind": chart.kind, "content": chart.content} for chart in tab.charts
     }
-    return {"modules": tab.modules, "pictures": charts}
+    return {"modules": tab.modules, "charts": charts}
 
 
 def _own(kind: str, names: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.report.accumulation import TITLE, Accumulation, headline, remarks
 from gradscope.report.attention.document import attention_sections
 from gradscope.report.document import Fact, Facts, FindingBlock, Section
-from gradscope.report.finding_phrasing import guess_warning, unjudged, verdict_text
+from gradscope.report.finding_phrasing import fix_text, guess_warning, unjudged, verdict_text
 from gradscope.report.findings import finding_block
 from gradscope.report.inspection import header_of, parameters_line, summary_facts
 from gradscope.report.overfitting import overfit_sections
@@ -28,7 +28,7 @@ class SummaryCell:
     is_number: bool = False
     is_strong: bool = False
     tab: int | None = None
-    """The sheet that a click on it opens, by its place on the page."""
+    """Index of the tab that a click on it opens."""
     rule: str = ""
     """The code of the rule whose manual a click on it opens."""
 
@@ -60,9 +60,14 @@ class FindingCard(FindingBlock):
     step: int | None
     """First step of a run that shows it."""
     tab: int | None = None
-    """The place among the page's sheets of the one that shows that step's tensors."""
+    """Index of the tab that shows the tensors of that step."""
     is_mended: bool = False
     """Whether a comparison found that it is gone."""
+
+    @property
+    def fix_text(self) -> str:
+        """What the edited program showed; empty without a fix."""
+        return "" if self.fix is None else fix_text(self.fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

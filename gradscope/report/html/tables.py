@@ -17,9 +17,9 @@ from gradscope.report.html.columns import Json, ModuleIndices, numbers, position
 from gradscope.report.html.page import Chart
 from gradscope.report.number_format import made_by, shape_text
 
-WordKind = Literal["name", "text", "place", "state", "findings"]
-"""`place` is a line of code; `state` is a parameter's state after backward; `findings` are levels
-and codes in turn, as `error GS101 note GS112`.
+WordKind = Literal["name", "text", "location", "state", "findings"]
+"""`location` is a line of code; `state` is a parameter's state after backward; `findings` are
+levels and codes in turn, as `error GS101 note GS112`.
 """
 NumberKind = Literal["number", "count", "share", "cosine"]
 CellKind = WordKind | NumberKind
@@ -41,7 +41,7 @@ def parameter_table(report: Report) -> Chart | None:
         *number_column("weight norm", "number", [row.weight_norm for row in rows]),
         *number_column("gradient / weight", "number", ratios, has_bar=True),
         *number_column("update / weight", "number", updates, has_bar=True),
-        *word_column("line", "place", [line_text(row.site, report) for row in rows]),
+        *word_column("line", "location", [line_text(row.site, report) for row in rows]),
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
@@ -66,7 +66,7 @@ def tensor_table(report: Report) -> Chart | None:
         *_gradient_columns([row.grad for row in rows]),
         *number_column("depth", "count", [row.depth for row in rows], "edges from the loss"),
         *number_column("order", "count", [row.order for row in rows], "position in backward"),
-        *word_column("line", "place", [line_text(row.site, report) for row in rows]),
+        *word_column("line", "location", [line_text(row.site, report) for row in rows]),
         *word_column("reason if missing", "text", [row.reason for row in rows]),
     )
     links = {
@@ -214,7 +214,7 @@ def run_parameter_table(report: Report) -> Chart | None:
         *number_column("weight norm", "number", [row.weight_norm for row in rows], "the last"),
         *_update_column(courses),
         *word_column("optimizer", "text", [optimizers.get(row.index) for row in rows]),
-        *word_column("line", "place", [line_text(row.site, report) for row in rows]),
+        *word_column("line", "location", [line_text(row.site, report) for row in rows]),
     )
     links = {
         "module": positions(ModuleIndices(report).each(row.module for row in rows)),

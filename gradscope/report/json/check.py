@@ -16,6 +16,7 @@ from gradscope.recording.finding import Severity
 from gradscope.report.check.phrasing import with_reports
 from gradscope.report.json import parts
 from gradscope.report.json.parts import Environment, Meta, Rules, Subject, Summary
+from gradscope.report.json.ranks import Ranks
 from gradscope.report.json.shape import INLINE, Count, Named, Object, Of, Shape, Within
 from gradscope.report.next_command import next_of_check
 
@@ -63,6 +64,16 @@ class Failure(Shape):
     seed: int | None
 
 
+class RunRanks(Shape):
+    """The ranks of a run."""
+
+    ranks: Annotated[Ranks, Of("job"), "Of a distributed job; missing for a single process."]
+
+
+def _of_job(report: Report, _: Report) -> Report | None:
+    return None if report.job is None else report
+
+
 class Run(Shape, grows=True):
     """One run of a target."""
 
@@ -70,11 +81,12 @@ class Run(Shape, grows=True):
     environment: Environment
     summary: Summary
     rules: Rules
+    of_ranks: Annotated[RunRanks | None, INLINE, Of(_of_job)]
 
 
 def _runs(target: TargetResult, _: CheckResult) -> Iterator[Within]:
     for run in target.runs:
-        report = Report.from_recording(run.recording, run.verdict)
+        report = Report.of_job(run.ranks or (run.recording,), run.verdict)
         yield Within(report, report)
 
 

@@ -6,6 +6,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path
 from gradscope.recording.finding import Finding as FindingRecord
 from gradscope.recording.finding import RelatedLocation, Severity
+from gradscope.recording.fix import Edit, Safety
 from gradscope.recording.records import Site
 from gradscope.report.json.shape import (
     INLINE,
@@ -13,6 +14,7 @@ from gradscope.report.json.shape import (
     Count,
     Of,
     Pattern,
+    Positive,
     Shape,
 )
 
@@ -152,6 +154,55 @@ def _ranks(finding: FindingRecord, _: Report) -> FindingRecord | None:
     return finding if finding.ranks else None
 
 
+class FixPosition(Shape):
+    """A position in a file."""
+
+    line: Positive
+    column: Positive
+
+
+def _edited_file(edit: Edit, report: Report) -> str:
+    return shown_path(edit.file, report.target.root)
+
+
+class FixEdit(Shape):
+    """The replacement of a range of a file."""
+
+    file: Annotated[str, Of(_edited_file)]
+    start: FixPosition
+    end: Annotated[FixPosition, "First position behind the range."]
+    replacement: str
+
+
+class FixNumbers(Shape):
+    """The judged step of a program."""
+
+    loss: float | None
+    grad_norm: float | None
+
+
+class Fix(Shape):
+    """Edits that fix a finding, and the result of running the edited program."""
+
+    safety: Annotated[Safety, "Whether they change what the program is meant to compute."]
+    edits: tuple[FixEdit, ...]
+    diff: Annotated[str, "The edits as a unified diff."]
+    verified: Annotated[bool | None, "Null if the edited program was not run."]
+    verdict: str
+    before: FixNumbers | None
+    after: FixNumbers | None
+
+
+class FindingFix(Shape):
+    """The fix of a finding."""
+
+    fix: Annotated[Fix, "Missing without --diff or --fix, and if there is no fix."]
+
+
+def _with_fix(finding: FindingRecord, _: Report) -> FindingRecord | None:
+    return finding if finding.fix is not None else None
+
+
 class Finding(Shape):
     """One cause, with its line, its numbers and its remedy."""
 
@@ -170,3 +221,4 @@ class Finding(Shape):
     consequences: tuple[Consequence, ...]
     of_ranks: Annotated[FindingRanks | None, INLINE, Of(_ranks)]
     fingerprint: str
+    of_fix: Annotated[FindingFix | None, INLINE, Of(_with_fix)]

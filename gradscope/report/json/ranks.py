@@ -32,7 +32,7 @@ class GlobalNorm(Shape):
     partial: Annotated[tuple[str, ...], "Parameters left out, as each rank holds a term of a sum."]
 
 
-class Failure(Shape):
+class FirstFailure(Shape):
     """The rank that failed first."""
 
     rank: int
@@ -61,4 +61,4 @@ class Ranks(Shape):
         "Whether norms of sharded parameters are joined from all ranks. Otherwise they are of "
         "the part that the first recorded rank holds.",
     ]
-    first_failure: Annotated[Failure | None, Of("failure")]
+    first_failure: Annotated[FirstFailure | None, Of("failure")]

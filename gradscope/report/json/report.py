@@ -3,14 +3,19 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
+from gradscope.analysis.attention.logits import logit_series
+from gradscope.analysis.attention.routers import routers
 from gradscope.analysis.clipping.clipping import Clipping as ClippingFacts
+from gradscope.analysis.overfitting import Overfit as OverfitFacts
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.rows import OtherStep as OtherStepRow
 from gradscope.recording.records import EventRecord, NodeKind, Reach, Site
 from gradscope.report.accumulation import Accumulation as AccumulationFacts
 from gradscope.report.json.accumulation import Accumulation
+from gradscope.report.json.attention import Experts, Logits
 from gradscope.report.json.clipping import Clipping
+from gradscope.report.json.overfitting import Overfit
 from gradscope.report.json.parts import (
     Environment,
     Finding,
@@ -242,6 +247,21 @@ class Whole(Shape, grows=True):
         "The accumulated gradients of micro-batches beside the full batch's; null where "
         "--micro-batches was not given.",
     ]
+    overfit: Annotated[
+        Overfit | None,
+        Of(lambda report, _: OverfitFacts.of(report.recording)),
+        "The training on one batch; null where --overfit was not given.",
+    ]
+    logits: Annotated[
+        tuple[Logits, ...],
+        Of(lambda report, _: logit_series(report.recording)),
+        "Logits before softmaxes: of attention, and of the outputs.",
+    ]
+    experts: Annotated[
+        tuple[Experts, ...],
+        Of(lambda report, _: routers(report.recording)),
+        "Choices of experts by the routers of mixtures.",
+    ]
     run: Annotated[RunParts | None, INLINE, Of("training_run")]
     job: Annotated[JobParts | None, INLINE]
     training: Annotated[tuple[OtherStep, ...], "Steps on the way to the judged one."]
@@ -268,6 +288,9 @@ LINES: Mapping[str, str] = {
     "training_run": "training_run",
     "ranks": "ranks",
     "accumulation": "accumulation",
+    "overfit": "overfit",
+    "logits": "logits",
+    "experts": "experts",
     "clipping": "clipping",
     "training": "training",
     "probes": "probe",

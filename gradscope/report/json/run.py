@@ -187,6 +187,9 @@ class TrainingRun(Shape):
     ]
     seconds: float
     is_complete: Annotated[bool, "False where the recording ends before the run did."]
+    loss_text: Annotated[
+        str, "How a step's loss is made of those of its backward passes; empty for a single one."
+    ]
     ending: Annotated[
         Ending | None,
         Of("recorded_ending"),

@@ -22,8 +22,8 @@ from gradscope.report.document import (
     Facts,
     Inner,
     Line,
+    Location,
     Note,
-    Place,
     Points,
     Section,
     Strip,
@@ -176,7 +176,7 @@ def _pattern(pattern: Pattern, report: Report) -> tuple[Value, ...]:
     count, text = f"{pattern.count:,} {UNICODE.times}", pattern_text(pattern)
     position = shown_site(pattern.site, report.target.root)
     if pattern.is_typical:
-        return count, text, Place(position) if position else ""
+        return count, text, Location(position) if position else ""
     at = f" at {position}" if position else ""
     return count, (Word(text, "notable"), Word(f"  first step {pattern.first:,}{at}", "soft")), ""
 

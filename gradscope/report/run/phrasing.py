@@ -129,8 +129,8 @@ def run_text(run: TrainingRun) -> Iterator[str]:
 def curves_note(run: TrainingRun) -> str:
     """Return what the numbers of the curves are, if a script may print other ones."""
     parts = []
-    if run.loss_divided is not None:
-        parts.append(f"loss: as passed to backward(), divided by {run.loss_divided:g}")
+    if run.loss_text:
+        parts.append(f"loss: {run.loss_text}")
     if run.has_cut:
         parts.append("gradient norm: after clipping")
     return "; ".join(parts)

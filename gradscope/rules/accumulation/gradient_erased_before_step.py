@@ -10,6 +10,7 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Overwriting, last_erasure, overwriting
 from gradscope.rules.rule import Rule
@@ -37,6 +38,10 @@ class GradientErasedBeforeStep(Rule):
     How to fix it:
         Zero before the first backward of a step, or right after the step.
 
+    Fix safety:
+        Safe. `zero_grad()` moves before the backward, if both are in one block. No edit if it is
+        called for each micro-batch.
+
     When it may be wrong:
         Passes whose gradients are only inspected, such as an attack in adversarial training, are
         distinguished from training by their line. If both share a line, the second case is
@@ -50,6 +55,7 @@ class GradientErasedBeforeStep(Rule):
     code: ClassVar[str] = "GS302"
     name: ClassVar[str] = "gradient-erased-before-step"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS306", "GS313")
 

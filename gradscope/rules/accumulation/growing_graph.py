@@ -15,6 +15,7 @@ from gradscope.recording.events import (
 )
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -51,6 +52,11 @@ class GrowingGraph(Rule):
     How to fix it:
         `detach()` the state between steps; add up `loss.item()` or `loss.detach()` for logging.
 
+    Fix safety:
+        Safe. A state that each step replaces is detached where the next step reads it, or behind
+        the line that stores it. No edit for sums and containers, if the rest of the step reads the
+        state, or if its type is unclear.
+
     When it may be wrong:
         Truncated backpropagation through time with a long horizon, during its first steps.
 
@@ -62,6 +68,7 @@ class GrowingGraph(Rule):
     code: ClassVar[str] = "GS309"
     name: ClassVar[str] = "growing-graph"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 

@@ -8,6 +8,7 @@ from gradscope.analysis.windows import Windows
 from gradscope.recording.events import BackwardStart, KeptEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -37,6 +38,9 @@ class LossHistoryKept(Rule):
         Add up `loss.item()` or `loss.detach()`; keep `output.detach()`; validate under
         `torch.no_grad()`.
 
+    Fix safety:
+        Safe. What the line adds is detached, as `total += loss.detach()`.
+
     When it may be wrong:
         If the stored graphs are meant for a later backward, after steps that have changed the same
         parameters. Such a backward fails or gives the gradients of outdated weights.
@@ -52,6 +56,7 @@ class LossHistoryKept(Rule):
     code: ClassVar[str] = "GS315"
     name: ClassVar[str] = "loss-history-kept"
     level: ClassVar[Severity] = "warning"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="growth"),)
 

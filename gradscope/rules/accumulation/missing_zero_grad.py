@@ -8,6 +8,7 @@ from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.rule import Rule
 
@@ -37,6 +38,10 @@ class MissingZeroGrad(Rule):
         Call `optimizer.zero_grad()` once per step: before the first backward of a step, or right
         after the step.
 
+    Fix safety:
+        Safe. `optimizer.zero_grad()` is inserted before the only backward of a step, or behind the
+        step if a step has several. No edit if the name of the optimizer is not on the step's line.
+
     When it may be wrong:
         If old gradients are meant to accumulate across steps, in place of momentum.
 
@@ -48,6 +53,7 @@ class MissingZeroGrad(Rule):
     code: ClassVar[str] = "GS301"
     name: ClassVar[str] = "missing-zero-grad"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS101", "GS103", "GS104", "GS107", "GS108")
 

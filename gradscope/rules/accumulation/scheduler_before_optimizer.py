@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.phrasing import short
 from gradscope.recording.events import Event, ScalerStepEvent, SchedulerEvent, StepEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.rule import Rule
 
 
@@ -30,6 +32,9 @@ class SchedulerBeforeOptimizer(Rule):
     How to fix it:
         Call `optimizer.step()`, then `scheduler.step()`.
 
+    Fix safety:
+        Safe. The scheduler's step moves behind the optimizer's, if both are in one block.
+
     When it may be wrong:
         If the first rate should be skipped, such as 0 in a warm-up.
 
@@ -41,6 +46,7 @@ class SchedulerBeforeOptimizer(Rule):
     code: ClassVar[str] = "GS311"
     name: ClassVar[str] = "scheduler-before-optimizer"
     level: ClassVar[Severity] = "warning"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
 
     def skip_reason(self, context: RuleContext) -> str | None:
@@ -101,4 +107,5 @@ def _first_step(events: Sequence[Event], optimizer: int | None) -> StepEvent | N
 def _rates_text(before: float | None, after: float | None) -> str:
     if before is None or after is None or before == after:
         return ": every learning rate comes one step early"
-    return f": the learning rate {before:.3g} is never used, and training starts with {after:.3g}"
+    unused = f"the learning rate {short(before)} is never used"
+    return f": {unused}, and training starts with {short(after)}"

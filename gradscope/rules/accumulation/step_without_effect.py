@@ -6,6 +6,14 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Windows
+from gradscope.phrasing import short
+from gradscope.recording.events import (
+    BackwardEvent,
+    DroppedUpdateEvent,
+    ReplacedWeightsEvent,
+    StepEvent,
+    only,
+)
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.rules.context import RuleContext
@@ -37,7 +45,9 @@ class StepWithoutEffect(Rule):
     What it finds:
         Optimizers whose `step` computes an update and does not store it, such as
         `p.add(update)` in place of `p.add_(update)`, or `p = p - lr * p.grad`, which assigns to a
-        local name.
+        local name; and loops without an optimizer that update their weights so. Besides, a moving
+        average of the weights that replaces them for an evaluation and stays; and trained weights
+        that a moving average pulls back to where they began, because it was exchanged with them.
 
     Why it matters:
         Nothing is trained. No exception is raised, and the loss varies with the batches as if
@@ -48,16 +58,28 @@ class StepWithoutEffect(Rule):
         finding needs `least_steps` measured steps with a gradient. In all of them the update of
         every parameter is zero, bit for bit, and from one to the next no norm of a weight differs.
         The learning rate is above zero, and a step of SGD would be `least_ratio` of the weights or
-        more. Half-precision weights, which lose small updates by rounding, are skipped.
+        more. Half-precision weights, which lose small updates by rounding, are skipped. Where a
+        script has no optimizer, makes `least_passes` backward passes and changes no weight, its
+        source is searched for a loop that reads gradients and assigns a sum or difference to its
+        own variable, or drops the result of a method such as `p.sub(update)`. On a CPU, the first
+        16 elements of a bias are compared with what the last step left. Other numbers are an
+        average if each lies between earlier ones, and if they are none of these, nor lie on the
+        line from where the weights were set last, as with Lookahead and Reptile. It is found if
+        nothing but averages comes between steps, `least_times` at least and at most in `most_share`
+        of the steps. Weights are pulled back if nine of ten steps, of `least_passes` at least, are
+        followed by a move along the line to the weights before the first step.
 
     How to fix it:
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
 
     When it may be wrong:
-        If the optimizer only represents one that steps elsewhere, such as on another device.
+        If the optimizer only represents one that steps elsewhere, such as on another device; if
+        training is meant to go on from the average, as with switch EMA.
 
     Source:
         torch source, `torch.optim`: steps write to parameters in place.
+        aqlaboratory/openfold pull request 90 and PKU-YuanGroup/Open-Sora-Plan issue 186: averaged
+        weights that were never put back.
         Measured: in 90 steps of two such optimizers every measured update is 0 exactly; the
         smallest of their healthy twins is 0.002 of the weights.
     """
@@ -76,15 +98,33 @@ class StepWithoutEffect(Rule):
     """Learning rate times gradient norm, over the norm of the weights. Below 6e-8, float32 rounds
     an update away. Chosen: with a margin."""
 
+    least_passes: int = 16
+    """Number of backward passes of a script without any step. Chosen, as in GS307."""
+
+    least_times: int = 2
+    """Number of times that an average replaces the weights. Chosen: once, the second half of a
+    training may start from it.
+    """
+    most_share: float = 0.5
+    """Share of the steps, 0 to 1, before which an average replaces the weights. Chosen: more often,
+    it is part of the method.
+    """
+
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         norms = norms_of(context.recording)
-        if any(update >= 0 for update in norms.updates):
+        if any(update >= 0 for update in norms.updates) or any(_dropped(context)):
+            return None
+        if any(only(ReplacedWeightsEvent, context.shared(Windows).events)):
             return None
         return "how far the steps moved the weights was not measured"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer that moves nothing."""
+        for dropped in _dropped(context):
+            yield from self._without_step(context, dropped)
+        for replaced in only(ReplacedWeightsEvent, context.shared(Windows).events):
+            yield from self._undone(context, replaced)
         for series in context.shared(Windows).series:
             measured = self._judged(context, series)
             if not measured:
@@ -95,6 +135,67 @@ class StepWithoutEffect(Rule):
             )
             if largest == 0 and len(measured) >= self.least_steps and _stands_still(measured):
                 yield self._finding(context, series, measured)
+
+    def _without_step(self, context: RuleContext, dropped: DroppedUpdateEvent) -> Iterator[Finding]:
+        """Yield a finding for a loop that makes no step at all, though it has a line for that."""
+        events = context.shared(Windows).events
+        passes = sum(one.reached > 0 for one in only(BackwardEvent, events))
+        context.measured(self.code, "passes", passes, self.least_passes)
+        if passes < self.least_passes:
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"this update changes no weight: it is not stored, and in {passes:,} backward "
+                "passes nothing else steps"
+            ),
+            remedy="write to the parameters in place: p.sub_(update), or p -= update",
+            site=dropped.site,
+            evidence={"backward_passes": passes, "limit": self.least_passes, "steps": 0},
+            count=passes,
+            step=dropped.step,
+        )
+
+    def _undone(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Iterator[Finding]:
+        """Yield a finding for steps that an average of the weights, or a pull back, undoes."""
+        if replaced.pulled:
+            if replaced.steps >= self.least_passes:
+                yield self._pulled(context, replaced)
+            return
+        most = self.most_share * replaced.steps
+        context.measured(self.code, "times", replaced.times, self.least_times)
+        if not self.least_times <= replaced.times <= most:
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"an average of earlier weights replaced the weights {replaced.times:,} times in "
+                f"{replaced.steps:,} steps, and training goes on from it: it undoes the last steps"
+            ),
+            remedy="keep a copy of the weights, and put it back after the evaluation",
+            site=replaced.site,
+            evidence={
+                "times": replaced.times,
+                "limit": self.least_times,
+                "steps": replaced.steps,
+            },
+            count=replaced.times,
+            step=replaced.step,
+        )
+
+    def _pulled(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                f"after {replaced.pulled:,} of {replaced.steps:,} steps the trained weights are "
+                "moved back towards their initial values, as if they were the moving average"
+            ),
+            remedy="exchange the two: the average has to follow the trained weights",
+            site=replaced.site,
+            evidence={"times": replaced.pulled, "steps": replaced.steps},
+            count=replaced.pulled,
+            step=replaced.step,
+        )
 
     def _judged(self, context: RuleContext, series: Series) -> list[_Step]:
         """Return the steps that should have moved the weights, up to the first that has."""
@@ -117,8 +218,9 @@ class StepWithoutEffect(Rule):
             context,
             message=(
                 f"{class_name} changes no weight: all are bit-identical after each of "
-                f"{len(measured)} measured steps, with a gradient norm of {first.norm:.3g} and a "
-                f"learning rate of {first.rate:g}"
+                f"{len(measured)} measured steps, with a gradient norm of {short(first.norm)} "
+                f"and a "
+                f"learning rate of {short(first.rate, 6)}"
             ),
             remedy="write to the parameters in place in step(): p.add_(update, alpha=-lr)",
             site=window.step.site,
@@ -134,6 +236,13 @@ class StepWithoutEffect(Rule):
             count=series.step_count,
             step=first.step,
         )
+
+
+def _dropped(context: RuleContext) -> Iterator[DroppedUpdateEvent]:
+    """Yield the line of an update that is not stored, of a run in which nothing steps."""
+    events = context.shared(Windows).events
+    if not any(isinstance(one, StepEvent) for one in events):
+        yield from only(DroppedUpdateEvent, events)
 
 
 def _steps(context: RuleContext, series: Series) -> Iterator[_Step]:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window
+from gradscope.phrasing import times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
@@ -77,7 +78,7 @@ class UnevenAccumulation(Rule):
                 message=(
                     f"micro-batches of {min(counts):,.0f} to {max(counts):,.0f} {what} get the "
                     f"same weight in a step: those of the smallest count "
-                    f"{_heaviest(counts):.3g} times as much as in one batch"
+                    f"{times_text(_heaviest(counts))} as much as in one batch"
                 ),
                 remedy=(
                     f'use reduction="sum", and divide by the number of {what} in all '

@@ -8,6 +8,7 @@ from gradscope.analysis.recording_index import ended_by
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.autograd_errors import (
     errors_of,
     evidence_of,
@@ -40,6 +41,10 @@ class BackwardTwice(Rule):
         Call backward once on the sum of the losses. Detach what is carried over to the next step,
         as `self.hidden = hidden.detach()`, or make it anew in every forward.
 
+    Fix safety:
+        Safe. The state is detached where it is stored for the next step, if one line stores it.
+        Two backward calls over one graph have no edit.
+
     When it may be wrong:
         A training loop may reset or detach between its steps what the second step here reused. If
         only such a further step fails, the finding is a note if the model has a method such as
@@ -54,6 +59,7 @@ class BackwardTwice(Rule):
     code: ClassVar[str] = "GS502"
     name: ClassVar[str] = "backward-twice"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a part that backward went through before."""

@@ -8,6 +8,7 @@ from gradscope.analysis.recording_index import ended_by
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.autograd_errors import (
     errors_of,
     evidence_of,
@@ -44,6 +45,11 @@ class InPlaceModification(Rule):
         Compute a new tensor instead: `x = x + 1`, `torch.where(mask, 0, x)`, `inplace=False`. Or
         write into a `clone()`.
 
+    Fix safety:
+        Safe. `x += y` becomes `x = x + y`, `x.mul_(y)` becomes `x = x.mul(y)`, `inplace=True` is
+        removed, and `x = x.clone()` is inserted before an assignment to elements. No edit if `x`
+        may be a part of another tensor.
+
     When it may be wrong:
         Autograd itself reports that a tensor was overwritten. If several tensors of one shape were
         written equally often, the line may be that of another.
@@ -56,6 +62,7 @@ class InPlaceModification(Rule):
     code: ClassVar[str] = "GS503"
     name: ClassVar[str] = "in-place-modification"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a tensor that was overwritten."""

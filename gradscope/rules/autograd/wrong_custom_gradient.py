@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import counted
+from gradscope.phrasing import short, times_text
+from gradscope.recording.events import GradientHooksEvent, event_of, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
@@ -28,7 +31,8 @@ class WrongCustomGradient(Rule):
         wrong sign, the derivative of another function, gradients in the wrong order. Also
         `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise; a
         function that is named after gradient reversal and hands the gradient on with its sign; and
-        a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`.
+        a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`. In a
+        run, also hooks on parameters that a script registers again in every epoch or step.
 
     Why it matters:
         autograd does not check a custom backward. All layers below the function are trained with
@@ -44,7 +48,9 @@ class WrongCustomGradient(Rule):
         influence on the output, are skipped. A checkpoint counts if it does not keep the state of
         the random generator, and if this state differs after its forward from before. Checkpoints
         are judged in training runs, too. Reversal is tried with a gradient of ones. The terms of a
-        straight-through estimator are read from the line that detaches one of them.
+        straight-through estimator are read from the line that detaches one of them. In every tenth
+        step, the hooks of the same code on the parameters of optimizers are counted. Hooks that
+        return nothing change no gradient and are left out.
 
     How to fix it:
         Write down the derivative of what forward computes, multiply it by the gradient that
@@ -72,7 +78,10 @@ class WrongCustomGradient(Rule):
     name: ClassVar[str] = "wrong-custom-gradient"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS101", "GS102", "GS204")
-    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="relative_deviation"),)
+    measures: ClassVar[tuple[Measure, ...]] = (
+        Measure(number="relative_deviation"),
+        Measure(number="hooks"),
+    )
 
     error_deviation: float = 0.1
     """Relative deviation above which it is an error. Measured: mistakes of sign, factor, term and
@@ -83,11 +92,42 @@ class WrongCustomGradient(Rule):
     early, may reach it. Applies only to functions compared in float64.
     """
 
+    least_hooks: int = 4
+    """Number of times that a hook is on one parameter. Chosen: two or three parts of a script may
+    scale the same gradient.
+    """
+    least_growths: int = 2
+    """Number of counts, ten steps apart, that find more of them than the one before (chosen)."""
+
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if context.recording.evidence_of(UnrepeatedRegion):
             return None
         return context.probe_skip_reason("custom functions")
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every hook that a run registers again and again."""
+        for hooks in only(GradientHooksEvent, map(event_of, context.recording.events)):
+            context.measured(self.code, "hooks", hooks.hooks, self.least_hooks, site=hooks.site)
+            if hooks.hooks < self.least_hooks or hooks.times < self.least_growths:
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    f"this gradient hook is registered again and again: at the end "
+                    f"{hooks.hooks} times on {counted(hooks.parameters, 'parameter')}, and "
+                    "each of them changes the gradient once more"
+                ),
+                remedy="register the hook once, before the loop, or remove its handle",
+                site=hooks.site,
+                evidence={
+                    "hooks": hooks.hooks,
+                    "limit": self.least_hooks,
+                    "hooks_at_first": hooks.before,
+                },
+                count=hooks.parameters,
+                step=hooks.step,
+            )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every function, and for every line with checkpoints."""
@@ -230,9 +270,9 @@ def _how_wrong(check: InputCheck) -> str:
     if check.is_constant:
         return "it does not depend on the gradient that backward gets"
     if _is_a_factor(check):
-        return f"it is {check.factor:.3g} times what finite differences show"
+        return f"it is {times_text(check.factor)} what finite differences show"
     return (
-        f"norm {check.analytical:.3g} where finite differences show {check.numerical:.3g}, "
+        f"norm {short(check.analytical)} where finite differences show {short(check.numerical)}, "
         f"{check.deviation:.0%} apart"
     )
 
@@ -243,7 +283,7 @@ def _remedy(check: InputCheck) -> str:
     if _is_a_factor(check) and abs(check.factor + 1) < 1e-6:
         return f"change the sign of the gradient for `{check.name}`"
     if _is_a_factor(check):
-        missing = f"{1 / check.factor:.3g}"
+        missing = short(1 / check.factor)
         return f"look for a missing factor of {missing} in the gradient for `{check.name}`"
     return (
         f"derive the gradient for `{check.name}` from the forward, and test it with "

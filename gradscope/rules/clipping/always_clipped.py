@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.phrasing import literal, short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import is_of_trial, judged_series
@@ -120,9 +121,9 @@ class AlwaysClipped(Rule):
             context,
             message=(
                 f"{series.text} clips {steps_of(series.cut):,} of {steps_of(series.finite):,} "
-                f"steps, to a median of {100 * middle:.2g} % of their norm: {harm}"
+                f"steps, to a median of {short(100 * middle, 2)} % of their norm: {harm}"
             ),
-            remedy=f"raise the limit to about {advised:g}{slower}"
+            remedy=f"raise the limit to about {literal(advised)}{slower}"
             if advised
             else "raise the limit until it clips only outliers",
             site=series.site,

@@ -9,6 +9,7 @@ from gradscope.analysis.kept_steps import steps_of
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.clips import step_of_another
 from gradscope.rules.rule import Rule
 
@@ -35,6 +36,9 @@ class ClipAfterStep(Rule):
         `optimizer.zero_grad()`; with a `GradScaler`, `scaler.unscale_(optimizer)` comes before the
         clip.
 
+    Fix safety:
+        Safe. The clip moves before the step, if both are in one block.
+
     When it may be wrong:
         If the call is only there for the norm that it returns. A call with `max_norm=float("inf")`
         shows that, and is not reported.
@@ -46,6 +50,7 @@ class ClipAfterStep(Rule):
     code: ClassVar[str] = "GS401"
     name: ClassVar[str] = "clip-after-step"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9

@@ -9,6 +9,7 @@ from gradscope.analysis.kept_steps import steps_of
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.rule import Rule
 
 
@@ -33,6 +34,10 @@ class ClipBeforeBackward(Rule):
         The order is `loss.backward()`, `clip_grad_norm_(…)`, `optimizer.step()`,
         `optimizer.zero_grad()`.
 
+    Fix safety:
+        Safe. The clip moves behind the backward, if both are in one block and the norm that it
+        returns is not used.
+
     When it may be wrong:
         The rule does not count parameters without a gradient at the step, such as frozen ones, and
         does not report a few early steps, such as those of a warm-up.
@@ -44,6 +49,7 @@ class ClipBeforeBackward(Rule):
     code: ClassVar[str] = "GS402"
     name: ClassVar[str] = "clip-before-backward"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9

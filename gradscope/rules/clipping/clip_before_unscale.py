@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.clips import LossScale
 from gradscope.rules.rule import Rule
 
@@ -36,6 +38,10 @@ class ClipBeforeUnscale(Rule):
         `scaler.unscale_(optimizer)` before the clip; `scaler.step(optimizer)` then leaves the
         gradients as they are.
 
+    Fix safety:
+        Safe. `scaler.unscale_(optimizer)` is inserted before the clip, with the names of the only
+        `scaler.step(optimizer)` behind it in the block.
+
     When it may be wrong:
         If the limit is multiplied by the scale. The rule does not report limits that move with the
         scale, or are of its size.
@@ -47,6 +53,7 @@ class ClipBeforeUnscale(Rule):
     code: ClassVar[str] = "GS403"
     name: ClassVar[str] = "clip-before-unscale"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
 
@@ -118,4 +125,4 @@ class ClipBeforeUnscale(Rule):
 
 
 def _size(limit: float, scale: float) -> str:
-    return f" ({scale:g}): the limit is {limit / scale:.3g} for the step's gradients"
+    return f" ({short(scale, 6)}): the limit is {short(limit / scale)} for the step's gradients"

@@ -6,6 +6,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.series import ClipSeries
+from gradscope.phrasing import short
 from gradscope.recording.evidence.training import ClipMethod
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -95,7 +96,7 @@ class ClipChangesDirection(Rule):
             context,
             message=(
                 f"{series.text} {_HOW[series.method]} and changes the direction: the median "
-                f"cosine to the gradient is {middle:.2g}"
+                f"cosine to the gradient is {short(middle, 2)}"
             ),
             remedy="use clip_grad_norm_(model.parameters(), max_norm), which keeps the direction, "
             "or raise the limit",

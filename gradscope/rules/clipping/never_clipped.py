@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.phrasing import literal, short, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import is_of_trial, judged_series
@@ -90,9 +91,9 @@ class NeverClipped(Rule):
             context,
             message=(
                 f"{series.text} has clipped nothing in {steps_of(series.points):,} steps: the "
-                f"limit is {times:.3g} times the largest norm, {largest:.3g}"
+                f"limit is {times_text(times)} the largest norm, {short(largest)}"
             ),
-            remedy=(f"lower it to about {advised:g}" if advised else "lower it")
+            remedy=(f"lower it to about {literal(advised)}" if advised else "lower it")
             + ", which clips only outliers, or remove it",
             site=series.site,
             evidence={

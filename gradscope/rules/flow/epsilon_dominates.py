@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import ClassVar
 
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import GradientStat
 from gradscope.recording.repetitions import NOT_IN_EVERY_STEP
@@ -106,7 +107,8 @@ class EpsilonDominates(Rule):
         yield self.finding(
             context,
             message=(
-                f"{_percent(share)} of the gradient's elements are below {epsilon:g}, the epsilon "
+                f"{_percent(share)} of the gradient's elements are below {short(epsilon, 6)}, "
+                f"the epsilon "
                 f"of {optimizers.targets.class_name}: its steps shrink with them"
             ),
             remedy="scale the loss up, or pass a smaller `eps`",

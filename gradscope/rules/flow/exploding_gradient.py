@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.spine import Spines, Trend
+from gradscope.phrasing import fold_text, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import (
@@ -13,7 +14,6 @@ from gradscope.rules.helpers.growth_position import (
     Position,
     behind,
     ends,
-    fold_text,
     forward_rise,
     initialisation_site,
     is_recurrent,
@@ -149,7 +149,8 @@ class ExplodingGradient(Rule):
         message = (
             f"the values of the forward grow {fold_text(decades)} from "
             f"{named(context, trend.matched[-1])} to {named(context, trend.matched[0])}, "
-            f"{10**-trend.slope:.3g} times per layer over {len(trend.matched)} layers, until they "
+            f"{times_text(10**-trend.slope)} per layer over {len(trend.matched)} layers, until "
+            f"they "
             "overflow"
         )
         everything = tuple(context.parameter_nodes)
@@ -173,9 +174,9 @@ class ExplodingGradient(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient through {worst.path or 'the model'} grows {fold_text(worst.growth)} "
-                f"over the {worst.record.steps} steps of a sequence, {10**-worst.slope:.3g} times "
-                "per time step during backward"
+                f"the gradient through {worst.path or 'the model'} grows "
+                f"{fold_text(worst.growth)} over the {worst.record.steps} steps of a sequence, "
+                f"{times_text(10**-worst.slope)} per time step during backward"
             ),
             remedy=_TIME_REMEDY,
             site=site,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.norms import norm_of_norms
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ModuleRecord
@@ -91,10 +92,14 @@ class GradientNormLimit(Rule):
             ]
             if above:
                 worst = max(above, key=lambda one: _order(one.norm))
-                yield self._finding(context, f"above the limit of {limit.maximum:g}", worst, above)
+                yield self._finding(
+                    context, f"above the limit of {short(limit.maximum, 6)}", worst, above
+                )
             if below:
                 worst = min(below, key=lambda one: one.norm)
-                yield self._finding(context, f"below the limit of {limit.minimum:g}", worst, below)
+                yield self._finding(
+                    context, f"below the limit of {short(limit.minimum, 6)}", worst, below
+                )
 
     def _finding(
         self, context: RuleContext, verdict: str, worst: "_Measured", beyond: "list[_Measured]"
@@ -104,12 +109,14 @@ class GradientNormLimit(Rule):
         extreme, choose = ("largest", max) if is_above else ("smallest", min)
         position = choose(worst.norms, key=lambda index: _order(worst.norms[index]))
         record = context.recording.parameters[position]
-        share = f"; the {extreme} of one parameter is {worst.norms[position]:.3g} in {record.name}"
+        share = (
+            f"; the {extreme} of one parameter is {short(worst.norms[position])} in {record.name}"
+        )
         module = worst.module
         what = "the global gradient norm" if module is None else f"the norm of {module.path}"
         modules = {one.module.index for one in beyond if one.module is not None}
         others = _others(len(modules) - 1)
-        norm = f"{worst.norm:.3g}{_when(context, worst.step)}"
+        norm = f"{short(worst.norm)}{_when(context, worst.step)}"
         return self.finding(
             context,
             message=f"{what} is {norm}, {verdict}{others}{share}",

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clips
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.phrasing import short, times_text
 from gradscope.recording.events import BackwardEvent, EpochEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -151,8 +152,9 @@ class GradientSpike(Rule):
         yield self.finding(
             context,
             message=(
-                f"the loss of step {window.step.step} is {window.passes[-1].loss:.3g}, {times:.3g} "
-                "times the largest before it, and comes down again; its gradient was not measured"
+                f"the loss of step {window.step.step} is {short(window.passes[-1].loss)}, "
+                f"{times_text(times)} the largest before it, and comes down again; its gradient "
+                f"was not measured"
             ),
             remedy=f"check {of_step}, and clip the gradients",
             site=window.passes[-1].site,
@@ -185,15 +187,15 @@ class GradientSpike(Rule):
         return self.finding(
             context,
             message=(
-                f"the gradient of step {window.step.step} has a norm of {spike.norm:.3g}, "
-                f"{spike.times:.3g} times that of the steps before it"
+                f"the gradient of step {window.step.step} has a norm of {short(spike.norm)}, "
+                f"{times_text(spike.times)} that of the steps before it"
                 + _leader_text(context, leaders)
                 + (", but was clipped" if spike.is_caught else _loss_text(before, after))
             ),
             remedy=(
                 f"check {of_step}"
                 if spike.is_caught
-                else f"clip at about {1.5 * spike.usual:.2g}, and check {of_step}"
+                else f"clip at about {short(1.5 * spike.usual, 2)}, and check {of_step}"
             ),
             site=backward.site,
             severity="note" if spike.is_caught or is_usual else None,
@@ -300,4 +302,4 @@ def _typical_loss(windows: Sequence[Window]) -> float | None:
 def _loss_text(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return ""
-    return f"; the loss goes from {before:.4g} to {after:.4g}"
+    return f"; the loss goes from {short(before, 4)} to {short(after, 4)}"

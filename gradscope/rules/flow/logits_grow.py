@@ -6,6 +6,7 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.analysis.attention.logits import LogitPoint, LogitSeries, logit_series
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measurement import Measure
@@ -116,7 +117,8 @@ class LogitsGrow(Rule):
         return self.finding(
             context,
             message=(
-                f"{what} grows from {first.value:.3g} at step {first.step} to {last.value:.3g} at "
+                f"{what} grows from {short(first.value)} at step {first.step} to "
+                f"{short(last.value)} at "
                 f"step {last.step}"
             ),
             remedy=(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
@@ -153,7 +154,7 @@ class NonFiniteGradient(Rule):
             yield self.finding(
                 context,
                 message=f"the gradient of step {broken.step} is not finite although its loss is "
-                f"{broken.loss:.4g}, and makes the weights non-finite{broken.followers}",
+                f"{short(broken.loss, 4)}, and makes the weights non-finite{broken.followers}",
                 remedy=broken.remedy,
                 site=broken.backward.site,
                 related=(broken.related,),
@@ -247,7 +248,7 @@ def _still_finite(context: RuleContext, first: GradientBreak) -> RelatedLocation
     if not lines:
         return None
     return context.related(
-        lines[0].site, f"the gradient is finite up to here: its norm is {first.given.norm:.3g}"
+        lines[0].site, f"the gradient is finite up to here: its norm is {short(first.given.norm)}"
     )
 
 

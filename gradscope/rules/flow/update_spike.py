@@ -8,6 +8,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Window, Windows
+from gradscope.phrasing import short, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.rules.context import RuleContext
@@ -170,9 +171,10 @@ class UpdateSpike(Rule):
         return self.finding(
             context,
             message=(
-                f"the update of step {update.window.step.step} is {update.norm / usual:.3g} times "
+                f"the update of step {update.window.step.step} is "
+                f"{times_text(update.norm / usual)} "
                 f"the usual one{f', {leader} first' if leader else ''}, and the loss jumps to "
-                f"{loss:.4g} at step {later.step.step}"
+                f"{short(loss, 4)} at step {later.step.step}"
             ),
             remedy="clip the gradient, or lower Adam's beta2 to 0.95",
             site=update.window.step.site,

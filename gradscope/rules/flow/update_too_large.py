@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar
 
+from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.training import OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -190,8 +191,8 @@ class UpdateTooLarge(Rule):
             context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{_share(ratios.typical)} their norm; the loss goes from {losses[0]:.4g} to "
-                f"{worst:.4g} within {len(losses) - 1} steps"
+                f"{_share(ratios.typical)} their norm; the loss goes from {short(losses[0], 4)} to "
+                f"{short(worst, 4)} within {len(losses) - 1} steps"
             ),
             remedy="lower the learning rate: a ratio of 0.001 to 0.01 is healthy",
             site=optimizer.site,
@@ -244,10 +245,11 @@ def _loss_text(context: RuleContext, falls: bool | None) -> str:
     if falls is None:
         return ""
     return (
-        f"; the loss goes from {losses[0]:.4g} to {losses[-1]:.4g} in {len(losses) - 1} "
+        f"; the loss goes from {short(losses[0], 4)} to {short(losses[-1], 4)} in "
+        f"{len(losses) - 1} "
         f"step{'s' if len(losses) > 2 else ''}"
     )
 
 
 def _share(ratio: float) -> str:
-    return f"{ratio:.0%} of" if ratio < 1 else f"{ratio:.3g} times"
+    return f"{ratio:.0%} of" if ratio < 1 else times_text(ratio)

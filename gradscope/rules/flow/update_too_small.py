@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.updates import RateStretch, UpdateRatios, rate_stretches
@@ -104,13 +105,13 @@ class UpdateTooSmall(Rule):
         step, record, call = one.steps[0], one.series.record, one.scheduler
         which = f"{'last' if one.is_end else 'first'} {one.step_count:,}"
         is_zero = one.rate == 0
-        rate = "is 0" if is_zero else f"is {one.rate:.1e} or less"
+        rate = "is 0" if is_zero else f"is {short(one.rate, 2)} or less"
         return self.finding(
             context,
             message=(
                 f"the learning rate of {one.series.name} {rate} in the {which} of its "
-                f"{one.series.step_count:,} steps, after {one.highest:g} before: they change "
-                "nothing"
+                f"{one.series.step_count:,} steps, after {short(one.highest, 6)} before: they "
+                "change nothing"
                 if one.is_end
                 else f"the learning rate of {one.series.name} {rate} in the {which} of its "
                 f"{one.series.step_count:,} steps: they change nothing"
@@ -168,7 +169,7 @@ class UpdateTooSmall(Rule):
             context,
             message=(
                 f"a step of {optimizer.class_name}{ratios.rates} changes the weights by "
-                f"{typical:.1e} of their norm, below {limit:g}"
+                f"{short(typical, 2)} of their norm, below {short(limit, 6)}"
                 + (": float32 rounds such updates away" if is_lost else "")
             ),
             remedy="raise the learning rate, or find out why the gradients are small",

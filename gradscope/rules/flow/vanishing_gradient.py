@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.spine import Spines, Trend
+from gradscope.phrasing import fold_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.growth_position import (
@@ -12,7 +13,6 @@ from gradscope.rules.helpers.growth_position import (
     Position,
     behind,
     ends,
-    fold_text,
     forward_rise,
     half_way,
     is_recurrent,

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.analysis.recording_index import StepBefore
+from gradscope.phrasing import literal
 from gradscope.recording.evidence.failures import LateCapture, NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
@@ -151,7 +152,7 @@ class ForwardOrigin:
         before = self.step_before
         if before is None:
             return held
-        rate = "" if before.rate is None else f" with lr={before.rate:.3g}"
+        rate = "" if before.rate is None else f" with lr={literal(before.rate)}"
         return f"{held}: step {before.step} wrote it{rate}"
 
     @property

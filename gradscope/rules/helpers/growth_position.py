@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.analysis.spine import ForwardLevels, Point, Trend
+from gradscope.phrasing import short
 from gradscope.recording.evidence.parameters import InitialisationRecord
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord
@@ -16,8 +17,6 @@ MATRICES = ("Addmm", "Bmm", "Convolution", "Mm", "UnsafeView")
 
 _NEAR = 4
 """Largest number of operations between a layer and an operation that is named after it."""
-_WRITTEN_OUT = 9
-"""Orders of magnitude above which a factor is written only as a power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +173,9 @@ def pace(trend: Trend, word: str, unit: str) -> str:
     Empty of two, between which all of it happens.
     """
     units = len(trend.matched)
-    return f": {10 ** abs(trend.slope):.2g} times {word} with each of {units} {unit}s" * (units > 2)
+    return f": {short(10 ** abs(trend.slope), 2)} times {word} with each of {units} {unit}s" * (
+        units > 2
+    )
 
 
 def named(context: RuleContext, point: Point) -> str:
@@ -199,18 +200,9 @@ def named(context: RuleContext, point: Point) -> str:
     return operation if site is None else f"the {operation} of line {site.line}"
 
 
-def fold_text(decades: float) -> str:
-    """Return a factor as a message gives it: `40,000-fold (10^4.6)`."""
-    if decades > _WRITTEN_OUT:
-        return f"10^{decades:.1f}-fold"
-    factor = 10**decades
-    digits = 1 - math.floor(decades)
-    return f"{round(factor, digits):,.{max(digits, 0)}f}-fold (10^{decades:.1f})"
-
-
 def norm_of(point: Point) -> str:
     """Return a point's gradient norm as a message gives it."""
-    return f"{10.0**point.level:.2g}" if -300 < point.level < 300 else f"1e{point.level:.0f}"
+    return short(10.0**point.level, 2) if -300 < point.level < 300 else f"1e{point.level:.0f}"
 
 
 def is_recurrent(context: RuleContext, trend: Trend) -> bool:

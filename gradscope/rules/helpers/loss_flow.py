@@ -1,7 +1,9 @@
 """How tensors go into the loss: its terms, and the operations on the way to it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 
@@ -82,6 +84,17 @@ _REDUCTIONS = frozenset(
 )
 
 _BOUNDED_BY_DATA = _ELEMENTWISE | _LOSSES | _REDUCTIONS | SAME_NUMBERS
+
+
+_PASSING = SAME_NUMBERS | {
+    "CatBackward0",
+    "ClampBackward0",
+    "ClampBackward1",
+    "ClampMinBackward0",
+    "NativeDropoutBackward0",
+    "StackBackward0",
+}
+"""Operations whose result consists of numbers of their first input."""
 
 
 def is_averaged_into_loss(context: RuleContext, node: int) -> bool:
@@ -176,3 +189,82 @@ def _elements(node: NodeRecord) -> int:
     for size in shape.dims:
         total *= size
     return total
+
+
+def origin_of_numbers(context: RuleContext, node: int) -> NodeRecord | None:
+    """Return the operation that computed a tensor's numbers, before views, casts and clamping."""
+    found = context.recording.nodes[node]
+    while found.kind == "view" or found.operation in _PASSING:
+        inputs = context.successors.get(found.index, ())
+        if not inputs:
+            return None
+        found = context.recording.nodes[inputs[0].node]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReducedTerm:
+    """A term of the loss that is a sum or a mean over everything."""
+
+    node: NodeRecord
+    """The reduction."""
+    is_mean: bool
+    rows: int
+    """Size of the first dimension of what is reduced."""
+    factor: float
+    """Magnitude of the derivative of the loss with respect to the term."""
+
+
+def reduced_terms(context: RuleContext) -> Iterator[ReducedTerm]:
+    """Yield the terms that are added up in the loss and end in a sum or a mean."""
+    losses = {
+        one.result.node: one
+        for one in context.recording.evidence_of(ComparisonRecord)
+        if one.reduction in ("mean", "sum")
+    }
+    sums = sums_of_loss(context)
+    waiting = [ref.node for one in sums for ref in context.successors.get(one, ())]
+    while waiting:
+        node = context.recording.nodes[waiting.pop()]
+        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        loss = losses.get(node.index)
+        if loss is not None and loss.left.dims:
+            yield from _reduced(context, node, loss.left.dims[0], is_mean=loss.reduction == "mean")
+        elif node.operation in ("SumBackward0", "MeanBackward0") and len(inputs) == 1:
+            shape = context.recording.nodes[inputs[0]].outputs[0]
+            if shape is not None and shape.dims:
+                is_mean = node.operation == "MeanBackward0"
+                yield from _reduced(context, node, shape.dims[0], is_mean=is_mean)
+        elif len(inputs) == 1 and node.operation in _WEIGHTS | {"NegBackward0"}:
+            waiting += inputs
+
+
+def _reduced(
+    context: RuleContext, node: NodeRecord, rows: int, *, is_mean: bool
+) -> Iterator[ReducedTerm]:
+    stat = context.tensor_stat(node.index, 0)
+    if stat is not None and stat.gradient is not None:
+        yield ReducedTerm(node, is_mean, rows, stat.gradient.norm)
+
+
+def is_divergence(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a sum was computed elementwise from an exponential and a square of layers.
+
+    A likelihood has a quotient of two results besides, and a penalty the parameters themselves.
+    """
+    waiting = [ref.node for ref in context.successors.get(node.index, ())]
+    seen: set[int] = set()
+    has_exponential = has_square = False
+    while waiting:
+        one = context.recording.nodes[waiting.pop()]
+        inputs = [ref.node for ref in context.successors.get(one.index, ())]
+        if one.index in seen:
+            continue
+        seen.add(one.index)
+        is_product = one.operation in _WEIGHTS and len(inputs) == 2
+        if one.operation == "AccumulateGrad" or (is_product and inputs[0] != inputs[1]):
+            return False
+        has_exponential |= one.operation == "ExpBackward0"
+        has_square |= one.operation == "PowBackward0" or is_product
+        waiting += inputs if one.operation in _ELEMENTWISE else ()
+    return has_exponential and has_square

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import NonfiniteRecord, OperandRecord
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.records import GradientStat, NodeRecord, TensorRef
@@ -155,8 +156,8 @@ def _overflow(context: RuleContext, one: GradientBreak, function: str) -> Cause 
     return Cause(
         function=function,
         reason=(
-            f": it overflows {dtype}, whose largest number is {largest:.5g}, from elements "
-            f"up to {maximum:.3g}"
+            f": it overflows {dtype}, whose largest number is {short(largest, 5)}, from elements "
+            f"up to {short(maximum)}"
         ),
         remedy=(
             "compute this part in bfloat16 or float32, or lower the loss scale"
@@ -290,7 +291,8 @@ def _outside(record: NonfiniteRecord, plain: str, function: str) -> Cause | None
 def _at(operand: OperandRecord, function: str, where: str, remedy: str) -> Cause:
     return Cause(
         function=function,
-        reason=f": its argument is {where} (from {operand.minimum:.3g} to {operand.maximum:.3g})",
+        reason=f": its argument is {where} "
+        f"(from {short(operand.minimum)} to {short(operand.maximum)})",
         remedy=remedy,
         evidence={"minimum": operand.minimum, "maximum": operand.maximum},
     )
@@ -326,8 +328,9 @@ def _too_large(record: NonfiniteRecord, plain: str, function: str) -> Cause | No
         return None
     evidence = {"operand_maximum": magnitude, "largest": largest}
     reason = (
-        f": it overflows {record.dtype}, whose largest number is {largest:.5g}, from operands up "
-        f"to {magnitude:.3g}"
+        f": it overflows {record.dtype}, whose largest number is {short(largest, 5)}, from "
+        f"operands up "
+        f"to {short(magnitude)}"
     )
     if record.dtype == "float16":
         remedy = "compute this part in bfloat16 or float32, or scale its operands down"

@@ -137,7 +137,7 @@ def _caller(recording: Recording, module: int) -> Site | None:
     return None
 
 
-_ALIVE = REACHES.index("gradient")
+_ALIVE, _FROZEN = REACHES.index("gradient"), REACHES.index("frozen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +209,27 @@ def _moves(recording: Recording, parameter: int, since: int) -> tuple[int, float
             first = norms.steps[row] if first is None else first
             largest = max(largest, norms.updates[row] / norms.weights[row])
     return None if first is None else (first, largest)
+
+
+def stops(context: RuleContext) -> dict[int, tuple[int, int]]:
+    """Return the parameters that learn and are then frozen to the end, while others learn.
+
+    With each, the first step without it, and the number of measured steps from there on.
+    """
+    norms = norms_of(context.recording)
+    since: dict[int, int] = {}
+    steps: dict[int, int] = {}
+    alive: dict[int, int] = {}
+    for step, parameter, reach in zip(norms.steps, norms.parameters, norms.reaches, strict=True):
+        if reach == _ALIVE:
+            alive[parameter] = step
+            since.pop(parameter, None)
+            steps.pop(parameter, None)
+        elif reach == _FROZEN and parameter in alive:
+            since.setdefault(parameter, step)
+            steps[parameter] = steps.get(parameter, 0) + 1
+    last = max(alive.values(), default=-1)
+    return {p: (step, steps[p]) for p, step in since.items() if last >= step}
 
 
 def _freezing_line(recording: Recording) -> Site | None:

@@ -11,6 +11,7 @@ from statistics import median
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
+from gradscope.phrasing import literal, short
 from gradscope.recording.events import SchedulerEvent, StepEvent, only
 from gradscope.recording.records import ParameterRecord, StepRecord
 from gradscope.rules.context import RuleContext
@@ -74,7 +75,7 @@ class UpdateRatios:
     @property
     def rates(self) -> str:
         """Learning rates for a message, as ` (lr 0.1)`; empty if the optimizer has none."""
-        rates = ", ".join(f"{rate:g}" for rate in sorted(self.learning_rates))
+        rates = ", ".join(literal(rate) for rate in sorted(self.learning_rates))
         return f" (lr {rates})" if rates else ""
 
     def _counts(self, record: ParameterRecord) -> bool:
@@ -220,7 +221,8 @@ class Divergence:
         losses = [step.loss for step in self.steps if step.loss is not None]
         count = len(self.steps) - 1
         plural = "" if count == 1 else "s"
-        return f"the loss goes from {losses[0]:.4g} to {losses[-1]:.4g} in {count} step{plural}"
+        ends = f"from {short(losses[0], 4)} to {short(losses[-1], 4)}"
+        return f"the loss goes {ends} in {count} step{plural}"
 
     def _norms(self) -> dict[int, dict[int, float]]:
         """Return by step the norms of the weight matrices that are not zero, as it found them."""

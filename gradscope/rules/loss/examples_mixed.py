@@ -10,7 +10,11 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.loss_flow import origin_of_numbers
 from gradscope.rules.rule import Rule
+
+_CLASS_DIMENSIONS = {"ctc_loss": 2, "nll_loss": 1}
+"""Dimension of the classes, of the input of losses that expect log-probabilities."""
 
 _RESHAPING = frozenset({"reshape", "reshape_as", "unflatten", "view", "view_as"})
 
@@ -35,7 +39,8 @@ class ExamplesMixed(Rule):
         Operations that mix the examples of a batch: a `view` or `reshape` instead of a `transpose`
         or `permute`; a softmax or a normalisation over the dimension of the examples; a recurrent
         layer or an attention that treats examples as time steps because `batch_first=True` is
-        missing; a loss of flattened predictions and targets with different orders of dimensions.
+        missing; a loss of flattened predictions and targets with different orders of dimensions;
+        a log_softmax before `nll_loss` or `ctc_loss` over another dimension than the classes.
 
     Why it matters:
         Shapes fit, and the loss falls somewhat. The model learns from an example what belongs to
@@ -54,7 +59,9 @@ class ExamplesMixed(Rule):
         same size or all others have size 1, and a view that exchanges this dimension with another
         one. Of every loss it is known which shapes its operands had before `reshape(-1, …)`:
         `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order, and
-        so are classes that were not the last dimension.
+        so are classes that were not the last dimension. A log_softmax is compared with the loss
+        that reads it through views: the dimension that it normalised must have as many elements as
+        there are classes.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
@@ -90,6 +97,7 @@ class ExamplesMixed(Rule):
                 yield self._finding(context, record)
         for comparison in _joined(context):
             yield from self._misjoined(context, comparison)
+        yield from self._across_classes(context)
         rows = None if context.run is None else _rows(context)
         if rows is not None:
             yield from self._in_graph(context, rows)
@@ -109,6 +117,34 @@ class ExamplesMixed(Rule):
                 "examples": comparison.left_from.dims[0],
             },
         )
+
+    def _across_classes(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every loss of logarithms that were normalised along another axis."""
+        softmaxes = {one.node: one for one in context.recording.evidence_of(SoftmaxRecord)}
+        for comparison in context.recording.evidence_of(ComparisonRecord):
+            position = _CLASS_DIMENSIONS.get(comparison.operation)
+            if position is None or comparison.left_tensor is None or not comparison.left.dims:
+                continue
+            first = origin_of_numbers(context, comparison.left_tensor.node)
+            softmax = None if first is None else softmaxes.get(first.index)
+            if first is None or softmax is None or first.outputs[0] is None:
+                continue
+            dims = first.outputs[0].dims
+            classes = comparison.left.dims[min(position, len(comparison.left.dims) - 1)]
+            is_whole = prod(dims) == prod(comparison.left.dims)  # not a part of the classes
+            if dims[softmax.dimension] == classes or classes not in dims or not is_whole:
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    f"{comparison.operation}() gets probabilities that sum to one over dimension "
+                    f"{softmax.dimension} of {list(dims)}, not over the {classes} classes"
+                ),
+                remedy=f"normalise over the classes: dim={dims.index(classes) - len(dims)}",
+                site=first.site,
+                related=(context.related(comparison.site, "the loss"),),
+                evidence={"operation": comparison.operation, "classes": classes},
+            )
 
     def _in_graph(self, context: RuleContext, rows: int) -> Iterator[Finding]:
         """Yield a finding for every line of a graph that mixes its examples."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.phrasing import short, times_text
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -87,8 +88,8 @@ class FirstLoss(Rule):
         return self.finding(
             context,
             message=(
-                f"the first loss is {found.loss:.3g}, {found.ratio:.2g} times that of "
-                f"{found.classes} equally likely classes, {math.log(found.classes):.3g}"
+                f"the first loss is {short(found.loss)}, {times_text(found.ratio)} that of "
+                f"{found.classes} equally likely classes, {short(math.log(found.classes))}"
             ),
             remedy="initialise the last layer smaller, or normalise the inputs"
             if is_high
@@ -125,7 +126,7 @@ def _ratio(context: RuleContext) -> _First | None:
     if loss is None or not math.isfinite(loss):
         return None
     for record in context.recording.evidence_of(ComparisonRecord):
-        classes = _classes(record)
+        classes = classes_of(record)
         is_root = context.recording.nodes[record.result.node].depth == 0
         if classes is None or not is_root:
             continue
@@ -140,7 +141,7 @@ def _ratio(context: RuleContext) -> _First | None:
 _OVER_CLASSES = ("cross_entropy", "nll_loss")
 
 
-def _classes(record: ComparisonRecord) -> int | None:
+def classes_of(record: ComparisonRecord) -> int | None:
     """Return the number of classes of a loss, None if it is not a classifier's."""
     dims = record.left.dims
     if record.operation == "binary_cross_entropy_with_logits":

@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.recording.evidence.forward import ComparisonRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.loss_flow import is_averaged_into_loss
 from gradscope.rules.rule import Rule
 
@@ -51,6 +52,11 @@ class LossBroadcast(Rule):
     How to fix it:
         Give both the same shape: `output.squeeze(-1)`, or `target.unsqueeze(-1)`.
 
+    Fix safety:
+        Safe. `.squeeze(…)` is added to the operand with one dimension too many, on the line of the
+        comparison. No edit if the shapes differ in another way, or if the line has several
+        comparisons.
+
     When it may be wrong:
         If every prediction is meant to be compared with every target, and the shapes were made to
         broadcast on another line than that of the comparison.
@@ -64,6 +70,7 @@ class LossBroadcast(Rule):
     name: ClassVar[str] = "loss-broadcast"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS218",)
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -135,19 +142,31 @@ def _result(record: ComparisonRecord) -> tuple[int, ...]:
     return tuple(b if a == 1 else a for a, b in zip(left, right, strict=True))
 
 
-def _remedy(left: tuple[int, ...], right: tuple[int, ...]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqueezedDimension:
+    """The dimension that one operand has and the other lacks."""
+
+    is_of_first: bool
+    """Whether the first operand has it."""
+    position: int
+    """Its position; -1 if it is the last one."""
+
+
+def squeezed_dimension(left: tuple[int, ...], right: tuple[int, ...]) -> SqueezedDimension | None:
+    """Return the dimension of size 1 without which both shapes are equal; None without one."""
     longer, shorter = (left, right) if len(left) > len(right) else (right, left)
-    position = next(
-        (
-            position
-            for position in range(len(longer))
-            if longer[position] == 1 and longer[:position] + longer[position + 1 :] == shorter
-        ),
-        None,
-    )
-    if position is None:
+    for position in range(len(longer)):
+        if longer[position] == 1 and longer[:position] + longer[position + 1 :] == shorter:
+            is_last = position == len(longer) - 1
+            return SqueezedDimension(
+                is_of_first=longer is left, position=-1 if is_last else position
+            )
+    return None
+
+
+def _remedy(left: tuple[int, ...], right: tuple[int, ...]) -> str:
+    found = squeezed_dimension(left, right)
+    if found is None:
         return "give both the same shape before they are compared"
-    if position == len(longer) - 1:
-        position = -1
-    which = "first" if longer is left else "second"
-    return f"give both the same shape: `.squeeze({position})` on the {which} operand"
+    which = "first" if found.is_of_first else "second"
+    return f"give both the same shape: `.squeeze({found.position})` on the {which} operand"

@@ -9,29 +9,21 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.loss_flow import SAME_NUMBERS, users_up_to_loss
+from gradscope.rules.fix import FixRule
+from gradscope.rules.helpers.loss_flow import origin_of_numbers, users_up_to_loss
 from gradscope.rules.rule import Rule
 
-_NAMES = {
+_LAYER = "a linear layer"
+_LINEAR = frozenset({"AddmmBackward0", "LinearBackward0", "MmBackward0"})
+_NAMES = dict.fromkeys(_LINEAR, _LAYER) | {
     "SoftmaxBackward0": "softmax",
     "LogSoftmaxBackward0": "log_softmax",
     "SigmoidBackward0": "sigmoid",
 }
-_PASSING = SAME_NUMBERS | {
-    "CatBackward0",
-    "ClampBackward0",
-    "ClampBackward1",
-    "ClampMinBackward0",
-    "NativeDropoutBackward0",
-    "StackBackward0",
-}
-_WITH_WEIGHTS = frozenset(
+_WITH_WEIGHTS = _LINEAR | frozenset(
     {
-        "AddmmBackward0",
         "BmmBackward0",
         "ConvolutionBackward0",
-        "LinearBackward0",
-        "MmBackward0",
         "MvBackward0",
     }
 )
@@ -48,6 +40,9 @@ _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("nll_loss", "sigmoid"): "error",
     ("kl_div", "softmax"): "error",
     ("ctc_loss", "softmax"): "error",
+    ("nll_loss", _LAYER): "error",
+    ("kl_div", _LAYER): "error",
+    ("ctc_loss", _LAYER): "error",
 }
 """Severity by normalisation, or by loss that expects logarithms, and by its input."""
 
@@ -81,13 +76,15 @@ class NormalisedTwice(Rule):
     What it finds:
         A softmax before `cross_entropy`, before a `log_softmax` of the loss, or before
         `binary_cross_entropy_with_logits`; a sigmoid before the latter, or before `cross_entropy`
-        (a warning); a softmax without its logarithm before `nll_loss`, `kl_div` or `ctc_loss`. A
-        `log_softmax` before `cross_entropy` changes no number and is a note.
+        (a warning); before `nll_loss`, `kl_div` or `ctc_loss` a softmax without its logarithm, or
+        the output of a linear layer. A `log_softmax` before `cross_entropy` changes no number and
+        is a note.
 
     Why it matters:
         The softmax of ten probabilities is between 0.085 and 0.232. The loss can never become
         small, its gradient is weak, and a class that is certain and wrong gets none. Nothing fails,
-        and accuracy rises slowly.
+        and accuracy rises slowly. `nll_loss` of logits falls below zero without end: it raises the
+        logit of the target and never lowers those of the other classes.
 
     How it is measured:
         The rule follows the graph from the input of the loss back to the operation that made its
@@ -98,6 +95,11 @@ class NormalisedTwice(Rule):
     How to fix it:
         Return logits from the model, and apply softmax or sigmoid only where probabilities are
         read. Before `nll_loss`, `kl_div` and `ctc_loss` use `log_softmax`.
+
+    Fix safety:
+        Safe. The first normalisation is removed, or becomes `log_softmax` before a loss of
+        logarithms. Code that reads the model's output as probabilities must normalise it itself
+        afterwards. No edit if the normalisation is not the only one on its line.
 
     When it may be wrong:
         If bounded logits are intended. Probabilities that are scaled by a factor before they are
@@ -113,6 +115,7 @@ class NormalisedTwice(Rule):
     name: ClassVar[str] = "normalised-twice"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -203,13 +206,8 @@ def _first_by_hand(context: RuleContext, second: NodeRecord) -> NodeRecord | Non
 
 def _source(context: RuleContext, node: int) -> NodeRecord | None:
     """Return the normalisation that made a tensor's values, None for any other."""
-    found = context.recording.nodes[node]
-    while found.kind == "view" or found.operation in _PASSING:
-        inputs = context.successors.get(found.index, ())
-        if not inputs:
-            return None
-        found = context.recording.nodes[inputs[0].node]
-    return found if found.operation in _NAMES else None
+    found = origin_of_numbers(context, node)
+    return found if found is not None and found.operation in _NAMES else None
 
 
 def _is_same_dimension(
@@ -281,6 +279,8 @@ def _message(first: str, second: str) -> str:
 def _remedy(first: str, second: str) -> str:
     if first == "log_softmax":
         return "use nll_loss, or remove log_softmax"
+    if first == _LAYER:
+        return "apply log_softmax to it" + (", or use cross_entropy" * (second == "nll_loss"))
     if second in _OF_LOGARITHMS:
         return "use log_softmax instead"
     return f"remove {first} and pass the logits to {second}"

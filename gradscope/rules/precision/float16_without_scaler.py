@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import FlushRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -92,7 +93,7 @@ class Float16WithoutScaler(Rule):
             yield self.finding(
                 context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: float16 "
-                f"holds nothing below {SMALLEST['float16']:.0e}, and the loss is not scaled",
+                f"holds nothing below {short(SMALLEST['float16'], 1)}, and the loss is not scaled",
                 remedy="use torch.amp.GradScaler, or bfloat16, which needs no scale",
                 site=chosen or loss,
                 related=(context.related(loss, "the loss is computed here") if chosen else None,),

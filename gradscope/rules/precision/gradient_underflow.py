@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import FlushRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -86,11 +87,11 @@ class GradientUnderflow(Rule):
             if severity is None or (record.dtype == "float16" and not scaled):
                 continue
             scale = loss_scale(context) if scaled else 1.0
-            why = f", even with the loss scaled by {scale:g}" if scaled else ""
+            why = f", even with the loss scaled by {short(scale, 6)}" if scaled else ""
             yield self.finding(
                 context,
                 message=f"{share:.0%} of the gradient's elements are flushed to zero: "
-                f"{record.dtype} holds nothing below {SMALLEST[record.dtype]:.0e}{why}",
+                f"{record.dtype} holds nothing below {short(SMALLEST[record.dtype], 1)}{why}",
                 remedy=f"scale the loss by up to {scale * record.factor:,.0f}, which does not "
                 "overflow",
                 site=loss_site(context),

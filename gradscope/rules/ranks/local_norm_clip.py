@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.job import Job, Rank
 from gradscope.analysis.norms import agree, global_norms
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import EventRecord, Site
 from gradscope.rules.context import RuleContext
@@ -109,12 +110,13 @@ class LocalNormClip(Rule):
             return None
         step, returned, off = wrong[0]
         site = job.first.site(columns[0][step][1].site)
-        reported = sorted({f"{norm:.3g}" for norm in returned})
+        reported = sorted({short(norm) for norm in returned})
         return self.finding(
             context,
             message=(
                 f"the clip uses a norm of {' and '.join(reported[:4])}, the global gradient norm "
-                f"is {joined[step]:.3g}{_off_by(job, step, returned, joined[step], self.tolerance)}"
+                f"is "
+                f"{short(joined[step])}{_off_by(job, step, returned, joined[step], self.tolerance)}"
             ),
             remedy=_remedy(job),
             site=site,
@@ -153,7 +155,7 @@ class LocalNormClip(Rule):
             context,
             message=(
                 "each rank scales its shards by a factor of its own, "
-                f"{' and '.join(f'{one:.3g}' for one in factors_of[:4])} at step {step:,}: a norm "
+                f"{' and '.join(short(one) for one in factors_of[:4])} at step {step:,}: a norm "
                 "of local shards is not the global norm"
             ),
             remedy=_remedy(job),

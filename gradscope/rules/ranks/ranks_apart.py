@@ -215,6 +215,15 @@ class RanksApart(Rule):
                 others = [*((one, "the loop that reduces is here") for one in loops), *others]
                 return _Cause(what, "reduce the gradient of every parameter", site, tuple(others))
         elif self._differing(job, "backward", step, names):
+            converted = _lines(job, "converted")
+            if converted:
+                return _Cause(
+                    "the model is converted after DDP has wrapped it, which removes the hooks that"
+                    " reduce its gradients",
+                    "convert a copy of the model, or convert it before DDP wraps it",
+                    converted[0],
+                    tuple((one, "it is converted again") for one in converted[1:]),
+                )
             hooks = _lines(job, "hook")
             wrapped = [job.first.site(one.site) for one in job.first.wrapped]
             site = next(iter((*hooks, *wrapped)), None) or step_site(job.first)

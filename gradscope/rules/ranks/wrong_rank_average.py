@@ -1,6 +1,6 @@
 """GS804: gradients that are averaged over the ranks twice, or not at all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,14 +26,20 @@ _SAME = 1e-3
 """Relative difference of norms up to which a gradient counts as unchanged."""
 
 
+_LEAST = 3
+"""Least number of steps in which the divisor is a number of all ranks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongRankAverage(Rule):
     """Gradients are averaged over the ranks twice, or summed and never divided.
 
     What it finds:
         A loss, or gradients, divided by the number of ranks although DDP or FSDP averages the
-        gradients; gradients that the script sums over the ranks and does not divide; a loss that is
-        all-reduced before its backward, which does not change the gradients of this rank.
+        gradients; a loss, or gradients, divided by a number that is summed over the ranks, such as
+        all tokens, without a factor for that average; gradients that the script sums over the
+        ranks and does not divide; a loss that is all-reduced before its backward, which does not
+        change the gradients of this rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -41,12 +47,14 @@ class WrongRankAverage(Rule):
 
     How it is measured:
         The divisor of the loss is compared with the number of ranks, for passes whose gradients a
-        wrapper averages. The norm of averaged gradients after backward, or of a gradient after its
+        wrapper averages, and with each number that the script summed over the ranks by all_reduce
+        in the same step. The norm of averaged gradients after backward, or of a gradient after its
         all-reduce, is compared with that at the step. An all-reduce of a tensor with history is
         followed to the loss.
 
     How to fix it:
-        Leave the division to DDP. After an all-reduce with SUM, divide by the number of ranks.
+        Leave the division to DDP. Multiply a loss that is divided by the tokens of all ranks by the
+        number of ranks. After an all-reduce with SUM, divide by the number of ranks.
         All-reduce a detached copy of the loss, for logging only.
 
     When it may be wrong:
@@ -75,6 +83,7 @@ class WrongRankAverage(Rule):
         job = context.shared(job_of)
         yield from self._divided(context, job)
         yield from self._divided_later(context, job)
+        yield from self._by_all(context, job)
         yield from self._summed(context, job)
         for one in joined_events(job, "loss-reduced"):
             yield self.finding(
@@ -176,6 +185,47 @@ class WrongRankAverage(Rule):
             ranks=[one.number for one in job.ranks],
         )
 
+    def _by_all(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding if a number of all ranks divides what is then averaged over them."""
+        rank = job.first
+        options = [dict(one.options) for one in rank.wrapped]
+        has_own = any(one.get("own_divisor") for one in options) or bool(rank.events.get("hook"))
+        if not rank.wrapped or has_own or job.world_size == 1 or job.is_tensor_parallel:
+            return
+        sums = [
+            (int(one.subject), one.site, dict(one.numbers)["value"])
+            for one in rank.events.get("summed-number", ())
+        ]
+        for site in dict.fromkeys(site for _, site, _ in sums):
+            values = {step: value for step, where, value in sums if where == site}
+            what, seen = _divided_by(rank, values, job.world_size)
+            if len(seen) < max(_LEAST, self.share * len(values)):
+                continue
+            line = rank.site(site)
+            yield self.finding(
+                context,
+                message=(
+                    f"{what} divided by a number that is summed over {job.world_size} ranks,"
+                    f" although {job.strategy} averages the gradients over the ranks as well: they"
+                    f" are {job.world_size} times too small"
+                ),
+                remedy="multiply by the number of ranks as well",
+                site=line,
+                related=lines(
+                    context,
+                    line,
+                    [
+                        *((one, "gradients are changed here") for one in _changes(rank, what)),
+                        (loss_site(rank), "the loss is made here"),
+                        (backward_site(rank), "the backward is here"),
+                    ],
+                ),
+                evidence={"divided_by": values[seen[-1]], "ranks": job.world_size},
+                count=len(seen),
+                step=seen[0],
+                ranks=[one.number for one in job.ranks],
+            )
+
     def _summed(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         for one in joined_events(job, "gradient-scaled"):
             ratio = one.number("ratio") or 0.0
@@ -200,6 +250,43 @@ class WrongRankAverage(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
+
+
+_LOSS, _GRADIENTS = "the loss is", "gradients are"
+
+
+def _divided_by(rank: Rank, values: Mapping[int, float], world_size: int) -> tuple[str, list[int]]:
+    """Return what is divided by a number in its step, and in which steps.
+
+    Args:
+        rank: The rank.
+        values: The number by step.
+        world_size: Number of ranks. A smaller number is no count of tokens or rows.
+    """
+    counts = {step: one for step, one in values.items() if one > world_size}
+    divisors: dict[int, list[float]] = {}
+    for event in rank.backwards:
+        divisors.setdefault(event.step, []).append(dict(event.numbers).get("divided", 1.0))
+    ratios = {step: rank.scaling(step) for step in counts}
+    losses = [
+        step
+        for step, value in counts.items()
+        if divisors.get(step) and all(abs(one - value) <= _SAME * value for one in divisors[step])
+        # Some multiply the gradients instead of the loss.
+        if abs((ratios[step] or 1) - world_size) > _SAME * world_size
+    ]
+    if losses:
+        return _LOSS, losses
+    return _GRADIENTS, [
+        step
+        for step, ratio in ratios.items()
+        if ratio is not None and abs(ratio * counts[step] - 1) <= _SAME
+    ]
+
+
+def _changes(rank: Rank, what: str) -> list[Site]:
+    """Return the lines that change gradients, if these are what is divided."""
+    return rank.lines("written-gradient")[:2] if what == _GRADIENTS else []
 
 
 def _of_loss(rank: Rank) -> list[Site]:

@@ -6,9 +6,11 @@ from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import counted
+from gradscope.recording.evidence.parameters import PartlyUnfrozenRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.optimizers import Optimizers, positions
+from gradscope.rules.helpers.optimizers import Optimizers, positions, stops
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -30,7 +32,10 @@ class FrozenParameterInOptimizer(Rule):
         frozen, which happens if networks take turns. There is no threshold. It is a warning if
         `Embedding.from_pretrained(…)` froze a table by its default although the table has a group
         and a learning rate of its own: the group shows that it should learn. In a run, nothing else
-        is judged of torch's own optimizers, and such a table must not learn at any time.
+        is judged of torch's own optimizers, and such a table must not learn at any time; except
+        that it is an error if parameters learn at first and are frozen for at least the last
+        `tail_steps` steps, while others learn, and a function of the script freezes a module, uses
+        it, and then unfreezes only a part of it.
 
     How to fix it:
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
@@ -46,10 +51,55 @@ class FrozenParameterInOptimizer(Rule):
     name: ClassVar[str] = "frozen-parameter-in-optimizer"
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="frozen_steps"),)
+
+    tail_steps: int = 8
+    """Number of last steps for which parameters stay frozen. Chosen, as in GS306: more than a phase
+    of a GAN.
+    """
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         return Optimizers(context).skip_reason()
+
+    def in_run(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for what stays frozen after a function froze it for one use."""
+        sites = {
+            (captured.recording.sites[one.frozen], captured.recording.sites[one.unfrozen])
+            for captured in context.recording.captured_steps
+            for one in captured.recording.evidence_of(PartlyUnfrozenRecord)
+        }
+        stopped = stops(context) if sites else {}
+        lasting = max((count for _, count in stopped.values()), default=0)
+        if stopped:
+            context.measured(self.code, "frozen_steps", lasting, self.tail_steps)
+        since = {p: step for p, (step, count) in stopped.items() if count >= self.tail_steps}
+        if not since:
+            return
+        frozen, unfrozen = min(sites, key=lambda pair: (pair[0].file, pair[0].line))
+        where = positions(context, since)
+        more = f" and {len(where) - 3} more" if len(where) > 3 else ""
+        step = min(since.values())
+        yield self.finding(
+            context,
+            message=(
+                f"{', '.join(where[:3])}{more} stop learning at step {step:,}: a function freezes "
+                f"the whole for one use, and unfreezes only a part of it"
+            ),
+            remedy="unfreeze all that was frozen, or use `torch.no_grad()` in place of freezing",
+            site=unfrozen,
+            related=(context.related(frozen, "the whole is frozen here"),),
+            severity="error",
+            parameters=since,
+            evidence={
+                "parameters_frozen": len(since),
+                "frozen_since": step,
+                "frozen_steps": lasting,
+                "limit": self.tail_steps,
+            },
+            count=len(since),
+            step=step,
+        )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers, late_freezes, positions
@@ -74,7 +75,7 @@ class FrozenParameterMoves(Rule):
                 message=(
                     f"{', '.join(where[:3])}{more} {'are' if several else 'is'} frozen midway, and "
                     f"{record.name} still changes {'them' if several else 'it'} by up to "
-                    f"{one.ratio:.2g} of the weights in a step{zeros}"
+                    f"{short(one.ratio, 2)} of the weights in a step{zeros}"
                 ),
                 remedy="set their `.grad` to None when they are frozen, by `zero_grad()` for one",
                 site=record.site if one.freeze is None else one.freeze,
@@ -116,7 +117,7 @@ class FrozenParameterMoves(Rule):
             message=(
                 f"{', '.join(where[:3])}{more} {'is' if len(where) == 1 else 'are'} frozen, and a "
                 f"step of {optimizer.class_name} changes {'it' if len(where) == 1 else 'them'} "
-                f"by {ratio:.2g} of the weights"
+                f"by {short(ratio, 2)} of the weights"
             ),
             remedy="pass only parameters that require grad to the optimizer",
             site=optimizer.site,

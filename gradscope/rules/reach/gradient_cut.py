@@ -8,6 +8,7 @@ from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Reach, Stop, counted, named
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.cuts import Intent as Judged
 from gradscope.rules.helpers.cuts import intent
 from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant
@@ -56,6 +57,11 @@ class GradientCut(Rule):
         Pass the tensor itself on to the loss, and detach only the copy that is logged or stored. If
         the parameters should not learn, freeze them with `requires_grad_(False)`.
 
+    Fix safety:
+        Unsafe: the cut may be intended. The line's only `detach()`, `.data` or `torch.tensor(…)` is
+        removed, and a `torch.tensor([…])` of results becomes `torch.stack([…])`. No edit for blocks
+        under `no_grad`, and for numbers that leave torch.
+
     When it may be wrong:
         If the parameters learn from a loss that was not part of this forward, such as the generator
         in the discriminator's step. Numbers outside torch cannot be followed: the rule assumes that
@@ -69,6 +75,7 @@ class GradientCut(Rule):
     code: ClassVar[str] = "GS201"
     name: ClassVar[str] = "gradient-cut"
     level: ClassVar[Severity] = "error"
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS203", "GS204", "GS205", "GS306")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.evidence.batches import IgnoredInputRecord
+from gradscope.recording.evidence.batches import IgnoredInputRecord, PaddingRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
@@ -20,7 +20,8 @@ class InputIgnored(Rule):
     What it finds:
         A parameter that the model's forward requires and never reads, and a tensor of the batch
         whose values have no effect: a mask that is not passed on, a condition that is overwritten,
-        or a feature that is multiplied by zero.
+        or a feature that is multiplied by zero. Besides, padding that is read although the batch
+        has a mask for it: the mask is used in one place and not handed on in another.
 
     Why it matters:
         The model trains without what it is given. Padding takes part in averages and attention, or
@@ -32,7 +33,10 @@ class InputIgnored(Rule):
         along the first dimension in which that changes it, and the loss is compared bit by bit. A
         tensor that such a roll does not change, such as a mask of ones, is not judged. It is a
         note, as data may be given in vain on purpose; a warning for a mask, without which padding
-        takes part.
+        takes part. Padding is what a mask of zeros and ones, or lengths, mark at the start or the
+        end of rows, if the data there have one value. The forward runs with other data in it. If
+        the loss changes, it is a warning where a module is called without the mask that its forward
+        could take, else a note: convolutions, for one, reach over the edge.
 
     How to fix it:
         Pass it on to the code that needs it, or remove it from the forward and the batch.
@@ -61,6 +65,26 @@ class InputIgnored(Rule):
         unread = [record for record in records if not record.is_measured]
         for record in unread or records:
             yield self._finding(context, record)
+        for padding in context.recording.evidence_of(PaddingRecord):
+            yield self._padding(context, padding)
+
+    def _padding(self, context: RuleContext, record: PaddingRecord) -> Finding:
+        is_known = record.site is not None
+        what = f": {record.argument} is not given to this call" if is_known else ""
+        return self.finding(
+            context,
+            message=(
+                f"padding takes part: other numbers where {record.mask} marks padding change the "
+                f"loss by {record.change:.2g}{what}"
+            ),
+            remedy=f"pass the mask on as {record.argument}"
+            if is_known
+            else "keep padded positions out of averages, attention and the loss",
+            site=record.site,
+            severity="warning" if is_known else "note",
+            evidence={"mask": record.mask, "change": record.change, "limit": 0.0},
+            cause=record.mask,
+        )
 
     def _finding(self, context: RuleContext, record: IgnoredInputRecord) -> Finding:
         why = (

@@ -44,7 +44,8 @@ class ParameterNotInOptimizer(Rule):
         should stay fixed. It is a note if there is evidence for a judge: loaded weights, eval mode,
         a name such as `teacher`, or more than `most_times` the elements that are trained. Otherwise
         it is a warning, and an error if nothing ever clears its gradients. Parameters that were
-        unfrozen during the run are meant to train: an error.
+        unfrozen during the run are meant to train: an error. So are few parameters that fall
+        through the groups of an optimizer with several, and whose gradients nothing ever clears.
 
     How to fix it:
         Create the optimizer when the model is complete, or add new parameters with
@@ -121,6 +122,8 @@ class ParameterNotInOptimizer(Rule):
             left_out.held_share < self.most_share or left_out.held_elements < self.most_elements
         )
         is_other = left_out.is_network(part)
+        if left_out.is_overlooked(part, self.small_share):
+            return "error"
         if left_out.is_of_another_network(part) or left_out.is_before_all_trained(part):
             return "note"
         if is_choice or left_out.is_in_eval_mode(part) or (is_other and left_out.is_for_one_part):
@@ -230,6 +233,19 @@ class _LeftOut:
         is_large = sum(sizes[p] for p in part.parameters) > most_times * trained
         is_fixed = self.is_in_eval_mode(part) or self.intent.is_loaded(part.module)
         return not (is_large or is_fixed or is_named_fixed([part.name]))
+
+    def is_overlooked(self, part: Part, small_share: float) -> bool:
+        """Return whether a small part of a run's model falls through its optimizer's groups.
+
+        Whoever sorts parameters into groups means them all, and clears what is left out on purpose.
+        """
+        grouped = any(len(record.groups) > 1 for record in self.optimizers.holders)
+        is_kept = self.intent.is_never_cleared([p for one in self.parts for p in one.parameters])
+        is_small = sum(map(self.share, self.parts)) <= small_share
+        is_fixed = self.is_in_eval_mode(part) or is_named_fixed([part.name])
+        if part.module is not None:
+            is_fixed |= self.intent.is_loaded(part.module)
+        return grouped and is_kept and is_small and not is_fixed
 
     @cached_property
     def trained(self) -> frozenset[int]:

@@ -9,6 +9,7 @@ from gradscope.recording.evidence.parameters import LeafRecord, ReplacementRecor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -41,6 +42,11 @@ class UnregisteredParameter(Rule):
         `nn.ParameterList`: compute first and wrap last. Create layers in `__init__`, not in the
         forward.
 
+    Fix safety:
+        Safe. A list of modules becomes an `nn.ModuleList`, a dictionary an `nn.ModuleDict`, tensors
+        an `nn.ParameterList` or `nn.ParameterDict`, and a tensor an `nn.Parameter`. Checkpoints
+        then contain these tensors too. No edit for what the forward creates.
+
     When it may be wrong:
         A list may hide a module from `parameters()` on purpose, such as a network that only
         measures a perceptual loss. Freeze such a module; in eval mode it is a note already.
@@ -54,6 +60,7 @@ class UnregisteredParameter(Rule):
     name: ClassVar[str] = "unregistered-parameter"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS502",)
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="elements"),)
 
     def skip_reason(self, context: RuleContext) -> str | None:

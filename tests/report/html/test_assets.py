@@ -17,7 +17,7 @@ def test_scripts_share_a_scope_and_no_name():
             re.MULTILINE,
         )
     )
-    assert declared["Sheet"] == 1
+    assert declared["Tab"] == 1
     assert [name for name, count in declared.items() if count > 1] == []
 
 

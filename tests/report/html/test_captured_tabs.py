@@ -48,7 +48,7 @@ def test_each_loss_of_a_step_is_told_apart():
     assert {"step 0 · loss_d", "step 0 · loss_g", "step 8 · loss_d", "step 8 · loss_g"} <= {*found}
 
 
-def test_only_what_is_found_in_a_step_stands_on_its_sheet():
+def test_only_what_is_found_in_a_step_stands_on_its_tab():
     report = report_of(captured_at(0, 3), finding(step=3))
     whole, near, other = run_tabs(report, report.training_run)
     assert [len(tab.texts.cards) for tab in (whole, near, other)] == [1, 1, 0]
@@ -65,7 +65,7 @@ def test_a_page_of_one_run_holds_its_captured_steps_and_one_of_several_does_not(
     report = report_of(captured_at(0))
     assert render_html([report]).count('role="tab"') == 2
     assert render_html([report, report]).count('role="tab"') == 2
-    assert 'id="sheet-1"' not in render_html([report_of(loop([1.0]))])
+    assert 'id="panel-1"' not in render_html([report_of(loop([1.0]))])
 
 
 def test_the_captured_steps_closest_to_a_finding_come_first():

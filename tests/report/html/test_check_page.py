@@ -81,10 +81,10 @@ def test_the_overview_tells_every_target_and_its_outcome():
     assert (line, message, seeds) == ("model.py:9", "told by GS201", "all 3")
 
 
-def test_every_name_of_a_target_opens_its_sheet():
+def test_every_name_of_a_target_opens_its_tab():
     page = rendered(check(PASSED, FAILED))
-    for button in page.xpath("//button[@data-sheet]"):
-        tab = page.get_element_by_id(f"sheet-{button.get('data-sheet')}")
+    for button in page.xpath("//button[@data-tab]"):
+        tab = page.get_element_by_id(f"panel-{button.get('data-tab')}")
         assert tab.xpath(".//h1")[0].text == button.text_content()
 
 
@@ -156,16 +156,16 @@ def test_the_gate_is_told_in_words(policy, text):
 def test_without_room_the_targets_with_findings_keep_their_pictures():
     result = check(PASSED, FAILED)
     whole = rendered(result)
-    names = "count(//article[@id='sheet-{}']//details[contains(@class, 'picture')])"
+    names = "count(//article[@id='panel-{}']//details[contains(@class, 'chart')])"
     assert whole.xpath(names.format(1)) == whole.xpath(names.format(2)) > 0
     size = len(whole.get_element_by_id("data-2").text)
     tight = rendered(result, size_budget=size)
     assert tight.xpath(names.format(1)) == 0 < tight.xpath(names.format(2))
-    assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
-    assert "Omitted" not in tight.get_element_by_id("sheet-2").text_content()
+    assert "Omitted" in tight.get_element_by_id("panel-1").text_content()
+    assert "Omitted" not in tight.get_element_by_id("panel-2").text_content()
     none = rendered(result, size_budget=0)
     assert none.xpath(names.format(2)) == 0
-    assert not none.xpath("//article[@id='sheet-2']//button[contains(@class, 'select')]")
+    assert not none.xpath("//article[@id='panel-2']//button[contains(@class, 'select')]")
 
 
 def test_names_are_text():

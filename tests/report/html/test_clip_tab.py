@@ -1,4 +1,4 @@
-"""The page of a report on clipping: its sheets, and what they tell."""
+"""The page of a report on clipping: its tabs, and what they tell."""
 
 import math
 
@@ -39,7 +39,7 @@ def target():
     return report_of(watched(model, None, loss_fn, batch=batch, steps=6, clipping=options))
 
 
-def test_a_target_is_one_sheet_with_the_methods_side_by_side(target):
+def test_a_target_is_one_tab_with_the_methods_side_by_side(target):
     (tab,) = clip_tabs(target)
     assert tab.title == target.target.name
     assert [chart.name for chart in tab.charts] == [
@@ -54,7 +54,7 @@ def test_a_target_is_one_sheet_with_the_methods_side_by_side(target):
     assert ("clip", "clip_grad_norm_(max_norm=0.5)") in facts(tab)
 
 
-def test_each_line_has_a_sheet_and_its_own_findings():
+def test_each_line_has_a_tab_and_its_own_findings():
     run = ClippedRun()
     first, second = run.model("generator", 2), run.model("critic", 3)
     one, other = run.optimizer(first, "SGD"), run.optimizer(second, "SGD")

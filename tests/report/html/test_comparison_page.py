@@ -15,7 +15,7 @@ def rendered(comparison):
 
 
 def facts(page, tab=0):
-    found = page.xpath(f"//article[@id='sheet-{tab}']//dl[@class='facts']/div")
+    found = page.xpath(f"//article[@id='panel-{tab}']//dl[@class='facts']/div")
     return {one[0].text: one[1].text for one in found}
 
 
@@ -23,7 +23,7 @@ def texts(page, path):
     return [" ".join(one.text_content().split()) for one in page.xpath(path)]
 
 
-def test_two_sides_are_one_sheet():
+def test_two_sides_are_one_tab():
     comparison = compared(
         of_step({"a.weight": 1.0}, loss=2.0), of_step({"a.weight": 3.0}, loss=4.0)
     )
@@ -71,12 +71,12 @@ def test_several_sides_have_an_overview_and_a_tab_each():
     assert texts(page, "//*[@role='tab']") == ["all sides", "B two.gradscope", "C three.gradscope"]
     rows = texts(page, "//section[h2='Sides']//tbody/tr/td[1]")
     assert rows == ["A", "B", "C"]
-    assert texts(page, "//article[@id='sheet-0']//ul[@class='reasons']/li")[0].startswith("C: ")
+    assert texts(page, "//article[@id='panel-0']//ul[@class='reasons']/li")[0].startswith("C: ")
     # What is beyond the tolerance in C is no matter of B.
-    assert "within the tolerance" in texts(page, "//article[@id='sheet-1']//h2")[0]
-    assert "the tolerance" in texts(page, "//article[@id='sheet-2']//h2")[0]
-    opened = page.xpath("//section[h2='Sides']//button/@data-sheet")
-    assert [texts(page, f"//article[@id='sheet-{at}']//h1")[0] for at in opened] == [
+    assert "within the tolerance" in texts(page, "//article[@id='panel-1']//h2")[0]
+    assert "the tolerance" in texts(page, "//article[@id='panel-2']//h2")[0]
+    opened = page.xpath("//section[h2='Sides']//button/@data-tab")
+    assert [texts(page, f"//article[@id='panel-{at}']//h1")[0] for at in opened] == [
         "one.gradscope → two.gradscope", "one.gradscope → three.gradscope",
     ]  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_what_is_known_to_differ_is_a_table():
 
 def test_runs_have_curves_and_steps_have_none():
     run = of_run({"a.weight": [1.0, 2.0]}, [3.0, 2.0])
-    names = "//details[contains(@class, 'picture')]/@data-picture"
+    names = "//details[contains(@class, 'chart')]/@data-chart"
     assert "compared-curves" in rendered(compared(run, run)).xpath(names)
     step = of_step({"a.weight": 1.0})
     assert "compared-curves" not in rendered(compared(step, step)).xpath(names)
@@ -101,12 +101,12 @@ def test_without_room_the_sides_that_are_worse_keep_their_pictures():
     sides = [of_step({"a.weight": norm, "b.weight": 1.0}) for norm in (1.0, 1.01, 9.0)]
     comparison = compared(*sides)
     whole = rendered(comparison)
-    names = "count(//article[@id='sheet-{}']//details[contains(@class, 'picture')])"
+    names = "count(//article[@id='panel-{}']//details[contains(@class, 'chart')])"
     assert all(whole.xpath(names.format(at)) for at in range(3))
     room = sum(len(whole.get_element_by_id(f"data-{at}").text) for at in (0, 2))
     tight = html.fromstring(render_comparison_html(comparison, size_budget=room))
     assert [bool(tight.xpath(names.format(at))) for at in range(3)] == [True, False, True]
-    assert "Omitted" in tight.get_element_by_id("sheet-1").text_content()
+    assert "Omitted" in tight.get_element_by_id("panel-1").text_content()
 
 
 def test_what_cannot_be_compared_is_a_page_too():

@@ -19,7 +19,7 @@ from gradscope.report.snippets import CodeLine, Label, Snippet
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'a' [/x] \u2028"
 
 
-def tab(text="a sheet", **changes):
+def tab(text="a tab", **changes):
     values = {"title": text, "texts": PageTexts(heading=text), "charts": ()} | changes
     return Tab(**values)
 
@@ -82,7 +82,7 @@ def test_text_from_outside_stays_text(text):
     assert elements(found) == elements(plain)
     assert found.xpath("//h1")[0].text_content() == text
     (data,) = found.xpath("//script[@type='application/json']")
-    assert json.loads(data.text)["pictures"]["p"]["content"]["name"] == text
+    assert json.loads(data.text)["charts"]["p"]["content"]["name"] == text
 
 
 def elements(page):

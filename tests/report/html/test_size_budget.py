@@ -1,4 +1,4 @@
-"""Which pictures stay on a page of many sheets."""
+"""Which charts stay on a page of many tabs."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from gradscope.report.html.phrasing import FindingCard, PageTexts
 
 def tab(*sizes):
     charts = tuple(
-        Chart(name=f"p{at}", kind="plot", title=f"picture {at}", caption="",
+        Chart(name=f"p{at}", kind="plot", title=f"chart {at}", caption="",
                 content={"text": "x" * size})
         for at, size in enumerate(sizes)
     )  # fmt: skip
@@ -29,16 +29,16 @@ def test_what_fits_is_left_as_it_is():
     assert within(room, tabs, [0, 0], "alone") == tabs
 
 
-def test_the_first_pictures_of_every_sheet_are_kept_before_the_last_of_one():
+def test_the_first_charts_of_every_tab_are_kept_before_the_last_of_one():
     tabs = [tab(1000, 5000, 100), tab(1000, 5000, 100)]
     found = within(3000, tabs, [0, 0], "ask for it alone")
     assert kept(found) == [["p0", "p2"], ["p0", "p2"]]
     title, lines = found[0].texts.notes[0]
-    assert title.startswith("Omitted") and lines == ("picture 1", "ask for it alone")
+    assert title.startswith("Omitted") and lines == ("chart 1", "ask for it alone")
     assert found[0].texts.cards[0].module == 3
 
 
-def test_small_sheets_leave_their_share_to_the_others():
+def test_small_tabs_leave_their_share_to_the_others():
     found = within(4000, [tab(3000), tab(100)], [0, 0], "alone")
     assert kept(found) == [["p0"], ["p0"]]
 
@@ -48,7 +48,7 @@ def test_what_is_urgent_comes_first(urgency, expected):
     found = within(1500, [tab(1000), tab(1000)], urgency, "alone")
     assert kept(found) == expected
     empty = found[expected.index([])]
-    # Without pictures there is nothing that a button could show.
+    # Without charts there is nothing that a button could show.
     assert empty.texts.cards[0].module is None and empty.modules == {}
 
 

@@ -162,7 +162,7 @@ def test_the_losses_of_two_optimizers_are_told_apart():
 def test_numbers_that_are_not_those_of_the_script_are_explained():
     for output_format in ("full", "markdown"):
         text = shown(accumulation(), output_format)
-        assert "as passed to backward(), divided by 4" in text
+        assert "mean over 4 micro-batches" in text
         assert "as backward()" not in shown(plain(), output_format)
 
 
@@ -246,4 +246,4 @@ def test_concise_tells_pictures_and_ends_with_the_run():
     *pictures, last = shown(accumulation(), "concise").splitlines()
     assert pictures[0].startswith("AdamW(lr=0.1): (forward -> backward) x4 -> unscale")
     assert pictures[1].endswith("(1 step, first 11)")
-    assert last.startswith("12 steps in 1.17 s, loss 2.00 -> ")
+    assert last.startswith("12 steps in 1.17 s, loss 8.00 -> ")

@@ -6,7 +6,7 @@ from torch import nn
 
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings
-from tests.rules.watching import findings_of, recording_of
+from tests.rules.watching import findings_of, findings_of_script, recording_of
 
 
 class Own(torch.optim.Optimizer):
@@ -111,3 +111,69 @@ def test_thresholds_count_measured_steps_and_their_size(tmp_path):
     ratio = 0.1 / max(1.0, *(float(weight.detach().norm()) for weight in model.parameters()))
     assert found(least_ratio=ratio * 0.999)
     assert not found(least_ratio=ratio * 1.001)
+
+
+# A script's own file: its source tells which line fails to update.
+BY_HAND = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model = nn.Linear(6, 1)
+rate = 0.1
+
+
+def update():
+    for p in model.parameters():
+        {update}
+    model.zero_grad()
+
+
+for _ in range({passes}):
+    model(torch.randn(16, 6)).square().mean().backward()
+    with torch.no_grad():
+        update()
+"""
+
+
+def said_of(tmp_path, update, *, passes=16):
+    folder = tmp_path / str(passes)
+    folder.mkdir()
+    script = folder / "script.py"
+    script.write_text(BY_HAND.format(update=update, passes=passes))
+    return [one for one in findings_of_script(script, folder) if one.rule == "GS318"]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "p = p - rate * p.grad",
+        "p = p.sub(rate * p.grad)",
+        "p.sub(rate * p.grad)",
+        "p.data.add(p.grad, alpha=-rate)",
+    ],
+)
+def test_update_by_hand_that_is_not_stored_is_found_at_its_line(update, tmp_path):
+    (finding,) = said_of(tmp_path, update)
+    assert finding.location.source == update
+    assert (finding.severity, dict(finding.evidence)["steps"]) == ("error", 0)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "p -= rate * p.grad",
+        "p.sub_(rate * p.grad)",
+        "p.data = p.data - rate * p.grad",
+        # A script that measures gradients and trains nothing.
+        "information = p.grad.square() + 1",
+        "norm = (p - p.grad).norm()",
+    ],
+)
+def test_update_that_is_stored_and_gradients_that_are_only_read_are_not_found(update, tmp_path):
+    assert not said_of(tmp_path, update)
+
+
+def test_sixteen_backward_passes_are_needed(tmp_path):
+    assert not said_of(tmp_path, "p.sub(rate * p.grad)", passes=15)
+    assert said_of(tmp_path, "p.sub(rate * p.grad)", passes=16)

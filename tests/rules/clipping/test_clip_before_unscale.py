@@ -27,8 +27,8 @@ def test_clip_of_scaled_gradients_is_an_error_at_its_line():
     found = scaled_loop().found("GS403")
     assert (found.severity, found.location.line, found.count) == ("error", CLIP, 10)
     assert dict(found.evidence)["scale"] == 65536
-    assert "multiplied by the loss scale (65536)" in found.message
-    assert "1.53e-05" in found.message
+    assert "multiplied by the loss scale (65,536)" in found.message
+    assert "1.53e-5" in found.message
 
 
 def test_clip_behind_unscale_is_right():

@@ -54,7 +54,7 @@ LOST = {
     "overflow of an exponential": (mixture, "exp makes infinity: it overflows float32", "softmax"),
     "overflow of half precision": (
         lambda m, h: (300 * h.half()).pow(3).float().mean(),
-        "pow makes infinity: it overflows float16, whose largest number is 65504",
+        "pow makes infinity: it overflows float16, whose largest number is 65,504",
         "bfloat16",
     ),
     "fully masked row": (

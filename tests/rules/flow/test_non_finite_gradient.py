@@ -161,7 +161,7 @@ def test_singular_points_of_their_own_lines_are_told_beside_nan_of_the_forward()
 
 def test_a_gradient_that_outgrows_half_precision_is_told_from_singular_points():
     found = only(inspect(lambda model, h: 1e6 * h.half().float().sum()).findings, "GS103")
-    assert "it overflows float16, whose largest number is 65504, from elements up to 1e+06" in (
+    assert "it overflows float16, whose largest number is 65,504, from elements up to 1e6" in (
         found.message
     )
     assert "loss scale" in found.remedy

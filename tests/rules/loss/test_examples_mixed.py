@@ -214,3 +214,30 @@ def test_images_and_patches_are_fine(findings_of):
             return self.head(self.linear(x).view(-1, 4, 6).mean(1))
 
     assert not told(findings_of(Patches(), (IMAGES, CLASSES), functional.cross_entropy))
+
+
+def per_word(dimension):
+    """Return a loss of log-probabilities that sum to one over a dimension of `[10, 7, 3]`."""
+
+    def loss(output, target):
+        scores = functional.log_softmax(output, dim=dimension).flatten(0, 1)
+        return functional.nll_loss(scores, target.flatten())
+
+    return loss
+
+
+@pytest.mark.parametrize(("dimension", "expected"), [(1, ["error"]), (2, []), (-1, [])])
+def test_log_probabilities_over_time_are_told_from_those_over_classes(
+    findings_of, dimension, expected
+):
+    batch = WORDS, torch.arange(70).reshape(10, 7) % 3
+    assert told(findings_of(Reader(lambda _, x: x), batch, per_word(dimension))) == expected
+
+
+def test_a_choice_among_some_of_the_classes_is_not_found(findings_of):
+    def loss(output, target):
+        return functional.nll_loss(
+            functional.log_softmax(output, dim=-1)[:, :2], target.clamp(max=1)
+        )
+
+    assert told(findings_of(nn.Linear(6, 3), (WORDS[:, 0], CLASSES), loss)) == []

@@ -11,6 +11,7 @@ from torch.nn import functional
 import gradscope
 from gradscope.recording.evidence.batches import TermPairRecord
 from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
 
 GENERATOR = torch.Generator().manual_seed(1)
 X, Y = torch.randn(32, 6, generator=GENERATOR), torch.randn(32, 1, generator=GENERATOR)
@@ -80,3 +81,79 @@ def with_pair(recording, **changes):
 )
 def test_cosine_and_ratio_decide(changes, count):
     assert len(found(with_pair(recording_of(agreeing), **changes))) == count
+
+
+def divergence(mean, log_variance):
+    return -0.5 * (1 + log_variance - mean.square() - log_variance.exp())
+
+
+def likelihood(mean, log_variance):
+    return 0.5 * (log_variance + (mean - 1).square() / log_variance.exp())
+
+
+class Variational(nn.Module):
+    """Returns a reconstruction, a mean and the logarithm of a variance."""
+
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(6, 4), nn.Linear(2, 6)
+
+    def forward(self, x):
+        mean, log_variance = self.encode(x).chunk(2, dim=1)
+        return self.decode(mean), mean, log_variance
+
+
+def reduced(fit, other, *, rows=32, **thresholds):
+    torch.manual_seed(0)
+    batch = (X[:rows], X[:rows])
+
+    def loss(output, target):
+        return fit(output[0], target) + other(*output[1:])
+
+    recording = gradscope.inspect(Variational(), batch, loss, probe_steps=1).recording
+    settings = Settings(select=("GS703",), thresholds={"loss-term-conflict": thresholds})
+    return judge(recording, settings).findings
+
+
+def mean_of(output, target):
+    return functional.mse_loss(output, target)
+
+
+def test_divergence_summed_over_the_batch_beside_a_mean_is_an_error():
+    (finding,) = reduced(mean_of, lambda *given: divergence(*given).sum())
+    assert (finding.severity, dict(finding.evidence)["rows"]) == ("error", 32)
+    assert dict(finding.evidence)["factor"] == pytest.approx(1.0)
+    assert ".sum()" in finding.location.source
+
+
+@pytest.mark.parametrize(
+    ("fit", "other"),
+    [
+        (mean_of, lambda *given: divergence(*given).sum(1).mean()),
+        (mean_of, lambda *given: divergence(*given).sum() / 32),
+        (mean_of, lambda *given: 0.01 * divergence(*given).sum()),
+        (
+            lambda *given: functional.mse_loss(*given, reduction="sum"),
+            lambda *given: divergence(*given).sum(),
+        ),
+        # The mean has a weight that makes up for the sum.
+        (lambda *given: 100 * mean_of(*given), lambda *given: divergence(*given).sum()),
+        # Sums that are no divergence.
+        (mean_of, lambda *given: likelihood(*given).sum()),
+        (mean_of, lambda mean, log_variance: mean.square().sum()),
+        (mean_of, lambda mean, log_variance: (log_variance.exp() - mean * 2).sum()),
+    ],
+    ids=["mean", "divided", "weighted", "sums", "weighted-mean", "likelihood", "square", "rate"],
+)
+def test_terms_that_fit_each_other_and_other_sums_are_not_found(fit, other):
+    assert not reduced(fit, other)
+
+
+def test_limits_of_rows_and_of_the_factor():
+    def summed(*given):
+        return 0.5 * divergence(*given).sum()
+
+    assert reduced(mean_of, summed, rows=8)
+    assert not reduced(mean_of, summed, rows=7)
+    assert reduced(mean_of, summed, factor=0.5)
+    assert not reduced(mean_of, summed, factor=math.nextafter(0.5, 1))

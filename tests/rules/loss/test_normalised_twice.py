@@ -33,6 +33,8 @@ def severities(findings) -> list[str]:
         (nn.Softmax(-1), functional.binary_cross_entropy_with_logits, SHARES, "error"),
         (nn.Softmax(-1), functional.nll_loss, CLASSES, "error"),
         (nn.Softmax(-1), nn.KLDivLoss(reduction="batchmean"), SHARES.softmax(-1), "error"),
+        (nn.Identity(), functional.nll_loss, CLASSES, "error"),
+        (nn.Identity(), nn.KLDivLoss(reduction="batchmean"), SHARES.softmax(-1), "error"),
         (nn.Sigmoid(), functional.cross_entropy, CLASSES, "warning"),
         (nn.LogSoftmax(-1), functional.cross_entropy, CLASSES, "note"),
     ],
@@ -61,6 +63,9 @@ def of_logarithm(x):
         (of_logarithm, functional.cross_entropy, CLASSES),
         (lambda x: x.log_softmax(-1), functional.nll_loss, CLASSES),
         (lambda x: x.log_softmax(-1), nn.KLDivLoss(reduction="batchmean"), SHARES.softmax(-1)),
+        # The loss of a focal classifier: logarithms with a weight for each.
+        (lambda x: (1 - x.softmax(-1)) ** 2 * x.log_softmax(-1), functional.nll_loss, CLASSES),
+        (functional.logsigmoid, functional.nll_loss, CLASSES),
         (torch.sigmoid, functional.binary_cross_entropy, SHARES),
         (lambda x: x.softmax(-1), functional.mse_loss, SHARES),
         (lambda x: x * x.softmax(-1), functional.cross_entropy, CLASSES),
@@ -188,3 +193,13 @@ def test_a_layer_in_a_sequence_is_found_where_it_is_made(inspect_file):
         "criterion = nn.CrossEntropyLoss()\n"
     )
     assert only(report.findings, "GS701").location.line == 5
+
+
+def test_the_message_on_raw_logits_says_what_the_loss_expects(findings_of):
+    (finding,) = [
+        one
+        for one in findings_of(network(), (X, CLASSES), functional.nll_loss)
+        if one.rule == "GS701"
+    ]
+    assert finding.message.startswith("nll_loss gets the result of a linear layer")
+    assert finding.remedy == "apply log_softmax to it, or use cross_entropy"

@@ -71,7 +71,7 @@ def marked(path: Path) -> set[int]:
 def judged(jobs: Jobs, body: str, folder: Path) -> tuple[tuple[Finding, ...], set[int]]:
     """Run a job, and return what the rules find in it, and the marked lines."""
     path = script(body, folder)
-    recordings = jobs.record(path, folder / "job")
+    recordings = jobs.recordings(path, folder / "job")
     assert len(recordings) == 2
     return judge_job(recordings).findings, marked(path)
 

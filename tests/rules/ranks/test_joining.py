@@ -42,16 +42,6 @@ KILLED = FAILING.replace(
 SCHEMA = json.loads(files("gradscope").joinpath("schemas/report-1.json").read_text())
 
 
-def gradscope(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "gradscope", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-
-
 @pytest.fixture(scope="module")
 def bypass(jobs, tmp_path_factory):
     """The folder of a job of which every rank goes around DDP."""
@@ -61,16 +51,16 @@ def bypass(jobs, tmp_path_factory):
     return folder / "job"
 
 
-def report_of(*paths):
-    done = gradscope("report", *paths, "--output-format", "json")
-    assert done.returncode == 0, done.stderr
-    value = json.loads(done.stdout)
+def report_of(command, *paths):
+    code, out, err = command("report", *paths, "--output-format", "json")
+    assert code == 0, err
+    value = json.loads(out)
     jsonschema.validate(value, SCHEMA)
     return value
 
 
-def test_ranks_in_any_order_are_one_report(bypass):
-    value = report_of(bypass / "job.rank1.gradscope", bypass / "job.rank0.gradscope")
+def test_ranks_in_any_order_are_one_report(command, bypass):
+    value = report_of(command, bypass / "job.rank1.gradscope", bypass / "job.rank0.gradscope")
     (finding,) = value["findings"]
     assert (finding["rule"], finding["ranks"]) == ("GS802", [0, 1])
     assert [row["rank"] for row in value["ranks"]["recorded"]] == [0, 1]
@@ -79,89 +69,73 @@ def test_ranks_in_any_order_are_one_report(bypass):
     assert value["ranks"]["strategy"] == "DDP"
 
 
-def test_a_folder_and_a_base_name_find_the_ranks(bypass):
+def test_a_folder_and_a_base_name_find_the_ranks(command, bypass):
     for given in (bypass, bypass / "job.gradscope"):
-        assert len(report_of(given)["ranks"]["recorded"]) == 2
+        assert len(report_of(command, given)["ranks"]["recorded"]) == 2
 
 
-def test_one_rank_is_reported_by_itself(bypass):
-    value = report_of(bypass / "job.rank1.gradscope")
+def test_one_rank_is_reported_by_itself(command, bypass):
+    value = report_of(command, bypass / "job.rank1.gradscope")
     assert [row["rank"] for row in value["ranks"]["recorded"]] == [1]
     assert [finding["rule"] for finding in value["findings"]] == ["GS802"]
-    text = gradscope("report", bypass / "job.rank1.gradscope").stdout
+    text = command("report", bypass / "job.rank1.gradscope")[1]
     assert "rank 1 of 2 · DDP" in text
 
 
-def test_the_names_are_those_of_the_script(bypass):
-    names = [row["name"] for row in report_of(bypass)["parameters"]]
+def test_the_names_are_those_of_the_script(command, bypass):
+    names = [row["name"] for row in report_of(command, bypass)["parameters"]]
     assert names[0] == "model.body.0.weight"
     assert len(names) == len(set(names)) == 6
 
 
-def test_text_and_markdown_tell_of_the_ranks(bypass):
-    text = gradscope("report", bypass).stdout
+def test_text_and_markdown_tell_of_the_ranks(command, bypass):
+    text = command("report", bypass)[1]
     assert "2 ranks · DDP · gloo" in text
     assert text.count("error[GS802]") == 1
-    markdown = gradscope("report", bypass, "--output-format", "markdown").stdout
+    markdown = command("report", bypass, "--output-format", "markdown")[1]
     assert "### Ranks" in markdown
 
 
-def test_a_check_takes_the_ranks_as_one(bypass):
-    done = gradscope("check", bypass)
-    assert done.returncode == 1
-    assert done.stdout.count("GS802") == 1
+def test_a_check_takes_the_ranks_as_one(command, bypass):
+    code, out, _ = command("check", bypass)
+    assert code == 1
+    assert out.count("GS802") == 1
 
 
-def test_a_rank_that_is_given_twice_is_an_error(bypass, tmp_path):
+def test_a_rank_that_is_given_twice_is_an_error(command, bypass, tmp_path):
     copy = tmp_path / "copy.gradscope"
     copy.write_bytes((bypass / "job.rank0.gradscope").read_bytes())
-    done = gradscope("report", bypass / "job.rank0.gradscope", copy)
-    assert done.returncode == 2
-    assert "are both of rank 0" in done.stderr
+    code, _, err = command("report", bypass / "job.rank0.gradscope", copy)
+    assert code == 2
+    assert "are both of rank 0" in err
 
 
-def test_ranks_of_different_jobs_are_an_error(jobs, bypass, tmp_path):
+def test_ranks_of_different_jobs_are_an_error(command, jobs, bypass, tmp_path):
     jobs.record(script(BYPASS, tmp_path), tmp_path / "other")
     given = (bypass / "job.rank0.gradscope", tmp_path / "other" / "job.rank1.gradscope")
-    done = gradscope("report", *given)
-    assert done.returncode == 2
-    assert "are ranks of different jobs" in done.stderr
+    code, _, err = command("report", *given)
+    assert code == 2
+    assert "are ranks of different jobs" in err
 
 
-def test_the_rank_that_failed_first_is_named(jobs, tmp_path):
+def test_the_rank_that_failed_first_is_named(command, jobs, tmp_path):
     jobs.record(script(FAILING, tmp_path), tmp_path / "job")
-    value = report_of(tmp_path / "job")
+    value = report_of(command, tmp_path / "job")
     failure = value["ranks"]["first_failure"]
     assert (failure["rank"], failure["what"]) == (1, "ValueError: a broken file")
     states = {row["rank"]: row["state"] for row in value["ranks"]["recorded"]}
     assert states == {0: "consequence", 1: "failed"}
     assert not [one for one in value["findings"] if one["rule"] == "GS506"]
+    text = command("report", tmp_path / "job")[1]
+    assert "rank 1 failed first: " in text and "ended by" not in text
 
 
-def test_a_rank_that_was_killed_is_told_as_lost(tmp_path):
-    path = script(KILLED, tmp_path)
-    port = str(free_port())
+def test_a_rank_that_was_killed_is_told_as_lost(command, jobs, tmp_path):
     save = tmp_path / "job.gradscope"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "gradscope", "run", "--quiet", "--save", save, path],
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                "RANK": str(rank),
-                "WORLD_SIZE": "2",
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port,
-            },
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for rank in (0, 1)
-    ]
-    for rank in ranks:
-        rank.wait(120)
-    assert ranks[1].returncode == -signal.SIGKILL
-    value = report_of(tmp_path / "job.rank0.gradscope", tmp_path / "job.rank1.gradscope")
+    path = script(KILLED, tmp_path)
+    ended = jobs.run(["run", "--quiet", "--save", save, path], tmp_path / "job")
+    assert ended[1][0] == -signal.SIGKILL
+    value = report_of(command, tmp_path / "job.rank0.gradscope", tmp_path / "job.rank1.gradscope")
     assert value["ranks"]["first_failure"]["rank"] == 1
     assert {row["rank"]: row["state"] for row in value["ranks"]["recorded"]}[1] == "lost"
     assert value["ranks"]["recorded"][1]["steps"] == 5

@@ -91,7 +91,7 @@ def returning(recording, factor):
 
 
 def test_a_returned_norm_that_is_off_by_a_known_factor_is_named(jobs, tmp_path):
-    ranks = jobs.record(script(FSDP2_CLIP, tmp_path), tmp_path / "job")
+    ranks = jobs.recordings(script(FSDP2_CLIP, tmp_path), tmp_path / "job")
     for factor, words in [
         (2.0, "too large by the number of shards, 2"),
         (2**0.5, "too large by the root of the number of shards, 2"),

@@ -133,3 +133,28 @@ for step in range(12):
 
 def test_noise_on_the_weights_is_found(jobs, tmp_path):
     assert found(jobs, WEIGHT_NOISE, tmp_path, "GS801").ranks
+
+
+CONVERTED = """
+net = Net()
+net.double().float()
+model = DDP(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(12):
+    if step == 5:
+        {convert}
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_model_that_is_converted_after_it_was_wrapped_is_found(jobs, tmp_path):
+    body = CONVERTED.format(convert="model.module.double().float()  # FAULT")
+    assert "converted after DDP" in found(jobs, body, tmp_path, "GS801").message
+
+
+def test_a_conversion_to_the_same_type_keeps_the_hooks(jobs, tmp_path):
+    clean(jobs, CONVERTED.format(convert='model.to("cpu", torch.float32)'), tmp_path)

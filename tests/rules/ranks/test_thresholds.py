@@ -38,7 +38,7 @@ def found(recordings, name, **thresholds):
 @pytest.mark.parametrize(("name", "field", "source", "number", "kept"), LIMITS[:-1])
 def test_a_threshold_decides_at_its_number(jobs, tmp_path, name, field, source, number, kept):
     path = script(source, tmp_path) if "\n" in source else SAMPLES / f"{source}.py"
-    recordings = jobs.record(path, tmp_path / "job")
+    recordings = jobs.recordings(path, tmp_path / "job")
     if isinstance(number, str):
         evidence = [dict(one.evidence) for one in found(recordings, name)]
         number = evidence[0][number]
@@ -55,7 +55,7 @@ def test_a_threshold_decides_at_its_number(jobs, tmp_path, name, field, source, 
 
 
 def test_replicas_count_as_equal_up_to_the_tolerance(jobs, tmp_path):
-    recordings = jobs.record(SAMPLES / "ranks_apart.py", tmp_path / "job")
+    recordings = jobs.recordings(SAMPLES / "ranks_apart.py", tmp_path / "job")
     (finding,) = found(recordings, "ranks-apart")
     assert finding.step == 1
     assert not found(recordings, "ranks-apart", tolerance=1.0)

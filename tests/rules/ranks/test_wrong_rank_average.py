@@ -1,5 +1,7 @@
 """Averages over the ranks that are taken twice, or never."""
 
+import pytest
+
 from tests.rules.ranks.running import clean, found
 
 SUMMED = """
@@ -119,3 +121,67 @@ def test_a_loss_times_one_over_the_number_of_ranks_is_found(jobs, tmp_path):
 def test_gradients_clipped_after_ddp_has_averaged_them_are_healthy(jobs, tmp_path):
     clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)"
     clean(jobs, AFTER.replace("LOSS", "").replace("GRADIENTS", clip), tmp_path)
+
+
+# Rows are drawn, so that the number of tokens differs from step to step.
+TOKENS = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    x, y = batch(8 + step)
+    count = torch.tensor(float(len(y)))
+    dist.all_reduce(count)  # FAULT
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y, reduction="sum") {factor} / count
+    loss.backward()
+    {later}
+    optimizer.step()
+"""
+GRADIENTS = """
+from torch.distributed.fsdp import fully_shard
+model = Net()
+fully_shard(model)
+{divisor}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    tokens = torch.zeros(())
+    for _ in range(2):
+        x, y = batch(6 + step)
+        tokens += len(y)
+        loss = cross_entropy(model(x), y, reduction="sum")
+        loss.backward()
+    dist.all_reduce(tokens)  # FAULT
+    for p in model.parameters():
+        p.grad.mul_({factor} / tokens)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+# gloo cannot multiply while it sums.
+OWN_DIVISOR = """
+model.set_gradient_divide_factor(1.0)
+model.set_force_sum_reduction_for_comms(True)
+"""
+
+
+def test_a_loss_divided_by_the_tokens_of_all_ranks_is_found(jobs, tmp_path):
+    finding = found(jobs, TOKENS.format(factor="", later="pass"), tmp_path, "GS804")
+    assert "they are 2 times too small" in finding.message
+    assert finding.count == 8
+
+
+def test_gradients_divided_by_the_tokens_of_all_ranks_are_found(jobs, tmp_path):
+    body = GRADIENTS.format(divisor="", factor="1.0")
+    assert "gradients are divided" in found(jobs, body, tmp_path, "GS804").message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        TOKENS.format(factor="* world", later="pass"),
+        TOKENS.format(factor="", later="[p.grad.mul_(world) for p in model.parameters()]"),
+        GRADIENTS.format(divisor="", factor="world"),
+        GRADIENTS.format(divisor=OWN_DIVISOR, factor="1.0"),
+    ],
+)
+def test_tokens_of_all_ranks_with_a_factor_for_the_mean_are_healthy(jobs, tmp_path, body):
+    clean(jobs, body, tmp_path)

@@ -109,3 +109,44 @@ def test_what_a_second_optimizer_trains_is_held(tmp_path):
 )
 def test_names_that_say_that_something_is_not_to_learn(name, is_fixed):
     assert is_named_fixed([name]) is is_fixed
+
+
+class Tagger(nn.Module):
+    """An embedding, a body of six tensors, and a name that a test may give to the embedding."""
+
+    def __init__(self, name="embed"):
+        super().__init__()
+        self.name = name
+        self.add_module(name, nn.Embedding(12, 8))
+        self.body = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh())
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, tokens):
+        return self.head(self.body(getattr(self, self.name)(tokens)))
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "clear", "expected"),
+    [
+        ("embed", 2, "optimizer", ["error"]),
+        ("embed", 2, "all", ["note"]),  # the author knows of its gradients
+        ("embed", 1, "optimizer", ["note"]),  # a list of what should learn
+        ("fixed_embed", 2, "optimizer", ["note"]),
+    ],
+)
+def test_a_table_that_falls_through_the_groups_is_an_error(name, groups, clear, expected, tmp_path):
+    def loop():
+        torch.manual_seed(2)
+        model = Tagger(name)
+        kept = [(n, p) for n, p in model.named_parameters() if not n.startswith(name)]
+        decay, plain = ([p for _, p in kept if (p.ndim > 1) is wanted] for wanted in (True, False))
+        given = [{"params": decay}, {"params": plain, "weight_decay": 0.0}]
+        adam = torch.optim.AdamW(given if groups == 2 else [*decay, *plain], lr=1e-2)
+        for _ in range(14):
+            tokens = torch.randint(0, 12, (16,))
+            loss = functional.cross_entropy(model(tokens), tokens % 3)
+            (adam if clear == "optimizer" else model).zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert levels(loop, tmp_path) == expected

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from tests.rules.optimizing import Net, inspected
+from tests.rules.watching import findings_of_script
 
 
 def found(model, optimizer=torch.optim.AdamW):
@@ -47,3 +48,50 @@ def test_optimizer_of_a_network_whose_turn_it_is_not_is_left_alone():
     model.embed.requires_grad_(False)
     optimizer = torch.optim.SGD(model.embed.parameters(), 0.1)
     assert found(model, lambda _: optimizer) == []
+
+
+STAYS_FROZEN = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+net = nn.Sequential()
+net.body, net.head = nn.Linear(6, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def check(net, x):
+    net.requires_grad_(False)
+    value = {between}
+    net.{part}requires_grad_(True)
+    return value
+
+
+for step in range({steps}):
+    x = torch.randn(16, 6)
+    loss = F.cross_entropy(net(x), torch.arange(16) % 3)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step == 11:
+        check(net, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "part", "steps", "expected"),
+    [
+        ("net(x).mean().item()", "head.", 20, ["error"]),
+        ("net(x).mean().item()", "head.", 19, []),  # seven steps with a frozen body
+        ("net(x).mean().item()", "", 20, []),
+        ("None", "head.", 20, []),  # a phase that trains the head alone
+    ],
+)
+def test_what_a_function_leaves_frozen_is_an_error(between, part, steps, expected, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(STAYS_FROZEN.format(between=between, part=part, steps=steps))
+    findings = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS208"]
+    assert [one.severity for one in findings] == expected
+    assert all(one.location.source == "net.head.requires_grad_(True)" for one in findings)
+    assert all(one.step == 12 and "net.body" in one.message for one in findings)

@@ -131,3 +131,80 @@ def test_random_numbers_hide_nothing(findings_of):
             return functional.dropout(self.layer(x).mean(1) + condition[:, 2:])
 
     assert not told(findings_of(Dropped(), by_name(condition=PRESENT.float()), loss))
+
+
+LENGTHS = torch.tensor([5, 3, 2, 4] * 3)
+PADDED = torch.arange(5)[None] >= LENGTHS[:, None]
+TOKENS = torch.randint(1, 9, (12, 5), generator=G).masked_fill(PADDED, 0)
+
+
+class Padded(nn.Module):
+    """Averages the states of an attention over the positions that are no padding."""
+
+    def __init__(self, *, hands_on):
+        super().__init__()
+        torch.manual_seed(0)
+        self.hands_on = hands_on
+        self.embed = nn.Embedding(9, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 8, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 3)
+
+    def encoded(self, tokens, padding):
+        states = self.embed(tokens)
+        if self.hands_on:
+            return self.encoder(states, src_key_padding_mask=padding)
+        return self.encoder(states)
+
+    def forward(self, tokens, padding):
+        kept = (~padding.bool()).unsqueeze(-1).float()
+        return self.head((self.encoded(tokens, padding) * kept).sum(1) / kept.sum(1))
+
+
+class ReadToTheEnd(Padded):
+    """Runs a convolution, which has no use for a mask."""
+
+    def __init__(self):
+        super().__init__(hands_on=False)
+        self.conv = nn.Conv1d(8, 8, 3, padding=1)
+
+    def encoded(self, tokens, padding):
+        return self.conv(self.embed(tokens).transpose(1, 2)).transpose(1, 2)
+
+
+def padding_found(findings_of, model, tokens=TOKENS, padding=PADDED):
+    batch = {"tokens": tokens, "padding": padding, "target": CLASSES}
+    found = findings_of(
+        model, batch, lambda output, batch: functional.cross_entropy(output, batch["target"])
+    )
+    return [one for one in found if one.rule == "GS218"]
+
+
+def test_mask_that_is_not_handed_on_is_found_at_the_call(findings_of):
+    (finding,) = padding_found(findings_of, Padded(hands_on=False))
+    assert finding.severity == "warning"
+    assert finding.location.source == "return self.encoder(states)"
+    assert "src_key_padding_mask is not given" in finding.message
+
+
+def test_padding_that_layers_without_a_mask_read_is_a_note(findings_of):
+    (finding,) = padding_found(findings_of, ReadToTheEnd())
+    assert (finding.severity, finding.location) == ("note", None)
+
+
+@pytest.mark.parametrize(
+    ("hands_on", "tokens", "padding"),
+    [
+        (True, TOKENS, PADDED),
+        # Nothing is padded, and what is marked holds numbers like any others.
+        (False, TOKENS.clamp(min=1), torch.zeros_like(PADDED)),
+        (False, (TOKENS + torch.arange(5) % 2) % 9, PADDED),
+        # Positions that a masked language model is to guess, in the middle of the rows.
+        (False, TOKENS, (torch.arange(5) == 2).expand(12, 5)),
+    ],
+    ids=["handed-on", "no-padding", "no-constant", "in-the-middle"],
+)
+def test_padding_that_is_kept_out_and_masks_of_other_kinds_are_not_found(
+    findings_of, hands_on, tokens, padding
+):
+    assert padding_found(findings_of, Padded(hands_on=hands_on), tokens, padding) == []

@@ -1,16 +1,13 @@
 """Recognizes manual steps such as `p -= lr * p.grad` of scripts without an optimizer."""
 
-import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 
 import torch
 from torch._C import DisableTorchFunction
 from torch.autograd.graph import Node
 
-from gradscope.capture.source.lines import Line
-from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.event_log import Number, known, unread
 from gradscope.capture.training.gradient_state import UNSPENT, Entry
@@ -20,8 +17,9 @@ from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
+from gradscope.capture.training.steps.update_lines import lost_updates, only_line_of, updates
 from gradscope.capture.training.steps.writer import Finished, Measured, StepWriter
-from gradscope.recording.events import StepEvent, named
+from gradscope.recording.events import DroppedUpdateEvent, StepEvent, named
 
 OPTIMIZER, COMPILED = "steps by hand", "compiled steps"
 """Names shown in place of an optimizer's."""
@@ -63,6 +61,8 @@ class ByHand:
         self._has_written = False
         self._location: Location | None = None
         """Location of the statement that changes the weights."""
+        self._files: dict[str, None] = {}
+        """Files of the functions that called the first backward passes."""
 
     @property
     def is_on(self) -> bool:
@@ -78,6 +78,9 @@ class ByHand:
         training = self._training
         self._graphs += 1
         is_due = self._graphs <= _LOOSE_SEARCHED_FIRST or self._graphs % _LOOSE_SEARCHED_EVERY == 0
+        if is_due and self.is_on:
+            users = training.locations.users(frame)
+            self._files |= dict.fromkeys(one.f_code.co_filename for one in users)
         if not is_due or not self.is_on or training.models.modules:
             return
         frames = training.locations.users(frame)
@@ -171,6 +174,16 @@ class ByHand:
         ]
         if gone and self._has_written:
             self.note(gone, None)
+        elif not self._writer.steps and not self._training.optimizers.known:
+            self._note_dropped()
+
+    def _note_dropped(self) -> None:
+        """Record the line of an update that changes nothing, of a script without any step."""
+        line = only_line_of(lost_updates, self._files)
+        if line is not NOWHERE:
+            entries = [e for e in self._training.gradient_state.entries if e.state == UNSPENT]
+            numbers = named(DroppedUpdateEvent, parameters=float(len(entries)))
+            self._training.event_log.note("dropped-update", line, numbers)
 
     def note(self, entries: list[Entry], frame: FrameType | None) -> None:
         """Record that the script changed parameters whose gradients no step had used."""
@@ -226,45 +239,11 @@ class ByHand:
 
     def _note_by_hand(self, numbers: dict[str, Number], frame: FrameType | None) -> str:
         if self._location is None:
-            self._location = _location_of_update(self._training.locations.users(frame))
+            frames = self._training.locations.users(frame)
+            self._location = only_line_of(updates, (one.f_code.co_filename for one in frames))
         self._training.event_log.note("step", self._location, numbers)
         return COMPILED if self._is_compiled else OPTIMIZER
 
 
 def _differ(norm: float, other: float) -> bool:
     return norm != other and not (math.isnan(norm) and math.isnan(other))
-
-
-def _location_of_update(frames: list[FrameType]) -> Location:
-    """Return the statement that makes the steps, `NOWHERE` if several are possible."""
-    for file in dict.fromkeys(frame.f_code.co_filename for frame in frames):
-        found = [Line(code, n) for n in _updates(file) if (code := code_at(file, n)) is not None]
-        if len({line.code.co_firstlineno for line in found}) > 1:
-            return NOWHERE
-        if found:
-            return Location(found[0], found[0], None, 0)
-    return NOWHERE
-
-
-def _updates(file: str) -> Iterator[int]:
-    """Yield the lines of a file that change something in place by a gradient."""
-    for one in ast.walk(tree_of(file)):
-        match one:
-            case ast.AugAssign(target=changed, value=value):
-                given = [value]
-            case ast.Assign(targets=[ast.Attribute(value=changed, attr="data")], value=value):
-                given = [value]
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=changed, attr=name), args=args)):
-                given = args if name.endswith("_") else []
-            case _:
-                continue
-        if any(map(_reads_gradient, given)) and not _reads_gradient(changed):
-            yield one.lineno
-
-
-def _reads_gradient(expression: ast.expr) -> bool:
-    return any(_is_gradient(one) for one in ast.walk(expression))
-
-
-def _is_gradient(expression: ast.AST) -> bool:
-    return isinstance(expression, ast.Attribute) and expression.attr == "grad"

@@ -5,41 +5,41 @@ const ONE_ENTRY_MS = 300;
 const ROWS = ['parameter', 'tensor'];
 
 class Address {
-  constructor(sheets, titles) {
-    Object.assign(this, { sheets, titles, written: '', at: -Infinity, timer: null });
+  constructor(tabs, titles) {
+    Object.assign(this, { tabs, titles, written: '', at: -Infinity, timer: null });
   }
 
   // A tab is named by its title, or by its position where titles are equal or look like one.
-  tabName(place) {
-    const title = this.titles[place];
+  tabName(index) {
+    const title = this.titles[index];
     return this.titles.indexOf(title) === this.titles.lastIndexOf(title) && !/^\d+$/.test(title)
-      ? title : String(place);
+      ? title : String(index);
   }
 
-  tabOf(name) {
-    const places = this.titles.map((_, place) => place);
-    return Math.max(places.findIndex((place) => this.tabName(place) === name), 0);
+  indexOfTab(name) {
+    const indices = this.titles.map((_, index) => index);
+    return Math.max(indices.findIndex((index) => this.tabName(index) === name), 0);
   }
 
   // Modules of several models may have one path: these are told apart by their position.
-  layerName(sheet, module) {
-    const name = sheet.name(module);
-    const same = sheet.modules.path.flatMap((_, at) => (sheet.name(at) === name ? [at] : []));
+  layerName(tab, module) {
+    const name = tab.name(module);
+    const same = tab.modules.path.flatMap((_, at) => (tab.name(at) === name ? [at] : []));
     return same.length > 1 ? `${name}@${same.indexOf(module)}` : name;
   }
 
-  layerOf(sheet, name) {
-    const at = sheet.modules.path.findIndex((_, module) => this.layerName(sheet, module) === name);
+  layerOf(tab, name) {
+    const at = tab.modules.path.findIndex((_, module) => this.layerName(tab, module) === name);
     return at < 0 ? null : at;
   }
 
-  text(place, manual, pinned) {
-    const sheet = this.sheets[place];
-    const { module, step } = sheet.selection;
+  text(index, manual, pinned) {
+    const tab = this.tabs[index];
+    const { module, step } = tab.selection;
     const found = new URLSearchParams();
-    if (place) found.set('tab', this.tabName(place));
-    if (module !== null) found.set('layer', this.layerName(sheet, module));
-    for (const key of ROWS) if (sheet.selection[key] !== null) found.set(key, sheet.selection[key]);
+    if (index) found.set('tab', this.tabName(index));
+    if (module !== null) found.set('layer', this.layerName(tab, module));
+    for (const key of ROWS) if (tab.selection[key] !== null) found.set(key, tab.selection[key]);
     if (step !== null) found.set('step', step);
     if (pinned !== null) found.set('pin', this.tabName(pinned));
     if (manual) found.set('rule', manual);
@@ -51,17 +51,17 @@ class Address {
     const found = new URLSearchParams(location.hash.slice(1));
     const isOurs = ['tab', 'layer', 'step', 'rule', 'pin', ...ROWS].some((key) => found.has(key));
     if (location.hash.length > 1 && !isOurs) return null;
-    const place = this.tabOf(found.get('tab') ?? this.tabName(0));
+    const index = this.indexOfTab(found.get('tab') ?? this.tabName(0));
     const number = (key) => (/^\d+$/.test(found.get(key) ?? '') ? Number(found.get(key)) : null);
-    const module = found.has('layer') ? this.layerOf(this.sheets[place], found.get('layer')) : null;
+    const module = found.has('layer') ? this.layerOf(this.tabs[index], found.get('layer')) : null;
     const selection = { module, parameter: number('parameter'), tensor: number('tensor'), step: number('step') };
-    const pinned = found.has('pin') ? this.tabOf(found.get('pin')) : null;
-    return { place, selection, manual: found.get('rule'), pinned };
+    const pinned = found.has('pin') ? this.indexOfTab(found.get('pin')) : null;
+    return { index, selection, manual: found.get('rule'), pinned };
   }
 
   // An entry of the history for each view but for steps in quick succession.
-  write(place, manual, pinned) {
-    const text = this.text(place, manual, pinned);
+  write(index, manual, pinned) {
+    const text = this.text(index, manual, pinned);
     if (text === this.written) return;
     const withoutStep = (one) => one.replace(/&?step=\d+/, '');
     const isSuccession = /step=/.test(this.written) && withoutStep(text) === withoutStep(this.written);

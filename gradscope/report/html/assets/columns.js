@@ -1,4 +1,4 @@
-// Decodes columns, as `columns.py` writes them, wherever they stand in a sheet's data.
+// Decodes columns, as `columns.py` writes them, wherever they stand in a tab's data.
 
 function bytesOf(text) {
   const signs = atob(text);
@@ -13,7 +13,7 @@ const UNSPELLED = { nan: NaN, inf: Infinity, '-inf': -Infinity };
 function floats(column) {
   const found = Array.from('f8' in column
     ? new Float64Array(bytesOf(column.f8)) : new Float32Array(bytesOf(column.f4)));
-  if (column.none) for (const place of new Int32Array(bytesOf(column.none))) found[place] = null;
+  if (column.none) for (const index of new Int32Array(bytesOf(column.none))) found[index] = null;
   return found;
 }
 
@@ -24,7 +24,7 @@ function decoded(value) {
   if ('at' in value && 'bytes' in value) {
     const { words } = value;
     return Array.from(new INTEGERS[value.bytes](bytesOf(value.at)),
-      (place) => (place < 0 ? null : words ? words[place] : place));
+      (index) => (index < 0 ? null : words ? words[index] : index));
   }
   if ('same' in value && 'count' in value) {
     const one = typeof value.same === 'string' ? UNSPELLED[value.same] : value.same;

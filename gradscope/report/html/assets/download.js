@@ -14,13 +14,13 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-// What is told of each mark of a trace beside its place: columns, and the row of each mark.
-function toldColumns(trace, sheet) {
+// What is told of each mark of a trace beside its position: columns, and the row of each mark.
+function toldColumns(trace, tab) {
   const { told: wanted, links } = trace.meta ?? {};
-  if (Array.isArray(wanted)) return { columns: resolved(wanted, links, sheet), rows: null };
-  const table = wanted ? sheet.content(wanted) : null;
+  if (Array.isArray(wanted)) return { columns: resolved(wanted, links, tab), rows: null };
+  const table = wanted ? tab.content(wanted) : null;
   return table
-    ? { columns: resolved(table.columns, table.links, sheet), rows: Object.values(links).at(-1) }
+    ? { columns: resolved(table.columns, table.links, tab), rows: Object.values(links).at(-1) }
     : { columns: [], rows: null };
 }
 
@@ -31,15 +31,15 @@ const isStrip = (axis) => axis?.tickvals?.length === 1 && axis.ticktext?.length 
 const plain = (value) => (typeof value === 'string'
   ? value.replace(/&lt;/g, '<').replace(/&gt;/g, '>').replace(/&quot;/g, '"').replace(/&#x27;/g, "'").replace(/&amp;/g, '&') : value);
 
-function marksOf(trace, layout, sheet) {
+function marksOf(trace, layout, tab) {
   const axis = layout[`yaxis${(trace.yaxis ?? 'y').slice(1)}`];
   const series = plain(trace.name ?? axis?.title?.text ?? '');
   if (trace.z) {
     const values = trace.customdata ?? trace.z;
-    return values.flatMap((row, at) => row.map((value, place) => (
-      { series, x: plain(trace.x?.[place] ?? place), y: plain(trace.y?.[at] ?? at), value })));
+    return values.flatMap((row, at) => row.map((value, index) => (
+      { series, x: plain(trace.x?.[index] ?? index), y: plain(trace.y?.[at] ?? at), value })));
   }
-  const { columns, rows } = toldColumns(trace, sheet);
+  const { columns, rows } = toldColumns(trace, tab);
   const names = new Map(trace.ids?.map((id, at) => [id, plain(trace.labels[at])]));
   const length = (trace.ids ?? trace.x ?? trace.y ?? []).length;
   return Array.from({ length }, (_, at) => {
@@ -52,10 +52,10 @@ function marksOf(trace, layout, sheet) {
 }
 
 // The marks of a figure, a row a mark; without those that only draw a scale.
-function tableOfPlot(figure, sheet) {
+function tableOfPlot(figure, tab) {
   const marks = figure.data
     .filter((trace) => trace.visible !== false && trace.hoverinfo !== 'skip')
-    .flatMap((trace) => marksOf(trace, figure.layout, sheet));
+    .flatMap((trace) => marksOf(trace, figure.layout, tab));
   const header = [...new Set(marks.flatMap(Object.keys))];
   return { header, rows: marks.map((mark) => header.map((key) => mark[key])) };
 }
@@ -105,7 +105,7 @@ function imageOfGraph(svg, format) {
 // `painted` returns the chart of a section, drawn first where it is not yet.
 async function download(section, format, title, painted) {
   const chart = painted(section);
-  const name = `${title} ${section.dataset.picture}`.replace(/[^\p{L}\p{N}.]+/gu, '-').slice(-80);
+  const name = `${title} ${section.dataset.chart}`.replace(/[^\p{L}\p{N}.]+/gu, '-').slice(-80);
   const blob = format === 'csv'
     ? new Blob([csvText(chart.table())], { type: 'text/csv;charset=utf-8' }) : await chart.image(format);
   save(blob, `${name.replace(/^-+/, '')}.${format}`);

@@ -48,9 +48,9 @@ class NormScale {
 
 // A curve through points: straight down through layers, aside between them.
 function curve(points, isBeside) {
-  return points.map(([x, y], place) => {
-    if (!place) return `M${x} ${y}`;
-    const [fromX, fromY] = points[place - 1];
+  return points.map(([x, y], index) => {
+    if (!index) return `M${x} ${y}`;
+    const [fromX, fromY] = points[index - 1];
     if (fromX === x || fromY === y) return `L${x} ${y}`;
     if (isBeside) return `C${(fromX + x) / 2} ${fromY} ${(fromX + x) / 2} ${y} ${x} ${y}`;
     return `C${fromX} ${(fromY + y) / 2} ${x} ${(fromY + y) / 2} ${x} ${y}`;
@@ -65,9 +65,9 @@ function arrowhead([x, y], direction, size) {
 }
 
 class Plan {
-  constructor(canvas, content, sheet) {
-    Object.assign(this, { canvas, tables: content, sheet });
-    this.place = new Map(content.drawings.module.slice(0, -1).map((module, at) => [module, at]));
+  constructor(canvas, content, tab) {
+    Object.assign(this, { canvas, tables: content, tab });
+    this.index = new Map(content.drawings.module.slice(0, -1).map((module, at) => [module, at]));
     this.scale = new NormScale([...content.links.norm, ...content.vertices.norm]);
     this.module = undefined;
     this.start = this.innermost(content.start ?? 0);
@@ -199,31 +199,31 @@ class Plan {
   // To the outermost module in whose drawing this one stands: lists of modules are passed over.
   leave() {
     if (this.module === null) return;
-    const around = this.sheet.above(this.module).slice(0, -1);
+    const around = this.tab.above(this.module).slice(0, -1);
     const parent = around.find((module) => this.holds(module, this.module)) ?? around.at(-1);
     if (parent !== undefined) {
-      this.sheet.select({ module: parent });
+      this.tab.select({ module: parent });
     } else {
-      this.sheet.select({ module: null });
-      if (this.place.has(null)) this.open(null);
+      this.tab.select({ module: null });
+      if (this.index.has(null)) this.open(null);
     }
   }
 
   // A module that holds one other and nothing else shows little: that one is the better start.
   innermost(module) {
-    if (!this.place.has(module)) return module;
-    const at = this.place.get(module);
+    if (!this.index.has(module)) return module;
+    const at = this.index.get(module);
     const { drawings, vertices } = this.tables;
     const [first, last] = [drawings.vertex[at], drawings.vertex[at + 1]];
-    const rows = Array.from({ length: last - first }, (_, place) => first + place)
+    const rows = Array.from({ length: last - first }, (_, index) => first + index)
       .filter((row) => vertices.kind[row] !== 'outside');
     const only = rows.length === 1 ? vertices.module[rows[0]] : null;
-    return only !== null && only !== module && this.place.has(only) ? this.innermost(only) : module;
+    return only !== null && only !== module && this.index.has(only) ? this.innermost(only) : module;
   }
 
   holds(module, inner) {
-    if (!this.place.has(module)) return false;
-    const at = this.place.get(module);
+    if (!this.index.has(module)) return false;
+    const at = this.index.get(module);
     const { drawings, vertices } = this.tables;
     return vertices.module.slice(drawings.vertex[at], drawings.vertex[at + 1]).includes(inner);
   }
@@ -232,19 +232,19 @@ class Plan {
   pick(row) {
     const { vertices } = this.tables;
     if (vertices.kind[row] === 'outside') return this.leave();
-    if (vertices.module[row] !== null) return this.sheet.select({ module: vertices.module[row] });
+    if (vertices.module[row] !== null) return this.tab.select({ module: vertices.module[row] });
     const [parameter, tensor] = [vertices.parameter[row], vertices.tensor[row]];
     if (parameter === null && tensor === null) return undefined;
-    return this.sheet.select({ module: this.module, parameter, tensor });
+    return this.tab.select({ module: this.module, parameter, tensor });
   }
 
   show(selection) {
     let module = selection.module;
     if (module === null) {
       // The whole is the model and its loss: the model itself is the better start.
-      module = this.module === null ? null : this.place.has(this.start) ? this.start : null;
+      module = this.module === null ? null : this.index.has(this.start) ? this.start : null;
     }
-    while (module !== null && !this.place.has(module)) module = this.sheet.modules.parent[module];
+    while (module !== null && !this.index.has(module)) module = this.tab.modules.parent[module];
     this.open(module ?? null);
     const { vertices } = this.tables;
     for (const vertex of this.svg.querySelectorAll('.vertex')) {
@@ -257,9 +257,9 @@ class Plan {
   }
 
   open(module) {
-    if (module === this.module || !this.place.has(module)) return;
+    if (module === this.module || !this.index.has(module)) return;
     this.module = module;
-    const at = this.place.get(module);
+    const at = this.index.get(module);
     const { drawings, layouts, frames, ways } = this.tables;
     const layout = drawings.layout[at];
     this.size = { width: layouts.width[layout], height: layouts.height[layout] };
@@ -272,11 +272,11 @@ class Plan {
     }
     const vertices = drawn('g');
     for (let row = first; row < last; row += 1) {
-      const place = frame + row - first;
-      vertices.append(this.vertex(row, frames.x[place], frames.y[place], frames.width[place], frames.height[place]));
+      const index = frame + row - first;
+      vertices.append(this.vertex(row, frames.x[index], frames.y[index], frames.width[index], frames.height[index]));
     }
     this.svg.replaceChildren(links, vertices);
-    const { path, class: classes } = this.sheet.modules;
+    const { path, class: classes } = this.tab.modules;
     const name = module === null ? 'the whole graph' : `${path[module]} ${classes[module] ?? ''}`.trim();
     this.told.textContent = name;
     this.svg.setAttribute('aria-label', `The inside of ${name}: arrows move, plus and minus zoom, Tab goes from part to part`);
@@ -349,10 +349,10 @@ class Plan {
   // The links of the drawing that is open.
   table() {
     const { drawings, links, vertices } = this.tables;
-    const at = this.place.get(this.module);
+    const at = this.index.get(this.module);
     const first = drawings.vertex[at];
     const count = drawings.link[at + 1] - drawings.link[at];
-    const rows = Array.from({ length: count }, (_, place) => drawings.link[at] + place).map((row) => [
+    const rows = Array.from({ length: count }, (_, index) => drawings.link[at] + index).map((row) => [
       vertices.label[first + links.source[row]], vertices.label[first + links.target[row]],
       links.kind[row], links.state[row], links.norm[row], links.tensors[row]]);
     return { header: ['from', 'to', 'link', 'state', 'gradient norm', 'tensors'], rows };
@@ -389,8 +389,8 @@ class Plan {
   }
 }
 
-painter('graph', (canvas, content, sheet) => {
-  const plan = new Plan(canvas, content, sheet);
+painter('graph', (canvas, content, tab) => {
+  const plan = new Plan(canvas, content, tab);
   return {
     show: (selection) => plan.show(selection), table: () => plan.table(), image: (format) => imageOfGraph(plan.svg, format),
   };

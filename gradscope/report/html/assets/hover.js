@@ -32,15 +32,15 @@ function toldOfRow(columns, row, unnamed = '') {
   return [`<b>${name}${inside}</b>`, ...lines].join('<br>');
 }
 
-// By mark: what its row tells, of a table of the sheet or of the columns that the trace has itself.
-function hovers({ meta, labels }, sheet) {
+// By mark: what its row tells, of a table of the tab or of the columns that the trace has itself.
+function hovers({ meta, labels }, tab) {
   if (!meta?.told) return null;
   if (Array.isArray(meta.told)) {
-    const columns = resolved(meta.told, meta.links, sheet);
+    const columns = resolved(meta.told, meta.links, tab);
     return columns[0].values.map((_, row) => toldOfRow(columns, row, labels?.[row]));
   }
-  const table = sheet.content(meta.told);
+  const table = tab.content(meta.told);
   if (!table) return null;
-  const columns = resolved(table.columns, table.links, sheet);
+  const columns = resolved(table.columns, table.links, tab);
   return Object.values(meta.links).at(-1).map((row) => toldOfRow(columns, row));
 }

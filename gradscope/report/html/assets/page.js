@@ -1,15 +1,15 @@
 // Assembles a page: its tabs, the bar on top, keys, theme and print.
 
-const sheets = [...document.querySelectorAll('.sheet')].map((article, place) => (
-  new Sheet(article, JSON.parse(document.getElementById(`data-${place}`).textContent))));
-let current = sheets[0];
-const address = new Address(sheets, [...document.querySelectorAll('[role=tab]')].map((tab) => tab.textContent));
-const pin = new Pin(sheets, document.querySelector('.pin'));
+const tabs = [...document.querySelectorAll('.tab-panel')].map((article, index) => (
+  new Tab(article, JSON.parse(document.getElementById(`data-${index}`).textContent))));
+let current = tabs[0];
+const address = new Address(tabs, [...document.querySelectorAll('[role=tab]')].map((button) => button.textContent));
+const pin = new Pin(tabs, document.querySelector('.pin'));
 // While the page follows the address, it does not write it.
 let isFollowing = true;
 
 function remember() {
-  if (!isFollowing) address.write(sheets.indexOf(current), shownManual(), pin.place);
+  if (!isFollowing) address.write(tabs.indexOf(current), shownManual(), pin.index);
 }
 
 const bar = {
@@ -20,9 +20,9 @@ const bar = {
   noHit: document.querySelector('.no-hit'),
 };
 
-function paint(sheet, section) {
+function paint(tab, section) {
   try {
-    sheet.paint(section);
+    tab.paint(section);
   } catch (error) {
     section.querySelector('.canvas').replaceChildren(
       element('p', { className: 'failure', textContent: `This chart could not be drawn: ${error.message}` }));
@@ -30,23 +30,23 @@ function paint(sheet, section) {
   }
 }
 
-// Pictures are painted when they come into view, one after the other, so that the page is there at
-// once and the first picture does not wait for the second.
+// Charts are painted when they come into view, one after the other, so that the page is there at
+// once and the first chart does not wait for the second.
 // Then those out of sight, while nothing else is to be done: whoever searches, prints or
 // photographs the page finds all of them.
 const waiting = [];
-const sheetOf = (section) => sheets.find((sheet) => sheet.article.contains(section));
+const tabOf = (section) => tabs.find((tab) => tab.article.contains(section));
 
 function paintNext() {
   const section = waiting.shift();
-  if (section) paint(sheetOf(section), section);
+  if (section) paint(tabOf(section), section);
   if (waiting.length) requestAnimationFrame(() => setTimeout(paintNext));
   else requestIdleCallback(paintRest);
 }
 
 function paintRest() {
-  const section = [...current.article.querySelectorAll('.picture[open]')].find(
-    (one) => !current.painted.has(one.dataset.picture));
+  const section = [...current.article.querySelectorAll('.chart[open]')].find(
+    (one) => !current.painted.has(one.dataset.chart));
   if (!section || waiting.length) return;
   paint(current, section);
   requestIdleCallback(paintRest);
@@ -57,7 +57,7 @@ const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     watcher.unobserve(entry.target);
-    waiting.push(entry.target.closest('.picture'));
+    waiting.push(entry.target.closest('.chart'));
   }
   if (isIdle) paintNext();
 }, { rootMargin: '200px' });
@@ -73,7 +73,7 @@ function showCrumbs() {
     button.addEventListener('click', () => current.select({ module: at }));
     return button;
   });
-  const parts = crumbs.flatMap((crumb, place) => (place ? [' › ', crumb] : [crumb]));
+  const parts = crumbs.flatMap((crumb, index) => (index ? [' › ', crumb] : [crumb]));
   if (step !== null) parts.push(`${parts.length ? ' · ' : ''}step ${count(step)}`);
   bar.crumbs.replaceChildren(...parts);
   bar.selected.hidden = !parts.length;
@@ -88,21 +88,21 @@ function showLayers() {
 }
 const LISTED = 100;
 
-function open(place) {
-  current = sheets[place];
-  sheets.forEach((_, at) => {
-    const tab = document.getElementById(`tab-${at}`);
-    tab?.setAttribute('aria-selected', String(at === place));
-    if (tab) tab.tabIndex = at === place ? 0 : -1;
+function open(index) {
+  current = tabs[index];
+  tabs.forEach((_, at) => {
+    const button = document.getElementById(`tab-${at}`);
+    button?.setAttribute('aria-selected', String(at === index));
+    if (button) button.tabIndex = at === index ? 0 : -1;
   });
-  pin.show(place);
+  pin.show(index);
   current.refresh();
   showCrumbs();
   remember();
 }
 
-function openFromTop(place) {
-  open(place);
+function openFromTop(index) {
+  open(index);
   scrollTo(0, 0);
 }
 
@@ -112,60 +112,75 @@ function follow() {
   if (!wanted) return;
   isFollowing = true;
   address.written = location.hash.slice(1);
-  pin.place = wanted.pinned;
-  open(wanted.place);
+  pin.index = wanted.pinned;
+  open(wanted.index);
   current.select(wanted.selection);
   showManual(wanted.manual);
   isFollowing = false;
 }
 
-for (const sheet of sheets) {
-  sheet.listeners.push(showCrumbs, remember);
-  sheet.article.querySelectorAll('.picture').forEach((section) => {
+for (const tab of tabs) {
+  tab.listeners.push(showCrumbs, remember);
+  tab.article.querySelectorAll('.chart').forEach((section) => {
     watcher.observe(section.querySelector('.canvas'));
     section.addEventListener('toggle', () => {
-      sheet.refresh();
+      tab.refresh();
       requestIdleCallback(paintRest);
     });
   });
-  sheet.article.querySelectorAll('button.select:not([data-sheet])').forEach((button) => button.addEventListener('click', () => {
+  tab.article.querySelectorAll('button.select:not([data-tab])').forEach((button) => button.addEventListener('click', () => {
     const { module, step } = button.dataset;
     const change = {};
     if (module !== undefined) change.module = Number(module);
     if (step !== undefined) change.step = Number(step);
-    sheet.select(change);
-    sheet.article.querySelector('.pictures')?.scrollIntoView();
+    tab.select(change);
+    tab.article.querySelector('.charts')?.scrollIntoView();
   }));
 }
 
-document.querySelectorAll('[role=tab]').forEach((tab, place, tabs) => {
-  tab.addEventListener('click', () => openFromTop(place));
-  tab.addEventListener('keydown', (event) => {
+// On narrow screens rows are cards, whose cells name their columns.
+document.querySelectorAll('.told-section table').forEach((table) => {
+  const titles = [...table.querySelectorAll('th')].map((cell) => cell.textContent);
+  table.querySelectorAll('tbody tr').forEach((row) => {
+    [...row.cells].forEach((cell, at) => { cell.dataset.label = titles[at] ?? ''; });
+  });
+});
+
+document.querySelectorAll('[role=tab]').forEach((button, index, buttons) => {
+  button.addEventListener('click', () => openFromTop(index));
+  button.addEventListener('keydown', (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const next = (place + step + tabs.length) % tabs.length;
-    tabs[next].focus();
+    const next = (index + step + buttons.length) % buttons.length;
+    buttons[next].focus();
     openFromTop(next);
   });
 });
 
 document.querySelector('.pin')?.addEventListener('click', () => {
-  pin.place = pin.place === null ? sheets.indexOf(current) : null;
-  open(sheets.indexOf(current));
+  pin.index = pin.index === null ? tabs.indexOf(current) : null;
+  open(tabs.indexOf(current));
 });
 
-document.querySelectorAll('button[data-sheet]').forEach((button) => {
-  button.addEventListener('click', () => openFromTop(Number(button.dataset.sheet)));
+document.querySelectorAll('button[data-tab]').forEach((button) => {
+  button.addEventListener('click', () => openFromTop(Number(button.dataset.tab)));
 });
 
 for (const button of document.querySelectorAll('[data-format]')) {
-  const section = button.closest('.picture');
-  const sheet = sheetOf(section);
-  button.addEventListener('click', () => download(section, button.dataset.format, address.titles[sheets.indexOf(sheet)] ?? document.title, () => {
-    paint(sheet, section);
-    return sheet.painted.get(section.dataset.picture);
+  const section = button.closest('.chart');
+  const tab = tabOf(section);
+  button.addEventListener('click', () => download(section, button.dataset.format, address.titles[tabs.indexOf(tab)] ?? document.title, () => {
+    paint(tab, section);
+    return tab.painted.get(section.dataset.chart);
   }));
 }
+
+document.querySelectorAll('.fix .copy').forEach((button) => {
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(`${button.closest('.fix').querySelector('pre').textContent}\n`);
+    button.textContent = 'copied';
+  });
+});
 
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
 document.querySelector('.find').addEventListener('submit', (event) => event.preventDefault());
@@ -197,13 +212,13 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
-const repaint = () => sheets.forEach((sheet) => sheet.theme());
+const repaint = () => tabs.forEach((tab) => tab.theme());
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
-// Every tab is printed, in the width of a sheet of paper: what is hidden has no width to draw in.
+// Every tab is printed, in the width of paper: what is hidden has no width to draw in.
 addEventListener('beforeprint', () => {
   document.documentElement.classList.add('printing');
   document.querySelectorAll('details').forEach((details) => { details.open = true; });
-  for (const sheet of sheets) sheet.article.querySelectorAll('.picture').forEach((section) => paint(sheet, section));
+  for (const tab of tabs) tab.article.querySelectorAll('.chart').forEach((section) => paint(tab, section));
   repaint();
 });
 addEventListener('afterprint', () => {

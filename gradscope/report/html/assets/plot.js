@@ -1,4 +1,4 @@
-// Draws a figure by plotly, and links its marks with the sheet's selection.
+// Draws a figure by plotly, and links its marks with the tab's selection.
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
@@ -28,8 +28,6 @@ function themedLayout(given, height) {
     const own = layout[key];
     // Plotly letters powers a quarter larger than other numbers, and titles close to them.
     const isPowers = own.type === 'log' && own.exponentformat === 'power';
-    // Between powers of ten plotly letters the first digit alone: a 5 for 0.5.
-    if (own.type === 'log') layout[key] = { ...own, tickformatstops: [{ dtickrange: ['D1', 'D2'], value: own.tickformat || '.3~g' }] };
     layout[key] = { ...axis, ...(isPowers && { tickfont: { size: 10 } }), ...layout[key] };
     if (own.title?.text) layout[key].title = { standoff: 8, ...own.title };
   }
@@ -78,32 +76,32 @@ const FEW_RINGS = 60;
 
 // Marks and shapes that show the selection on top of a figure.
 class Selection {
-  constructor(figure, sheet) {
+  constructor(figure, tab) {
     this.figure = figure;
-    this.sheet = sheet;
+    this.tab = tab;
   }
 
-  isMarked(trace, place) {
+  isMarked(trace, index) {
     const { links = {} } = trace.meta;
-    const { parameter, tensor } = this.sheet.selection;
-    if (parameter !== null && links.parameter) return links.parameter[place] === parameter;
-    if (tensor !== null && links.tensor) return links.tensor[place] === tensor;
-    return Boolean(links.module) && this.sheet.isInside(links.module[place]);
+    const { parameter, tensor } = this.tab.selection;
+    if (parameter !== null && links.parameter) return links.parameter[index] === parameter;
+    if (tensor !== null && links.tensor) return links.tensor[index] === tensor;
+    return Boolean(links.module) && this.tab.isInside(links.module[index]);
   }
 
   traces() {
     const marked = this.figure.data
       .filter((trace) => trace.type === 'scatter' && trace.meta?.links && !trace.meta.under)
-      .map((trace) => [trace, trace.x.map((_, place) => place).filter((place) => this.isMarked(trace, place))]);
-    const ringed = marked.reduce((sum, [, places]) => sum + places.length, 0);
+      .map((trace) => [trace, trace.x.map((_, index) => index).filter((index) => this.isMarked(trace, index))]);
+    const ringed = marked.reduce((sum, [, indices]) => sum + indices.length, 0);
     const every = marked.reduce((sum, [trace]) => sum + trace.x.length, 0);
     // Rings around nearly all of many marks hide them, and tell nothing.
     if (ringed > FEW_RINGS && ringed > 0.9 * every) return [];
     return marked
-      .map(([trace, places]) => {
+      .map(([trace, indices]) => {
         return {
           type: 'scatter', mode: 'markers', hoverinfo: 'skip', showlegend: false,
-          x: places.map((place) => trace.x[place]), y: places.map((place) => trace.y[place]),
+          x: indices.map((index) => trace.x[index]), y: indices.map((index) => trace.y[index]),
           xaxis: trace.xaxis, yaxis: trace.yaxis, visible: trace.visible,
           marker: {
             color: 'rgba(0,0,0,0)', size: 11, symbol: 'circle',
@@ -124,11 +122,11 @@ class Selection {
   // Around the rows of a heatmap that lie in the selected module, neighbours together.
   bands(trace) {
     const { rows } = trace.meta;
-    const { parameter } = this.sheet.selection;
+    const { parameter } = this.tab.selection;
     const found = [];
     rows.module.forEach((module, row) => {
       const isIn = parameter !== null && rows.parameter
-        ? rows.parameter[row] === parameter : this.sheet.isInside(module);
+        ? rows.parameter[row] === parameter : this.tab.isInside(module);
       if (!isIn) return;
       const last = found[found.length - 1];
       if (last && last.y1 === row - 0.5) last.y1 = row + 0.5;
@@ -145,7 +143,7 @@ class Selection {
   }
 
   stepLines() {
-    const { step } = this.sheet.selection;
+    const { step } = this.tab.selection;
     const axes = this.figure.layout.meta?.stepAxes ?? [];
     if (step === null) return [];
     return axes.map((xref) => ({
@@ -156,13 +154,13 @@ class Selection {
 }
 
 // In a module tree the selected module is outlined; of bars those that lie in it.
-function outlined(trace, sheet) {
+function outlined(trace, tab) {
   const { module, parameter } = trace.meta.links;
-  const { selection } = sheet;
+  const { selection } = tab;
   const isTree = TREES.has(trace.type);
-  const isSelected = module.map((at, place) => {
+  const isSelected = module.map((at, index) => {
     if (isTree) return at !== null && at === selection.module;
-    return selection.parameter !== null && parameter ? parameter[place] === selection.parameter : sheet.isInside(at);
+    return selection.parameter !== null && parameter ? parameter[index] === selection.parameter : tab.isInside(at);
   });
   const { color = colour('paper'), width = 1 } = trace.marker?.line ?? {};
   const given = (value, at) => (Array.isArray(value) ? value[at] : value);
@@ -180,10 +178,10 @@ function outlined(trace, sheet) {
 }
 
 // A heatmap of logarithms tells the numbers themselves, and each cell what its column stands for.
-function told(trace, sheet) {
+function told(trace, tab) {
   const { isLogarithm, columns } = trace.meta ?? {};
   const found = { ...trace };
-  const texts = hovers(trace, sheet);
+  const texts = hovers(trace, tab);
   if (texts) Object.assign(found, { hovertext: texts, hoverinfo: 'text' });
   if (isLogarithm) found.customdata = trace.z.map((row) => row.map((value) => (value === null ? null : 10 ** value)));
   if (columns) found.text = trace.z.map(() => columns);
@@ -207,12 +205,12 @@ class Switches {
     this.switches = switches;
     this.chosen = switches.map(() => 0);
     this.controls = element('div', { className: 'controls' });
-    switches.forEach((one, place) => {
+    switches.forEach((one, index) => {
       const group = element('fieldset', { className: 'switch' }, element('legend', { textContent: one.label }));
       one.choices.forEach((choice, at) => {
-        const button = element('input', { type: 'radio', name: `${name}-${place}`, checked: at === 0 });
+        const button = element('input', { type: 'radio', name: `${name}-${index}`, checked: at === 0 });
         button.addEventListener('change', () => {
-          this.chosen[place] = at;
+          this.chosen[index] = at;
           draw();
         });
         group.append(element('label', {}, button, element('span', { textContent: choice.label })));
@@ -222,7 +220,7 @@ class Switches {
   }
 
   shown(figure) {
-    const choices = this.switches.map((one, place) => one.choices[this.chosen[place]]);
+    const choices = this.switches.map((one, index) => one.choices[this.chosen[index]]);
     return choices.reduce((given, { data = [], layout }) => ({
       data: given.data.map((trace, at) => patched(trace, data[at])),
       layout: patched(given.layout, layout),
@@ -232,26 +230,26 @@ class Switches {
 
 const OUTLINED = new Set([...TREES, 'bar']);
 
-painter('plot', (canvas, content, sheet) => {
+painter('plot', (canvas, content, tab) => {
   const height = Number(canvas.dataset.height);
   const plot = element('div');
-  const given = { ...content.figure, data: content.figure.data.map((trace) => told(trace, sheet)) };
+  const given = { ...content.figure, data: content.figure.data.map((trace) => told(trace, tab)) };
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
-  const tree = new Tree(sheet);
+  const tree = new Tree(tab);
   let shown = given;
   const draw = () => {
     const figure = switches.shown(given);
-    const marks = new Selection(figure, sheet);
+    const marks = new Selection(figure, tab);
     const data = coloured(figure.data.map((trace) => tree.shown(trace))).map((trace) => (
-      OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, sheet) : trace));
+      OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, tab) : trace));
     const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
-    // Plotly measures its place later, when the page is already printed.
+    // Plotly measures its width later, when the page is already printed.
     if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;
     layout.uirevision = 'kept';
-    const histories = historyTraces(figure, sheet);
+    const histories = historyTraces(figure, tab);
     if (histories.length) layout.showlegend = true;
     shown = { ...figure, data: [...figure.data, ...histories] };
     return Plotly.react(plot, [...data, ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
@@ -260,7 +258,7 @@ painter('plot', (canvas, content, sheet) => {
   const pick = (points) => {
     const change = points.map(linked).find((found) => Object.keys(found).length);
     isOwn = true;
-    if (change) sheet.select(change);
+    if (change) tab.select(change);
     isOwn = false;
   };
   draw();
@@ -276,10 +274,10 @@ painter('plot', (canvas, content, sheet) => {
     show,
     theme: () => {
       draw();
-      // The place may have another width than before, as after printing.
+      // The chart may have another width than before, as after printing.
       if (plot.clientWidth !== plot._fullLayout.width) Plotly.Plots.resize(plot);
     },
-    table: () => tableOfPlot(shown, sheet),
+    table: () => tableOfPlot(shown, tab),
     image: (format) => imageOfPlot(plot, format),
   };
 });

@@ -1,4 +1,4 @@
-// A sheet's data, what is selected on it, and the painters of its pictures.
+// A tab's data, what is selected on it, and the painters of its charts.
 
 const painters = new Map();
 
@@ -16,7 +16,7 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-class Sheet {
+class Tab {
   constructor(article, data) {
     this.article = article;
     this.data = data;
@@ -26,8 +26,8 @@ class Sheet {
     this.contents = new Map();
     this.listeners = [];
     this.children = this.modules.path.map(() => []);
-    this.modules.parent.forEach((parent, place) => {
-      if (parent !== null) this.children[parent].push(place);
+    this.modules.parent.forEach((parent, index) => {
+      if (parent !== null) this.children[parent].push(index);
     });
   }
 
@@ -53,7 +53,7 @@ class Sheet {
     if (isSame) return;
     this.selection = next;
     this.inside = null;
-    for (const picture of this.painted.values()) this.show(picture);
+    for (const chart of this.painted.values()) this.show(chart);
     for (const listener of this.listeners) listener(next);
   }
 
@@ -78,40 +78,40 @@ class Sheet {
 
   // Data of a chart; undefined if the tab has none of that name.
   content(name) {
-    if (!this.contents.has(name)) this.contents.set(name, decoded(this.data.pictures[name]?.content ?? null));
+    if (!this.contents.has(name)) this.contents.set(name, decoded(this.data.charts[name]?.content ?? null));
     return this.contents.get(name);
   }
 
   paint(section) {
-    const name = section.dataset.picture;
+    const name = section.dataset.chart;
     if (this.painted.has(name)) return;
-    const { kind } = this.data.pictures[name];
+    const { kind } = this.data.charts[name];
     const canvas = section.querySelector('.canvas');
     this.painted.set(name, {});
-    const picture = painters.get(kind)(canvas, this.content(name), this) ?? {};
-    this.painted.set(name, { ...picture, canvas });
-    picture.show?.(this.selection);
+    const chart = painters.get(kind)(canvas, this.content(name), this) ?? {};
+    this.painted.set(name, { ...chart, canvas });
+    chart.show?.(this.selection);
   }
 
   // A chart that is collapsed has no width: it is drawn again when it opens.
-  show(picture) {
-    picture.isStale = !picture.canvas?.clientWidth;
-    if (!picture.isStale) picture.show?.(this.selection);
+  show(chart) {
+    chart.isStale = !chart.canvas?.clientWidth;
+    if (!chart.isStale) chart.show?.(this.selection);
   }
 
   theme() {
-    for (const picture of this.painted.values()) {
-      picture.isStale = !picture.canvas?.clientWidth;
-      if (!picture.isStale) picture.theme?.();
+    for (const chart of this.painted.values()) {
+      chart.isStale = !chart.canvas?.clientWidth;
+      if (!chart.isStale) chart.theme?.();
     }
   }
 
   refresh() {
-    for (const picture of this.painted.values()) {
-      if (!picture.isStale || !picture.canvas?.clientWidth) continue;
-      picture.isStale = false;
-      picture.theme?.();
-      picture.show?.(this.selection);
+    for (const chart of this.painted.values()) {
+      if (!chart.isStale || !chart.canvas?.clientWidth) continue;
+      chart.isStale = false;
+      chart.theme?.();
+      chart.show?.(this.selection);
     }
   }
 }

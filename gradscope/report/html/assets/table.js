@@ -2,6 +2,10 @@
 
 const ROW_HEIGHT = 26;
 const BEYOND = 12;
+// On narrow screens a row is a card: words take a line each, numbers half of one.
+const NARROW = matchMedia('screen and (max-width: 620px)');
+const CARD_LINE = 22;
+const CARD_EDGE = 14;
 const PRINTED = 2000;
 
 const KINDS = {
@@ -11,7 +15,7 @@ const KINDS = {
   cosine: { format: cosine, isNumber: true },
   name: { format: (value) => value ?? '' },
   text: { format: (value) => value ?? '' },
-  place: { format: (value) => value ?? '—' },
+  location: { format: (value) => value ?? '—' },
   state: { format: (value) => value ?? '—' },
   findings: { format: (value) => (value ?? '').split(' ').filter((_, at) => at % 2).join(' ') },
 };
@@ -39,12 +43,12 @@ function compared(one, other, isNumber, direction) {
   return direction * (first[1] < second[1] ? -1 : first[1] > second[1] ? 1 : 0);
 }
 
-// The columns with the values of those that are told of the modules, which the sheet has already.
-const resolved = (columns, links, sheet) => columns.map((column) => (column.values ? column : {
+// The columns with the values of those that are told of the modules, which the tab has already.
+const resolved = (columns, links, tab) => columns.map((column) => (column.values ? column : {
   ...column,
   values: links.module.map((module) => {
     if (module === null) return null;
-    return column.of === 'path' ? sheet.name(module) : sheet.modules[column.of][module];
+    return column.of === 'path' ? tab.name(module) : tab.modules[column.of][module];
   }),
 }));
 
@@ -62,7 +66,7 @@ function comparison(word, columns) {
     '<': (value) => value < limit, '>': (value) => value > limit, '<=': (value) => value <= limit,
     '>=': (value) => value >= limit, '=': (value) => Object.is(value, limit) || value === limit,
   }[parts[2]];
-  return (place) => values[place] !== null && isMet(values[place]);
+  return (index) => values[index] !== null && isMet(values[index]);
 }
 
 // How far a bar reaches for each number, on a logarithmic scale over the column.
@@ -76,16 +80,22 @@ function barLength(values) {
 }
 
 class Rows {
-  constructor(canvas, content, sheet) {
-    const columns = resolved(content.columns, content.links, sheet).map((column) => (
+  constructor(canvas, content, tab) {
+    const columns = resolved(content.columns, content.links, tab).map((column) => (
       column.bar ? { ...column, barLength: barLength(column.values) } : column));
-    Object.assign(this, { canvas, columns, links: content.links ?? {}, sheet });
+    Object.assign(this, { canvas, columns, links: content.links ?? {}, tab });
     this.total = this.columns[0]?.values.length ?? 0;
-    this.order = Array.from({ length: this.total }, (_, place) => place);
+    this.order = Array.from({ length: this.total }, (_, index) => index);
     this.sorted = null;
-    this.needles = [];
+    this.words = [];
     this.build(content.name);
     this.apply();
+  }
+
+  get rowHeight() {
+    if (!NARROW.matches) return ROW_HEIGHT;
+    const numbers = this.columns.slice(1).filter(({ kind }) => KINDS[kind].isNumber).length;
+    return CARD_LINE * (this.columns.length - numbers + Math.ceil(numbers / 2)) + CARD_EDGE;
   }
 
   build(name) {
@@ -97,9 +107,9 @@ class Rows {
     this.canvas.append(element('div', { className: 'controls' },
       this.search, element('label', {}, this.only, ' only the selected layer'), this.told));
     this.head = element('tr');
-    this.columns.forEach((column, place) => {
+    this.columns.forEach((column, index) => {
       const button = element('button', { type: 'button', textContent: column.title });
-      button.addEventListener('click', () => this.sortBy(place));
+      button.addEventListener('click', () => this.sortBy(index));
       this.head.append(element('th', {
         scope: 'col', className: KINDS[column.kind].isNumber ? 'number' : '', title: column.hint ?? '', 'aria-sort': 'none',
       }, button));
@@ -112,17 +122,18 @@ class Rows {
     this.body.addEventListener('click', (event) => this.pick(event.target.closest('tr')));
     this.view.addEventListener('keydown', (event) => this.move(event));
     this.view.addEventListener('copy', (event) => this.copy(event));
+    NARROW.addEventListener('change', () => this.draw());
   }
 
-  sortBy(place) {
-    const isSame = this.sorted?.place === place;
-    const isNumber = KINDS[this.columns[place].kind].isNumber;
+  sortBy(index) {
+    const isSame = this.sorted?.index === index;
+    const isNumber = KINDS[this.columns[index].kind].isNumber;
     // The largest number first, the first name first; a third click goes back to the order given.
     if (isSame && this.sorted.turns === 1) this.sorted = null;
-    else if (isSame) this.sorted = { place, direction: -this.sorted.direction, turns: 1 };
-    else this.sorted = { place, direction: isNumber ? -1 : 1, turns: 0 };
+    else if (isSame) this.sorted = { index, direction: -this.sorted.direction, turns: 1 };
+    else this.sorted = { index, direction: isNumber ? -1 : 1, turns: 0 };
     [...this.head.children].forEach((cell, at) => cell.setAttribute('aria-sort',
-      this.sorted?.place !== at ? 'none' : this.sorted.direction > 0 ? 'ascending' : 'descending'));
+      this.sorted?.index !== at ? 'none' : this.sorted.direction > 0 ? 'ascending' : 'descending'));
     this.apply();
   }
 
@@ -130,18 +141,19 @@ class Rows {
     const words = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const comparisons = words.map((word) => comparison(word, this.columns));
     const needles = words.filter((_, at) => !comparisons[at]);
+    this.words = words;
     const limits = comparisons.filter(Boolean);
     const worded = this.columns.filter((column) => !KINDS[column.kind].isNumber);
-    const isOnly = this.only.checked && this.sheet.selection.module !== null;
+    const isOnly = this.only.checked && this.tab.selection.module !== null;
     this.order = [];
-    for (let place = 0; place < this.total; place += 1) {
-      if (isOnly && !this.sheet.isInside(this.links.module?.[place])) continue;
-      const isFound = limits.every((isMet) => isMet(place)) && needles.every((needle) => worded.some(
-        (column) => String(column.values[place] ?? '').toLowerCase().includes(needle)));
-      if (isFound) this.order.push(place);
+    for (let index = 0; index < this.total; index += 1) {
+      if (isOnly && !this.tab.isInside(this.links.module?.[index])) continue;
+      const isFound = limits.every((isMet) => isMet(index)) && needles.every((needle) => worded.some(
+        (column) => String(column.values[index] ?? '').toLowerCase().includes(needle)));
+      if (isFound) this.order.push(index);
     }
     if (this.sorted) {
-      const { values, kind } = this.columns[this.sorted.place];
+      const { values, kind } = this.columns[this.sorted.index];
       const { direction } = this.sorted;
       this.order.sort((one, other) => compared(values[one], values[other], KINDS[kind].isNumber, direction) || one - other);
     }
@@ -153,36 +165,38 @@ class Rows {
   draw() {
     const isWhole = document.documentElement.classList.contains('printing');
     const height = this.view.clientHeight || 560;
-    const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / ROW_HEIGHT) - BEYOND);
-    const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / ROW_HEIGHT) + 2 * BEYOND);
-    const rows = this.order.slice(first, last).map((place, at) => this.row(place, first + at));
+    const first = isWhole ? 0 : Math.max(0, Math.floor(this.view.scrollTop / this.rowHeight) - BEYOND);
+    const last = Math.min(this.order.length, isWhole ? PRINTED : first + Math.ceil(height / this.rowHeight) + 2 * BEYOND);
+    const rows = this.order.slice(first, last).map((index, at) => this.row(index, first + at));
     const rest = this.order.length - last;
-    this.body.replaceChildren(this.space(first), ...rows, isWhole ? this.left(rest) : this.space(rest));
+    if (!rows.length) rows.push(this.remark(this.words.length ? 'No row matches the filter' : 'No row belongs to the selected layer'));
+    const printed = rest ? `${count(rest)} more rows are not printed` : '';
+    this.body.replaceChildren(this.space(first), ...rows, isWhole ? this.remark(printed) : this.space(rest));
   }
 
-  left(rows) {
-    const textContent = rows ? `${count(rows)} more rows are not printed` : '';
-    return element('tr', { className: 'space' }, element('td', { colSpan: this.columns.length, textContent }));
+  remark(textContent) {
+    return element('tr', { className: 'space' }, element('td', { className: 'missing', colSpan: this.columns.length, textContent }));
   }
 
   space(rows) {
     const cell = element('td', { colSpan: this.columns.length });
-    cell.style.height = `${rows * ROW_HEIGHT}px`;
+    cell.style.height = `${rows * this.rowHeight}px`;
     return element('tr', { className: 'space', 'aria-hidden': 'true' }, cell);
   }
 
-  isChosen(place) {
-    const { parameter, tensor } = this.sheet.selection;
-    return (parameter !== null && this.links.parameter?.[place] === parameter)
-      || (tensor !== null && this.links.tensor?.[place] === tensor);
+  isChosen(index) {
+    const { parameter, tensor } = this.tab.selection;
+    return (parameter !== null && this.links.parameter?.[index] === parameter)
+      || (tensor !== null && this.links.tensor?.[index] === tensor);
   }
 
-  cell(column, place) {
-    const value = column.values[place];
+  cell(column, index) {
+    const value = column.values[index];
     const text = KINDS[column.kind].format(value);
     const made = element('td', {
       className: `${column.kind} ${cellClass(column.kind, value)}`,
       title: KINDS[column.kind].isNumber ? String(value ?? '') : text,
+      'data-label': column.title,
     });
     if (column.kind === 'findings') made.append(...this.flags(value));
     else made.textContent = text;
@@ -199,32 +213,32 @@ class Rows {
         : element('span', { className: `flag ${level}`, textContent: words[at + 1] })]));
   }
 
-  row(place, at) {
-    const made = element('tr', {}, ...this.columns.map((column) => this.cell(column, place)));
-    if (this.sheet.isInside(this.links.module?.[place])) made.classList.add('in');
-    if (this.isChosen(place)) made.classList.add('chosen');
-    made.dataset.place = place;
+  row(index, at) {
+    const made = element('tr', {}, ...this.columns.map((column) => this.cell(column, index)));
+    if (this.tab.isInside(this.links.module?.[index])) made.classList.add('in');
+    if (this.isChosen(index)) made.classList.add('chosen');
+    made.dataset.index = index;
     made.setAttribute('aria-rowindex', at + 2);
     return made;
   }
 
   pick(row) {
-    if (!row?.dataset.place) return;
-    this.choose(Number(row.dataset.place));
+    if (!row?.dataset.index) return;
+    this.choose(Number(row.dataset.index));
   }
 
-  choose(place) {
+  choose(index) {
     const change = { parameter: null, tensor: null };
-    for (const [name, column] of Object.entries(this.links)) change[name] = column[place];
+    for (const [name, column] of Object.entries(this.links)) change[name] = column[index];
     this.isOwn = true;
-    this.sheet.select(change);
+    this.tab.select(change);
     this.isOwn = false;
   }
 
   move(event) {
     const rows = this.order.length;
-    const now = this.order.findIndex((place) => this.isChosen(place));
-    const page = Math.floor(this.view.clientHeight / ROW_HEIGHT) - 2;
+    const now = this.order.findIndex((index) => this.isChosen(index));
+    const page = Math.floor(this.view.clientHeight / this.rowHeight) - 2;
     const next = {
       ArrowDown: now + 1, ArrowUp: Math.max(now, 1) - 1, PageDown: now + page, PageUp: now - page,
       Home: 0, End: rows - 1,
@@ -238,25 +252,25 @@ class Rows {
 
   // Copies the name of the chosen row, unless a text is marked.
   copy(event) {
-    const place = this.order.find((one) => this.isChosen(one));
-    if (place === undefined || String(getSelection())) return;
+    const index = this.order.find((one) => this.isChosen(one));
+    if (index === undefined || String(getSelection())) return;
     const names = this.columns.find((column) => column.kind === 'name');
-    event.clipboardData.setData('text/plain', names?.values[place] ?? '');
+    event.clipboardData.setData('text/plain', names?.values[index] ?? '');
     event.preventDefault();
   }
 
   // The rows that are shown, in their order.
   table() {
-    const cell = ({ kind, values }, place) => (kind === 'findings' ? KINDS.findings.format(values[place]) : values[place]);
+    const cell = ({ kind, values }, index) => (kind === 'findings' ? KINDS.findings.format(values[index]) : values[index]);
     return {
       header: this.columns.map(({ title }) => title),
-      rows: this.order.map((place) => this.columns.map((column) => cell(column, place))),
+      rows: this.order.map((index) => this.columns.map((column) => cell(column, index))),
     };
   }
 
   reveal(at) {
-    const top = at * ROW_HEIGHT;
-    const room = this.view.clientHeight - 2 * ROW_HEIGHT;
+    const top = at * this.rowHeight;
+    const room = this.view.clientHeight - 2 * this.rowHeight;
     if (top < this.view.scrollTop || top > this.view.scrollTop + room) {
       this.view.scrollTop = Math.max(0, top - room / 2);
     }
@@ -264,13 +278,13 @@ class Rows {
 
   show() {
     if (this.only.checked) this.apply();
-    const at = this.order.findIndex((place) => this.isChosen(place) || this.sheet.isInside(this.links.module?.[place]));
+    const at = this.order.findIndex((index) => this.isChosen(index) || this.tab.isInside(this.links.module?.[index]));
     if (at >= 0 && !this.isOwn) this.reveal(at);
     this.draw();
   }
 }
 
-painter('table', (canvas, content, sheet) => {
-  const rows = new Rows(canvas, content, sheet);
+painter('table', (canvas, content, tab) => {
+  const rows = new Rows(canvas, content, tab);
   return { show: () => rows.show(), theme: () => rows.draw(), table: () => rows.table() };
 });

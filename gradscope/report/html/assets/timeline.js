@@ -12,8 +12,8 @@ function lasted(seconds) {
 const quantity = (value) => (Number.isInteger(value) && Math.abs(value) < 1e6 ? count(value) : figure(value));
 
 class Timeline {
-  constructor(canvas, content, sheet) {
-    Object.assign(this, { canvas, sheet, lanes: content.lanes, windows: content.windows });
+  constructor(canvas, content, tab) {
+    Object.assign(this, { canvas, tab, lanes: content.lanes, windows: content.windows });
     Object.assign(this, { calls: content.calls, events: content.events, moreLanes: content.moreLanes });
     this.total = this.windows.step.length;
     this.at = content.first;
@@ -41,11 +41,11 @@ class Timeline {
     this.strips = this.lanes.map(() => element('canvas', { height: LANE_HEIGHT }));
     this.here = element('i', { 'aria-hidden': 'true' });
     let optimizer = '';
-    const rows = this.lanes.flatMap((lane, place) => {
+    const rows = this.lanes.flatMap((lane, index) => {
       const heading = lane.optimizer && lane.optimizer !== optimizer
         ? [element('h3', { textContent: lane.optimizer })] : [];
       optimizer = lane.optimizer;
-      return [...heading, this.laneRow(lane, place)];
+      return [...heading, this.laneRow(lane, index)];
     });
     if (this.moreLanes) rows.push(element('p', { className: 'caption', textContent: `${count(this.moreLanes)} more, each of fewer steps` }));
     this.list = element('div', { className: 'lanes' }, ...rows);
@@ -76,7 +76,7 @@ class Timeline {
     this.size.observe(this.list);
   }
 
-  laneRow(lane, place) {
+  laneRow(lane, index) {
     const parts = lane.parts.flatMap((part, at) => [
       ...(at ? [element('span', { className: 'arrow', textContent: '→' })] : []),
       element('span', { className: 'part', textContent: part }),
@@ -84,40 +84,40 @@ class Timeline {
     const words = lane.isTypical ? `${count(lane.count)} ×` : `${count(lane.count)} ×, first at step ${count(lane.first)}`;
     const row = element('div', { className: `lane${lane.isTypical ? '' : ' unusual'}`, role: 'button', tabIndex: 0, title: `Next such step${lane.line ? `: ${lane.line}` : ''}` },
       element('div', { className: 'parts' }, ...parts), element('span', { className: 'count', textContent: words }),
-      element('div', { className: 'strip' }, this.strips[place]));
-    row.addEventListener('click', () => this.goToLane(place));
+      element('div', { className: 'strip' }, this.strips[index]));
+    row.addEventListener('click', () => this.goToLane(index));
     row.addEventListener('keydown', (event) => {
       if (event.key !== 'Enter' && event.key !== ' ') return;
       event.preventDefault();
-      this.goToLane(place);
+      this.goToLane(index);
     });
     return row;
   }
 
-  go(place) {
-    this.at = Math.min(Math.max(place, 0), this.total - 1);
+  go(index) {
+    this.at = Math.min(Math.max(index, 0), this.total - 1);
     this.isOwn = true;
-    this.sheet.select({ step: this.windows.step[this.at] });
+    this.tab.select({ step: this.windows.step[this.at] });
     this.isOwn = false;
     this.draw();
   }
 
   goToStep(step) {
-    const place = this.windows.step.findLastIndex((one) => one <= step);
-    this.go(Math.max(place, 0));
+    const index = this.windows.step.findLastIndex((one) => one <= step);
+    this.go(Math.max(index, 0));
   }
 
   // On to the next window of a lane, from the last to the first.
   goToLane(lane) {
-    const isOfLane = (one, place) => one === lane && place > this.at;
+    const isOfLane = (one, index) => one === lane && index > this.at;
     const next = this.windows.lane.findIndex(isOfLane);
     this.go(next >= 0 ? next : this.windows.lane.indexOf(lane));
   }
 
   goUnusual(direction) {
-    for (let place = this.at + direction; place >= 0 && place < this.total; place += direction) {
-      if (!this.lanes[this.windows.lane[place]]?.isTypical) {
-        this.go(place);
+    for (let index = this.at + direction; index >= 0 && index < this.total; index += direction) {
+      if (!this.lanes[this.windows.lane[index]]?.isTypical) {
+        this.go(index);
         return;
       }
     }
@@ -135,10 +135,10 @@ class Timeline {
   }
 
   show() {
-    const { step } = this.sheet.selection;
+    const { step } = this.tab.selection;
     if (step !== null && !this.isOwn && this.windows.step[this.at] !== step) {
-      const place = this.windows.step.lastIndexOf(step);
-      if (place >= 0) this.at = place;
+      const index = this.windows.step.lastIndexOf(step);
+      if (index >= 0) this.at = index;
     }
     this.draw();
   }
@@ -149,7 +149,7 @@ class Timeline {
     this.input.value = step[this.at];
     this.told.textContent = `${skipped[this.at] ? 'skipped before it' : lasted(seconds[this.at])}${unusual}`;
     const rows = [...this.list.querySelectorAll('.lane')];
-    rows.forEach((row, place) => row.classList.toggle('chosen', place === lane[this.at]));
+    rows.forEach((row, index) => row.classList.toggle('chosen', index === lane[this.at]));
     this.reveal(rows[lane[this.at]]);
     this.here.style.left = `${(100 * this.at) / this.total}%`;
     this.here.style.width = `${100 / this.total}%`;
@@ -197,11 +197,11 @@ class Timeline {
       return [element('span', { className: 'quantity' }, `${name} `, element('b', { className: kind, textContent: quantity(value), title: String(value) }))];
     });
     measured.push(...notes[call].map((note) => element('span', { className: 'quantity', textContent: note })));
-    const place = line[call] || '—';
+    const location = line[call] || '—';
     return element('tr', {},
       element('td', { className: 'time' }, bar), element('td', { className: 'number', textContent: lasted(time) }),
       element('td', { className: 'word', textContent: word[call] }), element('td', { className: 'name', textContent: subject[call] ?? '', title: subject[call] ?? '' }),
-      element('td', { className: 'measured' }, ...measured), element('td', { className: 'place', textContent: place, title: place }));
+      element('td', { className: 'measured' }, ...measured), element('td', { className: 'location', textContent: location, title: location }));
   }
 
   // Every event of every step that the page holds.
@@ -211,7 +211,7 @@ class Timeline {
       Array.from({ length: this.windows.events[at] ?? 0 }, (_, turn) => {
         const event = this.starts[at] + turn;
         const call = this.events.call[event];
-        const measured = names[call].map((name, place) => `${name}=${this.events.numbers[this.numberStarts[event] + place]}`);
+        const measured = names[call].map((name, index) => `${name}=${this.events.numbers[this.numberStarts[event] + index]}`);
         return [step, this.events.seconds[event], word[call], subject[call], [...measured, ...notes[call]].join('; '), line[call]];
       })));
     return { header: ['step', 'seconds', 'event', 'of', 'measured', 'line'], rows };
@@ -221,28 +221,28 @@ class Timeline {
     const width = Math.round(this.list.clientWidth);
     if (!width) return;
     const ratio = devicePixelRatio || 1;
-    const left = (place) => Math.floor((place * width) / this.total);
-    const size = (place) => Math.max(left(place + 1) - left(place), 1);
-    const pens = this.strips.map((strip, place) => {
+    const left = (index) => Math.floor((index * width) / this.total);
+    const size = (index) => Math.max(left(index + 1) - left(index), 1);
+    const pens = this.strips.map((strip, index) => {
       strip.width = width * ratio;
       strip.height = LANE_HEIGHT * ratio;
       const pen = strip.getContext('2d');
       pen.scale(ratio, ratio);
-      pen.fillStyle = colour(this.lanes[place].isTypical ? 'accent' : 'warning');
+      pen.fillStyle = colour(this.lanes[index].isTypical ? 'accent' : 'warning');
       return pen;
     });
     // Of many steps that fall on one pixel, one is drawn.
     const drawn = this.lanes.map(() => -1);
-    this.windows.lane.forEach((lane, place) => {
-      const at = left(place);
+    this.windows.lane.forEach((lane, index) => {
+      const at = left(index);
       if (!pens[lane] || drawn[lane] === at) return;
       drawn[lane] = at;
-      pens[lane].fillRect(at, 0, size(place), LANE_HEIGHT);
+      pens[lane].fillRect(at, 0, size(index), LANE_HEIGHT);
     });
   }
 }
 
-painter('timeline', (canvas, content, sheet) => {
-  const timeline = new Timeline(canvas, content, sheet);
+painter('timeline', (canvas, content, tab) => {
+  const timeline = new Timeline(canvas, content, tab);
   return { show: () => timeline.show(), theme: () => timeline.drawStrips(), table: () => timeline.table() };
 });

@@ -4,9 +4,9 @@ const BORDERED = 400;
 const TREES = new Set(['icicle', 'treemap', 'sunburst']);
 
 // A tree is lettered with the numbers that its colours stand for, and patterns are drawn on these.
-function inscribed(trace, sheet) {
+function inscribed(trace, tab) {
   const { told: own, written: title, links } = trace.meta;
-  const columns = resolved(own, links, sheet);
+  const columns = resolved(own, links, tab);
   const { values } = columns.find((column) => column.title === title);
   const states = columns.find((column) => column.kind === 'state')?.values;
   const { colors, line } = trace.marker;
@@ -28,11 +28,11 @@ function ofCells(value, kept, count) {
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, ofCells(inner, kept, count)]));
 }
 
-// A tree as places: of parents, of children, and what each takes with all that it holds.
+// A tree by the indices of its cells: parents, children, and what each takes with its content.
 class Cells {
   constructor({ ids, parents, values }) {
-    const places = new Map(ids.map((id, at) => [id, at]));
-    this.parents = parents.map((id) => places.get(id) ?? -1);
+    const indices = new Map(ids.map((id, at) => [id, at]));
+    this.parents = parents.map((id) => indices.get(id) ?? -1);
     this.children = ids.map(() => []);
     this.parents.forEach((parent, at) => { if (parent >= 0) this.children[parent].push(at); });
     this.totals = [...values];
@@ -46,7 +46,7 @@ class Cells {
   // The way from the top to a cell.
   above(at) {
     const found = [];
-    for (let place = this.parents[at]; place >= 0; place = this.parents[place]) found.unshift(place);
+    for (let index = this.parents[at]; index >= 0; index = this.parents[index]) found.unshift(index);
     return found;
   }
 
@@ -69,8 +69,8 @@ class Cells {
 // The tree of a plot, if it has one. Of a large one some levels are drawn around the cell that is
 // open: plotly takes seconds for thousands of cells, also for those that do not show.
 class Tree {
-  constructor(sheet) {
-    this.sheet = sheet;
+  constructor(tab) {
+    this.tab = tab;
     this.opened = null;
     this.drawn = new Set();
     this.links = null;
@@ -79,7 +79,7 @@ class Tree {
   // The trace as it is drawn; one that is no tree as it is.
   shown(trace) {
     if (!TREES.has(trace.type)) return trace;
-    const full = trace.meta.written ? inscribed(trace, this.sheet) : trace;
+    const full = trace.meta.written ? inscribed(trace, this.tab) : trace;
     this.cells = new Cells(trace);
     this.links = trace.meta.links.module;
     this.opened ??= Math.max(trace.ids.indexOf(trace.level), this.cells.top);
@@ -104,7 +104,7 @@ class Tree {
 
   // Opens the tree around the selected module where that does not show.
   reveal() {
-    const { module } = this.sheet.selection;
+    const { module } = this.tab.selection;
     const at = this.links && module !== null ? this.links.indexOf(module) : -1;
     if (at >= 0 && !this.drawn.has(at)) this.opened = Math.max(this.cells.parents[at], this.cells.top);
   }

@@ -153,7 +153,7 @@ def bin_bars(
 ) -> dict[str, Json]:
     """Return the bars of some counts, for a layout with `barmode` overlay.
 
-    Plotly stacks bars by places that it takes for equal where they are near on a linear axis, as
+    Plotly stacks bars by positions that it takes for equal where they are near on a linear axis, as
     the small ones of a logarithmic axis all are: what lies below a bar is told to it instead.
 
     Args:

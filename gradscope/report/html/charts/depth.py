@@ -214,7 +214,7 @@ def _choices(traces: Sequence[Trace], marks: Sequence[Mark]) -> list[Json]:
                 "yaxis": {
                     "title": {"text": title},
                     "uirevision": measure,
-                    "dtick": _ticks(spans[measure]),
+                    **_ticks(spans[measure]),
                 }
             },
         }
@@ -223,9 +223,12 @@ def _choices(traces: Sequence[Trace], marks: Sequence[Mark]) -> list[Json]:
     ]
 
 
-def _ticks(span: float) -> int | str:
+def _ticks(span: float) -> dict[str, Json]:
     """Return the ticks of an axis over this many powers of ten; few also get ticks at 2 and 5."""
-    return "D2" if span <= _FEW else math.ceil(span / _MOST_TICKS)
+    if span <= _FEW:
+        # Without a format, plotly writes 5 for 0.5.
+        return {"dtick": "D2", "tickformat": ".3~g"}
+    return {"dtick": math.ceil(span / _MOST_TICKS), "tickformat": ""}
 
 
 _FEW, _MOST_TICKS = 2.0, 8

@@ -86,7 +86,7 @@ def tensor_marks(report: Report, order: ForwardOrder) -> list[Mark]:
             index=indices[row.node, row.slot],
             module=order.module_of(row.module),
         )
-        for row, position in zip(order.tensors, order.tensor_places, strict=True)
+        for row, position in zip(order.tensors, order.tensor_positions, strict=True)
     ]
 
 
@@ -94,7 +94,7 @@ def parameter_marks(report: Report, order: ForwardOrder) -> list[Mark]:
     """Return a mark for each parameter."""
     return [
         Mark(position=position, row=row, index=row.index, module=order.module_of(row.module))
-        for row, position in zip(report.parameters, order.parameter_places, strict=True)
+        for row, position in zip(report.parameters, order.parameter_positions, strict=True)
     ]
 
 

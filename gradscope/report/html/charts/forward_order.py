@@ -39,9 +39,9 @@ class Run:
 class ForwardOrder:
     """Positions from 0 on, in the order of the forward.
 
-    A tensor has a place of its own, and a parameter that of the first tensor made with it.
+    A tensor has a position of its own, and a parameter that of the first tensor made with it.
     Parameters that the graph does not hold stand where their module does; where that has no tensor
-    either, as behind a cut, it gets a place behind the parameter that was registered before it.
+    either, as behind a cut, it gets a position behind the parameter that was registered before it.
     """
 
     def __init__(self, report: Report) -> None:
@@ -52,8 +52,8 @@ class ForwardOrder:
         keys = self._parameter_keys()
         every = {(position, 0) for position in range(len(self.tensors))} | set(keys)
         counted = {key: position for position, key in enumerate(sorted(every))}
-        self.tensor_places = tuple(counted[position, 0] for position in range(len(self.tensors)))
-        self.parameter_places = tuple(counted[key] for key in keys)
+        self.tensor_positions = tuple(counted[position, 0] for position in range(len(self.tensors)))
+        self.parameter_positions = tuple(counted[key] for key in keys)
         self.length = len(counted)
 
     @cached_property
@@ -61,9 +61,11 @@ class ForwardOrder:
         """By position: the innermost module that runs there."""
         found: list[int | None] = [None] * self.length
         # A tensor belongs to the innermost module.
-        for parameter, position in zip(self._report.parameters, self.parameter_places, strict=True):
+        for parameter, position in zip(
+            self._report.parameters, self.parameter_positions, strict=True
+        ):
             found[position] = self._modules.of(parameter.module)
-        for tensor, position in zip(self.tensors, self.tensor_places, strict=True):
+        for tensor, position in zip(self.tensors, self.tensor_positions, strict=True):
             found[position] = self._modules.of(tensor.module)
         return tuple(found)
 
@@ -234,7 +236,7 @@ def _positions(finding: Finding, report: Report, order: ForwardOrder) -> Iterato
     ]
     at_line = [
         position
-        for row, position in zip(order.tensors, order.tensor_places, strict=True)
+        for row, position in zip(order.tensors, order.tensor_positions, strict=True)
         if finding.location is not None and row.site == finding.location
     ]
     both = sorted(set(inside).intersection(at_line))
@@ -251,7 +253,7 @@ def _of_parameters(finding: Finding, report: Report, order: ForwardOrder) -> Seq
     names = set(finding.parameters)
     return [
         position
-        for row, position in zip(report.parameters, order.parameter_places, strict=True)
+        for row, position in zip(report.parameters, order.parameter_positions, strict=True)
         if names.intersection((row.name, *row.aliases))
     ]
 

@@ -17,25 +17,25 @@ _MOST_TICKS = 16
 
 def loop_ticks(order: ForwardOrder) -> dict[float, int]:
     """Return, by position in the forward, the steps of loops that have a tick there."""
-    rows, places = order.tensors, order.tensor_places
+    rows, positions = order.tensors, order.tensor_positions
     keys = [(row.module, row.operation, row.site) for row in rows]
     found: dict[float, int] = {}
     for loop in loops(keys):
-        share = (places[loop[-1].position] - places[loop[0].position] + 1) / order.length
+        share = (positions[loop[-1].position] - positions[loop[0].position] + 1) / order.length
         if share >= _NARROWEST:
-            found.update(_ticks(loop, places, share))
+            found.update(_ticks(loop, positions, share))
     return found
 
 
-def _ticks(loop: Loop, places: Sequence[int], share: float) -> Iterator[tuple[float, int]]:
+def _ticks(loop: Loop, positions: Sequence[int], share: float) -> Iterator[tuple[float, int]]:
     """Yield the middle of every Nth turn and its number."""
     turns: dict[int, list[int]] = {}
     for entry in loop:
-        turns.setdefault(entry.turn, []).append(places[entry.position])
+        turns.setdefault(entry.turn, []).append(positions[entry.position])
     every = _spacing(len(turns), max(2, math.floor(share * _MOST_TICKS)))
-    for turn, positions in turns.items():
+    for turn, found in turns.items():
         if turn % every == 0:
-            yield (positions[0] + positions[-1]) / 2, turn
+            yield (found[0] + found[-1]) / 2, turn
 
 
 def _spacing(turns: int, ticks: int) -> int:

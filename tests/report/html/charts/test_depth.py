@@ -93,19 +93,19 @@ def test_a_parameter_stands_at_the_first_tensor_made_with_it(report):
     made = [row.operation for row in order.tensors]
     assert made == ["AddmmBackward0", "ReluBackward0", "AddmmBackward0", "MseLossBackward0"]
     positions = dict(
-        zip([row.name for row in report.parameters], order.parameter_places, strict=True)
+        zip([row.name for row in report.parameters], order.parameter_positions, strict=True)
     )
-    assert positions["first.weight"] == positions["first.bias"] == order.tensor_places[0]
+    assert positions["first.weight"] == positions["first.bias"] == order.tensor_positions[0]
     # By way of its transpose, which is no tensor of its own.
-    assert positions["last.weight"] == positions["last.bias"] == order.tensor_places[2]
+    assert positions["last.weight"] == positions["last.bias"] == order.tensor_positions[2]
 
 
 def test_a_parameter_outside_the_graph_has_a_place_of_its_own(report):
     order = ForwardOrder(report)
-    frozen = order.parameter_places[4]
-    assert frozen not in order.tensor_places
+    frozen = order.parameter_positions[4]
+    assert frozen not in order.tensor_positions
     # Registered after `last`.
-    assert order.tensor_places[2] < frozen < order.tensor_places[3]
+    assert order.tensor_positions[2] < frozen < order.tensor_positions[3]
     assert report.modules[order.modules[frozen]].path == "head.scale"
 
 
@@ -165,7 +165,7 @@ def test_steps_of_a_loop_have_an_axis_of_their_own():
     # The nth tanh is in the nth step, and a step has three tensors.
     places = [
         position
-        for row, position in zip(order.tensors, order.tensor_places, strict=True)
+        for row, position in zip(order.tensors, order.tensor_positions, strict=True)
         if row.operation == "TanhBackward0"
     ]
     for text, position in zip(axis["ticktext"], axis["tickvals"], strict=True):

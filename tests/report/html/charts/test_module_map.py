@@ -69,7 +69,7 @@ def test_what_is_told_are_the_reports_numbers(report):
         assert str(found[row.index]) == "nan" if value != value else found[row.index] == value
 
 
-def test_what_the_sheet_knows_of_modules_is_not_told_twice(report):
+def test_what_the_tab_knows_of_modules_is_not_told_twice(report):
     columns = {one["title"]: one.get("of") for one in tree_of(report)["meta"]["told"]}
     assert columns["module"] == "path"
     assert columns["gradient norm"] == "norm"

@@ -1,4 +1,4 @@
-"""The pictures of one step, and how they are linked."""
+"""The charts of one step, and how they are linked."""
 
 import re
 
@@ -30,8 +30,8 @@ def show(open_page, tmp_path):
 
 
 def chart(page, name):
-    """Return a picture after it was painted."""
-    found = page.locator(f"[data-picture={name}]")
+    """Return a chart after it was painted."""
+    found = page.locator(f"[data-chart={name}]")
     found.evaluate("one => { one.open = true }")
     found.scroll_into_view_if_needed()
     expect(found.locator(".main-svg, .rows, svg").first).to_be_visible()
@@ -110,6 +110,20 @@ def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, sta
     expect(title).to_have_text("root mean square of the gradient")
 
 
+def test_axis_over_few_powers_of_ten_has_whole_numbers_at_its_ticks(show):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5))
+    report = gradscope.inspect(
+        model, torch.randn(8, 20), lambda out: out.square().mean(), probe_steps=0
+    )
+    page = show(report)
+    texts = chart(page, "depth").locator(".ytick text").all_text_contents()
+    # A 5 for 0.5 would be out of order.
+    ticks = [float(text) for text in texts]
+    assert len(ticks) > 2
+    assert ticks == sorted(ticks)
+
+
 def test_hostile_names_are_shown_as_text(show):
     page = show(hostile_report())
     depth, modules = chart(page, "depth"), chart(page, "modules")
@@ -120,7 +134,7 @@ def test_hostile_names_are_shown_as_text(show):
     chart(page, "parameters")
     assert page.evaluate("typeof harmed") == "undefined"
     assert page.locator(".hostile").count() == 0
-    assert HOSTILE[:9] in page.locator("[data-picture=parameters]").inner_text()
+    assert HOSTILE[:9] in page.locator("[data-chart=parameters]").inner_text()
 
 
 def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
@@ -132,6 +146,8 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
     table.locator("input[type=search]").fill("weight head")
     expect(table.locator("tbody tr:not(.space)")).to_have_count(1)
     expect(table.locator("tbody td.name")).to_have_text("head.weight")
+    table.locator("input[type=search]").fill("nowhere")
+    expect(table.locator("tbody")).to_contain_text("No row matches the filter")
     table.locator("input[type=search]").fill("")
     table.locator("tbody tr:not(.space)").nth(2).click()
     table.locator(".rows").focus()
@@ -143,6 +159,27 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
         }"""
     )
     assert copied == stack.parameters[2].name
+
+
+def test_rows_are_cards_on_a_narrow_screen(show, stack):
+    page = show(stack, width=420)
+    table = chart(page, "parameters")
+    rows = table.locator("tbody tr:not(.space)")
+    names = {row.name for row in stack.parameters}
+    expect(rows.first.locator("td.name")).to_have_text(stack.parameters[0].name)
+    # Nothing is cut off, and nothing lies outside.
+    sizes = rows.first.locator("td").evaluate_all(
+        "cells => cells.map(({ clientWidth, scrollWidth }) => [clientWidth, scrollWidth])"
+    )
+    assert all(whole <= seen for seen, whole in sizes)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    # Of many, those in view are in the document, also at the end.
+    view = table.locator(".rows")
+    assert rows.count() < len(stack.parameters)
+    view.evaluate("view => view.scrollTo(0, view.scrollHeight)")
+    last = rows.filter(has_text=stack.parameters[-1].name)
+    expect(last).to_be_in_viewport()
+    assert names.issuperset(rows.locator("td.name").all_inner_texts())
 
 
 def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):

@@ -1,0 +1,138 @@
+"""Detects hooks on parameters that a script registers again and again."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.source.lines import Line
+from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.capture.training.locations import NOWHERE, Location
+from gradscope.capture.training.state import TrainingState
+from gradscope.recording.events import GradientHooksEvent, named
+
+_EVERY = 10
+"""Steps between two counts: each takes a microsecond per ten parameters."""
+
+
+@dataclass(slots=True)
+class _Growth:
+    """How often a hook is registered on one parameter."""
+
+    first: int
+    last: int
+    times: int = 0
+    """Number of counts that found more than the one before."""
+    parameters: int = 1
+    """Number of parameters that have it as often at the last count."""
+
+
+class GradientHooks:
+    """Counts the hooks of the same code on the parameters of the optimizers."""
+
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
+        self._steps = 0
+        self._growths: dict[CodeType, _Growth] = {}
+        self._handle: RemovableHandle | None = None
+
+    def start(self) -> None:
+        """Start counting."""
+        self._handle = register_optimizer_step_pre_hook(self._enter)
+
+    def stop(self) -> None:
+        """Stop counting."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    @untraced
+    def _enter(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        self._steps += 1
+        is_due = self._steps % _EVERY == 1 and self._training.guard.active
+        if is_due and not is_traced():
+            self._training.guard.run(self._count, optimizer)
+
+    def _count(self, optimizer: Optimizer) -> None:
+        found: dict[CodeType, list[int]] = {}
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                for code, number in Counter(_codes(parameter)).items():
+                    found.setdefault(code, []).append(number)
+        for code, numbers in found.items():
+            most = max(numbers)
+            growth = self._growths.setdefault(code, _Growth(most, most))
+            growth.times += most > growth.last
+            growth.last, growth.parameters = most, numbers.count(most)
+
+    def finish(self) -> None:
+        """Record the hooks that became more and more, and that change the gradient."""
+        for code, growth in self._growths.items():
+            if growth.times and _returns(code):
+                numbers = named(
+                    GradientHooksEvent,
+                    before=float(growth.first),
+                    hooks=float(growth.last),
+                    times=float(growth.times),
+                    parameters=float(growth.parameters),
+                )
+                self._training.event_log.note("gradient-hooks", _location(code), numbers)
+
+
+def _codes(parameter: Tensor) -> Iterator[CodeType]:
+    hooks = getattr(parameter, "_backward_hooks", None)
+    for hook in () if not hooks else hooks.values():
+        code = getattr(hook, "__code__", None)
+        if isinstance(code, CodeType):
+            yield code
+
+
+def _functions(code: CodeType) -> Iterator[ast.FunctionDef | ast.Lambda]:
+    for one in ast.walk(tree_of(code.co_filename)):
+        if isinstance(one, ast.FunctionDef | ast.Lambda) and one.lineno == code.co_firstlineno:
+            yield one
+
+
+def _returns(code: CodeType) -> bool:
+    """Return whether a hook returns a gradient; others only look at it."""
+    for function in _functions(code):
+        if isinstance(function, ast.Lambda):
+            return isinstance(function.body, ast.BinOp)
+        if any(isinstance(one, ast.Return) and one.value for one in ast.walk(function)):
+            return True
+    return False
+
+
+def _location(code: CodeType) -> Location:
+    """Return the line that registers a hook, or the only call of a function that does just that."""
+    file, line = code.co_filename, Line(code, code.co_firstlineno)
+    around = code_at(file, code.co_firstlineno)
+    if isinstance(around, CodeType):
+        line = Line(around, code.co_firstlineno)
+    for one in ast.walk(tree_of(file)):
+        if not isinstance(one, ast.FunctionDef):
+            continue
+        if not one.lineno < code.co_firstlineno <= (one.end_lineno or 0):
+            continue
+        calls = _calls(file, one.name)
+        outer = code_at(file, calls[0]) if len(calls) == 1 and _only_registers(one) else None
+        if outer is not None:
+            line = Line(outer, calls[0])
+    return Location(line, line, None, 0) if line.number else NOWHERE
+
+
+def _only_registers(function: ast.FunctionDef) -> bool:
+    text = ast.unparse(function)
+    return "register_hook" in text and not any(word in text for word in (".backward(", ".step("))
+
+
+def _calls(file: str, name: str) -> list[int]:
+    called = (one for one in ast.walk(tree_of(file)) if isinstance(one, ast.Call))
+    return [one.lineno for one in called if ast.unparse(one.func).rpartition(".")[2] == name]

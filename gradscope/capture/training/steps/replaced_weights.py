@@ -1,0 +1,259 @@
+"""Detects weights that are replaced by an average, or pulled back, between two steps."""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from weakref import ref
+
+from torch import Tensor
+from torch._C import DisableTorchFunction
+from torch.optim import Optimizer
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.hooks import RemovableHandle
+
+from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.reading import few_numbers
+from gradscope.capture.source.statements import tree_of
+from gradscope.capture.training.locations import NOWHERE, Location
+from gradscope.capture.training.state import TrainingState
+from gradscope.capture.training.steps.update_lines import only_line_of
+from gradscope.recording.events import ReplacedWeightsEvent, named
+
+_FEWEST, _MOST = 4, 16
+"""Elements that are compared: the first ones of a bias, or of the gain of a normalisation."""
+_REMEMBERED = 100_000
+"""Number of steps whose weights are known again."""
+_ON_THE_LINE = 1e-4
+"""Relative distance from a straight line that rounding explains."""
+_ROUNDING = 1e-5
+_NEARLY = 1e-3
+"""Relative deviation from the way back to the first values."""
+_NEARLY_ALL = 0.9
+"""Share of the steps that are followed by a move back."""
+
+_REPLACING = frozenset({"apply_shadow", "assign", "copy_params", "copy_to", "load_state_dict"})
+_AVERAGE = re.compile(r"ema|avg|averag|shadow|swa|slow|mean|smooth|polyak", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class _Course:
+    """The values of one parameter over the steps of an optimizer."""
+
+    parameter: ref[Tensor]
+    last: Sequence[float]
+    """After the last step."""
+    first: Sequence[float]
+    """Before the first step."""
+    start: Sequence[float]
+    """At the beginning, or after the last replacement."""
+    low: list[float]
+    high: list[float]
+    known: set[int] = field(default_factory=set)
+    """Hashes of the values after each step."""
+    steps: int = 0
+    averages: int = 0
+    """Number of replacements by an average of earlier values."""
+    pulls: int = 0
+    """Number of moves towards the values before the first step."""
+    others: int = 0
+    """Number of other changes between steps."""
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether nearly every step is followed by a move back to the first values."""
+        return self.pulls >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.others
+
+    def see(self, values: Sequence[float]) -> None:
+        """Add values of the parameter."""
+        self.last = values
+        self.low = list(map(min, self.low, values))
+        self.high = list(map(max, self.high, values))
+        if len(self.known) < _REMEMBERED:
+            self.known.add(hash(tuple(values)))
+
+    def is_average(self, values: Sequence[float]) -> bool:
+        """Return whether values lie between earlier ones, and neither are one nor lead back to one.
+
+        Lookahead and Reptile go back along the line from the last start.
+        """
+        if hash(tuple(values)) in self.known:
+            return False
+        spans = [high - low for low, high in zip(self.low, self.high, strict=True)]
+        limits = zip(values, self.low, self.high, spans, strict=True)
+        is_between = all(
+            low - _ROUNDING * span <= value <= high + _ROUNDING * span
+            for value, low, high, span in limits
+        )
+        return is_between and not _is_on_line(self.start, self.last, values)
+
+
+def _is_on_line(start: Sequence[float], end: Sequence[float], values: Sequence[float]) -> bool:
+    way = [b - a for a, b in zip(start, end, strict=True)]
+    moved = [b - a for a, b in zip(start, values, strict=True)]
+    length = sum(one * one for one in way)
+    share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
+    rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
+    return rest <= _ON_THE_LINE**2 * max(length, sum(one * one for one in moved))
+
+
+def _is_between(start: Sequence[float], end: Sequence[float], values: Sequence[float]) -> bool:
+    """Return whether values lie on the way between two others, as far as rounding shows."""
+    way = [b - a for a, b in zip(start, end, strict=True)]
+    moved = [b - a for a, b in zip(start, values, strict=True)]
+    length = sum(one * one for one in way)
+    share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
+    rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
+    rounding = _ROUNDING**2 * sum(one * one for one in end) / 100
+    return 0.0 < share < 1.0 and rest <= (share * _NEARLY) ** 2 * length + rounding
+
+
+class ReplacedWeights:
+    """Compares a small parameter of each optimizer before each step with that after the last."""
+
+    def __init__(self, training: TrainingState) -> None:
+        self._training = training
+        self._courses: dict[int, _Course | None] = {}
+        """By `id` of the optimizer; None if nothing of it can be compared."""
+        self._optimizers: dict[int, ref[Optimizer]] = {}
+        self._ended: list[_Course] = []
+        """Courses of optimizers that are gone."""
+        self._files: dict[str, None] = {}
+        self._handles: list[RemovableHandle] = []
+
+    def start(self) -> None:
+        """Start comparing."""
+        self._handles = [
+            register_optimizer_step_pre_hook(self._enter),
+            register_optimizer_step_post_hook(self._leave),
+        ]
+
+    def stop(self) -> None:
+        """Stop comparing."""
+        while self._handles:
+            self._handles.pop().remove()
+
+    @untraced
+    def _enter(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        if self._training.guard.active and not is_traced():
+            self._training.guard.run(self.before_step, optimizer, sys._getframe(1))
+
+    @untraced
+    def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
+        if self._training.guard.active and not is_traced():
+            self._training.guard.run(self.after_step, optimizer)
+
+    def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
+        """Compare the weights with those that the last step left."""
+        known = self._optimizers.get(id(optimizer))
+        if known is None or known() is not optimizer:
+            self._begin(optimizer)
+            return
+        course = self._courses[id(optimizer)]
+        values = None if course is None else _values(course.parameter())
+        if course is None or values is None or values == course.last:
+            return
+        if _is_between(course.last, course.first, values):
+            course.pulls += 1
+        elif course.is_average(values):
+            course.averages += 1
+        else:
+            course.others += 1
+        users = self._training.locations.users(frame)
+        self._files |= dict.fromkeys(one.f_code.co_filename for one in users)
+        course.start = values
+        course.see(values)
+
+    def _begin(self, optimizer: Optimizer) -> None:
+        before = self._courses.get(id(optimizer))
+        self._ended += [] if before is None else [before]
+        self._optimizers[id(optimizer)] = ref(optimizer)
+        self._courses[id(optimizer)] = _course(optimizer)
+
+    def after_step(self, optimizer: Optimizer) -> None:
+        """Keep what the step left."""
+        course = self._courses.get(id(optimizer))
+        values = None if course is None else _values(course.parameter())
+        if course is not None and values is not None:
+            course.steps += 1
+            course.see(values)
+
+    def finish(self) -> None:
+        """Record the optimizers whose weights only averages replaced, or only one force moved."""
+        for course in (*self._ended, *self._courses.values()):
+            if course is None:
+                continue
+            is_replaced = course.averages > 0 and not course.others + course.pulls
+            if is_replaced or course.is_pulled:
+                numbers = named(
+                    ReplacedWeightsEvent,
+                    times=float(course.averages),
+                    steps=float(course.steps),
+                    pulled=float(course.pulls),
+                )
+                finders = (_replacing_by_average, _replacing) if is_replaced else (_moving,)
+                self._training.event_log.note("weights-replaced", self._line(finders), numbers)
+
+    def _line(self, finders: Iterable[Callable[[str], Iterable[int]]]) -> Location:
+        for find in finders:
+            line = only_line_of(find, self._files)
+            if line is not NOWHERE:
+                return line
+        return NOWHERE
+
+
+def _course(optimizer: Optimizer) -> _Course | None:
+    every = (one for group in optimizer.param_groups for one in group["params"])
+    fitting = [one for one in every if one.grad is not None and one.numel() >= _FEWEST]
+    if not fitting:
+        return None
+    # The rows of a matrix may be those of an embedding, of which most stay as they are.
+    parameter = max(fitting, key=lambda one: (one.ndim == 1, min(one.numel(), _MOST)))
+    values = _values(parameter)
+    if values is None:
+        return None
+    course = _Course(ref(parameter), values, values, values, list(values), list(values))
+    course.see(values)
+    return course
+
+
+def _values(parameter: Tensor | None) -> Sequence[float] | None:
+    if parameter is None or not parameter.is_cpu:
+        return None
+    with DisableTorchFunction():
+        return few_numbers(parameter.detach().flatten()[:_MOST], _MOST)
+
+
+def _replacing(file: str) -> Iterator[int]:
+    """Yield the lines that replace all weights of something."""
+    for one in ast.walk(tree_of(file)):
+        match one:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name))) if name in _REPLACING:
+                yield one.lineno
+
+
+def _replacing_by_average(file: str) -> Iterable[int]:
+    """Yield those of them that name an average."""
+    numbers = set(_replacing(file))
+    for one in ast.walk(tree_of(file)):
+        if (
+            isinstance(one, ast.Expr)
+            and one.lineno in numbers
+            and _AVERAGE.search(ast.unparse(one))
+        ):
+            yield one.lineno
+
+
+def _moving(file: str) -> Iterator[int]:
+    """Yield the loops over the parameters of two models that write to one of them."""
+    for one in ast.walk(tree_of(file)):
+        if isinstance(one, ast.For) and ast.unparse(one.iter).startswith("zip("):
+            text = ast.unparse(one)
+            is_write = any(word in text for word in (".copy_(", ".data", ".lerp_(", ".mul_("))
+            if "parameters()" in ast.unparse(one.iter) and is_write:
+                yield one.lineno

@@ -1,0 +1,100 @@
+"""`gradscope fix`."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from gradscope.cli import options
+from gradscope.cli.options import with_groups
+from gradscope.cli.output import check_destinations, set_verbosity
+from gradscope.cli.running import judged_job, settings_of
+from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Argument, Option
+
+_PANEL = "Fixes"
+
+RecordingArgument = Annotated[
+    Path,
+    Argument(
+        metavar="RECORDING",
+        help="Recording of a training, written by gradscope run.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixChoice:
+    """Which fixes are shown, and whether the script runs."""
+
+    verify: Annotated[
+        int | None,
+        Option(
+            min=2,
+            metavar="N",
+            help="Run the first N optimizer steps of the script and of the edited script, in a "
+            "copy of its folder.",
+            panel=_PANEL,
+        ),
+    ] = None
+    yes: Annotated[
+        bool,
+        Option(
+            "--yes",
+            help="With --verify, let the script write outside the copy and open connections.",
+            panel=_PANEL,
+        ),
+    ] = False
+    unsafe_fixes: Annotated[
+        bool,
+        Option(
+            help="Include edits that change what the program is meant to compute.", panel=_PANEL
+        ),
+    ] = False
+    fix_only: Annotated[
+        list[str] | None,
+        Option(metavar="RULE", help="Fix only findings of these rules, such as GS7.", panel=_PANEL),
+    ] = None
+
+
+@with_groups
+def fix(
+    *,
+    recording: RecordingArgument,
+    choice: FixChoice,
+    rules: options.RuleOptions,
+    output_file: options.OutputFileOption = "-",
+    quiet: options.QuietOption = False,
+    color: options.ColorOption = "auto",
+) -> None:
+    """Show edits that fix the findings of a recorded training, as a diff.
+
+    Nothing is written. With --verify, the script runs; otherwise nothing runs.
+    """
+    set_verbosity(quiet=quiet, verbose=False)
+    if choice.yes and choice.verify is None:
+        raise GradscopeError("--yes needs --verify", help="add --verify 50")
+    from gradscope.fixes.options import FixOptions
+
+    fixes = FixOptions(diff=True, unsafe_fixes=choice.unsafe_fixes, fix_only=choice.fix_only)
+    fixes.check()
+    from gradscope.cli.fixing import Fixing, unverified, write_fixes
+    from gradscope.cli.rank_recordings import loaded_jobs
+
+    destination = check_destinations(output_file, None, force=False, inputs=[recording]).report
+    (job, *others) = loaded_jobs([recording])
+    if others:
+        raise GradscopeError(f"{str(recording)!r} holds several trainings", help="name one file")
+    settings = settings_of(rules)
+    report = judged_job(job.recordings, settings)
+    if choice.verify is None:
+        report, hidden = unverified(report, fixes)
+    else:
+        from gradscope.cli.copied_run import CopiedRun
+
+        with CopiedRun(report, settings, choice.verify, is_free=choice.yes) as run:
+            fixing = Fixing(run.before, run, fixes)
+            report, hidden = fixing.report, fixing.hidden
+    shown = [(one, report.target.root) for one in report.findings]
+    write_fixes(shown, hidden, destination, sys.stdout, color)

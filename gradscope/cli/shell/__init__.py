@@ -1,0 +1,1 @@
+"""What the shell shows of the command line: help pages, examples and completion."""

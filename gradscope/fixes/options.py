@@ -1,0 +1,73 @@
+"""Options of the commands that fix findings."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Annotated
+
+from gradscope.errors import GradscopeError
+from gradscope.options.declaration import Option
+
+_PANEL = "Fixes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixOptions:
+    """Which fixes are proposed, and whether they are written."""
+
+    diff: Annotated[
+        bool,
+        Option(
+            help="Show edits that fix findings, and the result of running the edited program.",
+            panel=_PANEL,
+        ),
+    ] = False
+    fix: Annotated[
+        bool,
+        Option(help="Write the safe edits whose result is verified to the files.", panel=_PANEL),
+    ] = False
+    unsafe_fixes: Annotated[
+        bool,
+        Option(
+            help="Include edits that change what the program is meant to compute.", panel=_PANEL
+        ),
+    ] = False
+    fix_only: Annotated[
+        list[str] | None,
+        Option(metavar="RULE", help="Fix only findings of these rules, such as GS7.", panel=_PANEL),
+    ] = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether fixes are asked for."""
+        return self.diff or self.fix
+
+    def check(self, *, runs_targets: bool = True) -> None:
+        """Check that the options fit together, and that edits can be made.
+
+        Args:
+            runs_targets: Whether the command runs targets only.
+
+        Raises:
+            GradscopeError: They do not, or libcst is not installed.
+        """
+        if self.diff and self.fix:
+            raise GradscopeError("--diff writes nothing, but --fix does", help="remove one of them")
+        for name, given in (("unsafe-fixes", self.unsafe_fixes), ("fix-only", self.fix_only)):
+            if given and not self.is_wanted:
+                raise GradscopeError(f"--{name} needs --diff or --fix", help="add --diff")
+        if self.fix_only:
+            from gradscope.rules.selection import parsed_selectors, rules_named  # takes a while
+
+            for selector in parsed_selectors(self.fix_only):
+                rules_named(selector)
+        if self.is_wanted and not runs_targets:
+            raise GradscopeError(
+                "a fix is tried by running the edited target, and a recording cannot be run",
+                help="name the target",
+            )
+        if self.is_wanted and find_spec("libcst") is None:
+            option = "--diff" if self.diff else "--fix"
+            raise GradscopeError(
+                f"{option} needs libcst, which is not installed",
+                help="pip install 'gradscope-torch[fix]'",
+            )

@@ -1,0 +1,92 @@
+"""Proposes the edits that may fix findings."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from gradscope.analysis.view import shown_path
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit, Fix, Safety
+from gradscope.recording.records import Recording
+from gradscope.rules.catalogue import RULES
+from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixFunction
+from gradscope.rules.rule import Rule
+from gradscope.rules.selection import rules_named
+from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.text_edits import applied, by_file, diff_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A finding and the edits that may fix it, of which none is tried yet."""
+
+    finding: Finding
+    safety: Safety
+    candidates: tuple[tuple[Edit, ...], ...]
+    """The edits of each possible fix, the best first."""
+
+
+class Proposals:
+    """The fixes of a recording's findings.
+
+    Args:
+        recording: The recording.
+        fix_only: Selectors of the rules to fix; all if there are none.
+    """
+
+    def __init__(self, recording: Recording, fix_only: Iterable[str] = ()) -> None:
+        captured = [one.recording for one in recording.captured_steps if one.same_as is None]
+        self._contexts = [RuleContext(one) for one in (recording, *captured)]
+        self._root = recording.target.root
+        self._rules = [rule for rule in _selected(fix_only) if rule.fix is not None]
+        self.files = SourceFiles(recording, *captured)
+
+    def of(self, findings: Iterable[Finding]) -> Iterator[Proposal]:
+        """Yield the proposals for the findings that have one."""
+        by_code = {rule.code: rule for rule in self._rules}
+        for finding in findings:
+            rule = by_code.get(finding.rule)
+            if rule is None or rule.fix is None:
+                continue
+            candidates = self._candidates(finding, _function_of(rule))
+            if candidates:
+                yield Proposal(finding=finding, safety=rule.fix.safety, candidates=candidates)
+
+    def _candidates(self, finding: Finding, function: FixFunction) -> tuple[tuple[Edit, ...], ...]:
+        """Return the edits of each possible fix, from the first recording that has any."""
+        for context in self._contexts:
+            found = function(finding, context, self.files)
+            candidates = tuple(dict.fromkeys(edits for edits in found if edits))
+            if candidates:
+                return candidates
+        return ()
+
+    def fix(self, proposal: Proposal, edits: tuple[Edit, ...]) -> Fix:
+        """Return one of the possible fixes, which was not run."""
+        return Fix(safety=proposal.safety, edits=edits, diff=self.diff(edits))
+
+    def diff(self, edits: tuple[Edit, ...]) -> str:
+        """Return edits as a unified diff."""
+        return diff_of(edits, self._text, lambda file: shown_path(file, self._root))
+
+    def edited(self, edits: Iterable[Edit]) -> dict[str, str]:
+        """Return the texts of the edited files, by path."""
+        changes = by_file(edits)
+        return {file: applied(self._text(file), changes[file]) for file in changes}
+
+    def _text(self, file: str) -> str:
+        read = self.files.read(file)
+        assert read is not None  # the edits were made on it
+        return read.text
+
+
+def _selected(selectors: Iterable[str]) -> list[type[Rule]]:
+    chosen = {rule for selector in selectors for rule in rules_named(selector)}
+    return [rule for rule in RULES if rule in chosen or not chosen]
+
+
+def _function_of(rule: type[Rule]) -> FixFunction:
+    package, _, module = rule.__module__.rpartition(".")
+    return cast(FixFunction, import_module(f"{package}.fixes.{module}").fix)

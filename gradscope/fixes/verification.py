@@ -1,0 +1,189 @@
+"""Judges a fix by the repaired program: the finding is gone, and nothing else became worse."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.recording_index import ended_by
+from gradscope.analysis.report import Report
+from gradscope.analysis.view import shown_site
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit, Numbers
+from gradscope.recording.records import Site
+from gradscope.rules.catalogue import RULES
+from gradscope.source_edits.text_edits import line_before
+
+_MOST_CHANGE = 100.0
+"""Factor by which the loss of the repaired program may be larger. Chosen: another reduction or
+normalisation stays within it, a diverging loss does not."""
+
+_NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What the repaired program showed."""
+
+    is_verified: bool
+    text: str
+    """The result in words, as `GS702 gone, gradient norm 0.331 -> 0.118, no new finding`."""
+
+
+def numbers_of(report: Report) -> Numbers:
+    """Return the loss and the gradient norm of the judged step."""
+    return Numbers(loss=report.summary.loss, grad_norm=report.summary.grad_norm)
+
+
+def result_of(finding: Finding, before: Report, after: Report, edits: Sequence[Edit]) -> Result:
+    """Return whether a fix holds.
+
+    Args:
+        finding: The finding that the edits are for, of the report before.
+        before: The program as it is.
+        after: The repaired program, run in the same way.
+        edits: What was changed.
+    """
+    comparison = _Comparison(finding, before, after, edits)
+    objection = next(comparison.objections(), None)
+    if objection is not None:
+        return Result(is_verified=False, text=objection)
+    return Result(is_verified=True, text=", ".join(comparison.gains()))
+
+
+class _Comparison:
+    """The program before and after a fix."""
+
+    def __init__(
+        self, finding: Finding, before: Report, after: Report, edits: Sequence[Edit]
+    ) -> None:
+        self._finding, self._before, self._after = finding, before, after
+        self._edits = edits
+        self._was_broken = ended_by(before.recording) is not None
+        known = [_Known(one, one.location) for one in before.findings]
+        self._new = [
+            one
+            for one in after.findings
+            if not any(other.is_same(one, self._earlier(one.location)) for other in known)
+        ]
+
+    def objections(self) -> Iterator[str]:
+        """Yield the reasons why the fix does not hold."""
+        yield from self._endings()
+        yield from self._remaining()
+        yield from (
+            f"{one.rule} {one.name} appears{self._at(one)}: {one.message}"
+            for one in self._new
+            if one.severity != "note" and not self._was_hidden(one)
+        )
+        yield from self._unjudged()
+        yield from self._lost_gradients()
+        yield from self._losses()
+
+    def gains(self) -> Iterator[str]:
+        """Yield what the fix brings."""
+        yield f"{self._finding.rule} gone"
+        loss, grad_norm = self._after.summary.loss, self._after.summary.grad_norm
+        if self._was_broken:
+            yield f"loss {_number(loss)}, gradient norm {_number(grad_norm)}"
+        else:
+            was = self._before.summary.grad_norm
+            if self._after.training_run is not None:
+                yield f"loss {_number(self._before.summary.loss)} -> {_number(loss)}"
+            yield f"gradient norm {_number(was)} -> {_number(grad_norm)}"
+        new = dict.fromkeys(f"{one.rule} {one.name}" for one in self._new)
+        yield f"now found: {', '.join(new)}" if new else "no new finding"
+
+    def _earlier(self, site: Site | None) -> tuple[str, int] | None:
+        """Return file and line that a line of the repaired program has in the original."""
+        return None if site is None else (site.file, line_before(site.file, site.line, self._edits))
+
+    def _at(self, finding: Finding) -> str:
+        where = self._earlier(finding.location)
+        if where is None or finding.location is None:
+            return ""
+        shown = shown_site(finding.location, self._after.target.root).rpartition(":")[0]
+        return f" at {shown}:{where[1]}"
+
+    def _endings(self) -> Iterator[str]:
+        error = ended_by(self._after.recording)
+        was = ended_by(self._before.recording)
+        if error is not None and (was is None or error.kind != was.kind):
+            yield f"backward of the edited program raises {error.exception}"
+
+    def _remaining(self) -> Iterator[str]:
+        """Yield how the finding remains, alone or as a consequence of another one."""
+        was = _Known(self._finding, self._finding.location)
+        for one in self._after.findings:
+            explained = {other.rule for other in one.consequences}
+            is_same = was.is_same(one, self._earlier(one.location))
+            if is_same or self._finding.rule in explained:
+                yield f"{self._finding.rule} stays{self._measured(one)}"
+
+    def _measured(self, now: Finding) -> str:
+        """Return how bad a finding is and was, if it has a degree."""
+        measures = {rule.code: rule.measures for rule in RULES}.get(self._finding.rule, ())
+        old, new = dict(self._finding.evidence), dict(now.evidence)
+        for measure in measures:
+            a, b = old.get(measure.number), new.get(measure.number)
+            if isinstance(a, float | int) and isinstance(b, float | int):
+                return f" at {_number(b)} (was {_number(a)})"
+        return ""
+
+    def _was_hidden(self, finding: Finding) -> bool:
+        """Return whether the finding is only seen because backward no longer raises."""
+        return self._was_broken and not finding.rule.startswith("GS5")
+
+    def _unjudged(self) -> Iterator[str]:
+        judged = set(self._after.rules.ran)
+        reasons = {one.rule: one.reason for one in self._after.rules.skipped}
+        for code in self._before.rules.ran:
+            if code not in judged:
+                yield f"{code} no longer runs: {reasons.get(code, 'unknown')}"
+
+    def _lost_gradients(self) -> Iterator[str]:
+        """Yield parameters that had a gradient, or should get one by the fix, and have none."""
+        rows = {row.name: row for row in self._after.parameters}
+        had = {row.name for row in self._before.parameters if row.reach == "gradient"}
+        for name in [*had, *self._finding.parameters]:
+            if name in rows and rows[name].requires_grad and rows[name].reach != "gradient":
+                yield f"{name} gets no gradient"
+        if len(rows) < len(self._before.parameters):
+            yield "the model has fewer parameters"
+
+    def _losses(self) -> Iterator[str]:
+        was, now = self._before.summary.loss, self._after.summary.loss
+        norm = self._after.summary.grad_norm
+        if now is not None and not math.isfinite(now):
+            yield f"the loss is {_number(now)}"
+        elif norm is None or not math.isfinite(norm) or norm == 0.0:
+            yield f"the gradient norm is {_number(norm)}"
+        elif was is not None and now is not None and abs(now) > _MOST_CHANGE * max(abs(was), 1.0):
+            yield f"the loss is {_number(now)} (was {_number(was)})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A finding of the original program."""
+
+    finding: Finding
+    location: Site | None
+
+    def is_same(self, other: Finding, where: tuple[str, int] | None) -> bool:
+        """Return whether the repaired program's finding is this one, at a line of the original."""
+        if other.rule != self.finding.rule:
+            return False
+        if other.fingerprint == self.finding.fingerprint:
+            return True
+        own = None if self.location is None else (self.location.file, self.location.line)
+        return own == where or _words(other) == _words(self.finding)
+
+
+def _words(finding: Finding) -> str:
+    return _NUMBER.sub("#", finding.message)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.3g}"

@@ -1,0 +1,87 @@
+"""The fixes of findings as diffs, with the results of running the edited program."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.style import Style
+
+from gradscope.analysis.view import shown_site
+from gradscope.phrasing import printable
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Fix
+from gradscope.report.finding_phrasing import fix_text
+from gradscope.report.page import Page
+
+ShownFinding = tuple[Finding, str]
+"""A finding, and the working directory of its run."""
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def render_fixes(findings: Sequence[ShownFinding], hidden: int, console: Console) -> str:
+    """Return the diffs and their results, without a last line break; nothing is written.
+
+    Lines are not folded and end as in the files: `git apply` can read the text.
+
+    Args:
+        findings: Findings with their fixes.
+        hidden: Number of unsafe fixes that were left out.
+        console: Decides colour and characters.
+    """
+    painter = _Painter(console)
+    lines = [
+        line
+        for finding, root in findings
+        if finding.fix is not None
+        for line in painter.fixed(finding, finding.fix, root)
+    ]
+    lines += [painter.unfixed(one, root) for one, root in findings if one.fix is None]
+    return "\n".join([*lines, closing_text(findings, hidden)])
+
+
+class _Painter:
+    """Words the fixes for a console."""
+
+    def __init__(self, console: Console) -> None:
+        self._is_coloured = console.color_system is not None
+        self._page = Page.of(console, "")
+
+    def fixed(self, finding: Finding, fix: Fix, root: str) -> Iterator[str]:
+        """Yield the lines of a finding with a fix, and an empty one."""
+        yield self._title(finding, root)
+        for line in fix.diff.split("\n"):
+            yield self._diff_line(line)
+        style = "bold green" if fix.verified else "bold red"
+        mark, colon, text = fix_text(fix).partition(":")
+        yield self._styled(mark, style) + self._page.spell(f"{colon}{printable(text)}")
+        yield ""
+
+    def unfixed(self, finding: Finding, root: str) -> str:
+        """Return the line of a finding without a fix."""
+        return f"{self._styled('no fix:', 'dim')} {self._title(finding, root)}"
+
+    def _title(self, finding: Finding, root: str) -> str:
+        label = self._styled(f"{finding.severity}[{finding.rule}]", "bold")
+        where = shown_site(finding.location, root)
+        at = f" at {where}" if where else ""
+        message = printable(f"{finding.name}{at}: {finding.message}")
+        return f"{label} {self._page.spell(message)}"
+
+    def _diff_line(self, line: str) -> str:
+        """Return a line of a diff with all its characters except those that a terminal obeys."""
+        body = line.removesuffix("\r")
+        shown = "".join(sign if sign == "\t" else printable(sign) for sign in body)
+        style = "bold" if line[:3] in ("---", "+++") else _STYLES.get(line[:1], "")
+        return self._styled(shown + line[len(body) :], style)
+
+    def _styled(self, text: str, style: str) -> str:
+        return Style.parse(style).render(text) if self._is_coloured and style else text
+
+
+def closing_text(findings: Iterable[ShownFinding], hidden: int) -> str:
+    """Return the numbers of fixes in words."""
+    fixes = [one.fix for one, _ in findings if one.fix is not None]
+    verified = sum(1 for one in fixes if one.verified)
+    number = "1 fix" if len(fixes) == 1 else f"{len(fixes)} fixes"
+    found = f"{number}, {verified} verified" if fixes else "no fix available"
+    return found + (f"; {hidden} more with --unsafe-fixes" if hidden else "")

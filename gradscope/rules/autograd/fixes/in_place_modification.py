@@ -1,0 +1,210 @@
+"""Computes a new tensor instead of writing into the old one."""
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from gradscope.recording.evidence.failures import AutogradErrorRecord
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.autograd_errors import errors_of, site_of
+from gradscope.source_edits.arguments import without_argument
+from gradscope.source_edits.source_file import Changes, SourceFile, only
+from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads_behind
+
+_OPERATORS: dict[type[cst.BaseAugOp], Callable[[], cst.BaseBinaryOp]] = {
+    cst.AddAssign: cst.Add,
+    cst.SubtractAssign: cst.Subtract,
+    cst.MultiplyAssign: cst.Multiply,
+    cst.DivideAssign: cst.Divide,
+    cst.PowerAssign: cst.Power,
+}
+_VIEWS = ("chunk", "expand", "select", "split", "unbind", "view", "view_as", "narrow", "T", "mT")
+"""Methods whose result shares memory with a tensor that may be meant to change."""
+
+
+def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of the line that writes."""
+    source = files.at(finding.location)
+    record = only(
+        one
+        for one in errors_of(context, "in-place")
+        if one.place("write") is not None
+        and context.site(site_of(one, "write")) == finding.location
+    )
+    if source is None or finding.location is None or record is None:
+        return
+    changes = _changes(source, finding.location.line, record)
+    if changes:
+        yield source.edits(changes)
+
+
+def _changes(source: SourceFile, line: int, record: AutogradErrorRecord) -> Changes:
+    write = record.place("write")
+    operation = "" if write is None else write.operation
+    if operation and not operation.endswith("_"):
+        return _not_in_place(source, line)
+    writes = (one for one in source.statements(line) if _may_write(source, one, operation))
+    statement = only(writes)
+    return {} if statement is None else _of_statement(source, statement, operation)
+
+
+def _may_write(source: SourceFile, statement: cst.CSTNode, operation: str) -> bool:
+    """Return whether a statement may be the one that writes in place."""
+    if isinstance(statement, cst.AugAssign):
+        return True
+    if operation == "__setitem__":
+        return isinstance(statement, cst.Assign)
+    calls = source.inside(statement, cst.Call)
+    names = (one.func.attr.value for one in calls if isinstance(one.func, cst.Attribute))
+    return not operation or operation in names
+
+
+def _of_statement(source: SourceFile, statement: cst.CSTNode, operation: str) -> Changes:
+    if not isinstance(statement, cst.BaseSmallStatement):
+        return {}
+    if operation == "__setitem__":
+        return _into_clone(source, statement)
+    if isinstance(statement, cst.AugAssign):
+        return _assigned(source, statement)
+    return _of_method(source, statement, operation)
+
+
+def _assigned(source: SourceFile, statement: cst.AugAssign) -> Changes:
+    """Replace `x += y` by `x = x + y`."""
+    operator, target = _OPERATORS.get(type(statement.operator)), statement.target
+    if isinstance(target, cst.Subscript):
+        return _into_clone(source, statement)
+    if operator is None or not isinstance(target, cst.Name) or _is_shared(source, target):
+        return {}
+    value = cst.BinaryOperation(left=target, operator=operator(), right=_grouped(statement.value))
+    return {statement: _assignment(target, value)}
+
+
+def _grouped(value: cst.BaseExpression) -> cst.BaseExpression:
+    """Return a right operand, in parentheses if it is an operation itself."""
+    is_operation = isinstance(
+        value,
+        cst.BinaryOperation
+        | cst.BooleanOperation
+        | cst.Comparison
+        | cst.IfExp
+        | cst.Lambda
+        | cst.UnaryOperation,
+    )
+    if not is_operation or value.lpar:
+        return value
+    return value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+
+
+def _assignment(target: cst.Name, value: cst.BaseExpression) -> cst.Assign:
+    return cst.Assign(targets=[cst.AssignTarget(target)], value=value)
+
+
+def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Changes:
+    """Replace `x.mul_(y)` or `x = x.mul_(y)` by `x = x.mul(y)`."""
+    if isinstance(statement, cst.Expr):
+        call, target = statement.value, None
+    elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        call, target = statement.value, statement.targets[0].target
+    else:
+        return {}
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        return {}
+    name, owner = call.func.attr, call.func.value
+    if name.value != operation or not isinstance(owner, cst.Name) or _is_shared(source, owner):
+        return {}
+    renamed = call.with_changes(func=call.func.with_changes(attr=cst.Name(name.value[:-1])))
+    if target is None:
+        return {statement: _assignment(owner, renamed)}
+    is_same = isinstance(target, cst.Name) and target.value == owner.value
+    return {call: renamed} if is_same else {}
+
+
+def _not_in_place(source: SourceFile, line: int) -> Changes:
+    """Remove `inplace=True` from a call on the line, or from the layer that the line calls.
+
+    The result must be used: otherwise the write is what the line is for.
+    """
+    calls = source.on_line(line, cst.Call)
+    used = [one for one in calls if not isinstance(source.parent(one), cst.Expr)]
+    own = [one for one in used if any(map(_is_inplace, one.args))]
+    call = only(own or [layer for one in used for layer in _layers(source, one)])
+    if call is None:
+        return {}
+    argument = next(one for one in call.args if _is_inplace(one))
+    return {call: call.with_changes(args=without_argument(call.args, argument))}
+
+
+def _layers(source: SourceFile, call: cst.Call) -> Iterator[cst.Call]:
+    """Yield the calls that make the layer of `self.layer(x)` in its class, with `inplace=True`."""
+    kind, name = source.around(call, cst.ClassDef), source.code(call.func)
+    if kind is None or not name.startswith("self."):
+        return
+    for statement in source.inside(kind, cst.Assign):
+        targets = [source.code(one.target) for one in statement.targets]
+        value = statement.value
+        if name in targets and isinstance(value, cst.Call) and any(map(_is_inplace, value.args)):
+            yield value
+
+
+def _is_inplace(argument: cst.Arg) -> bool:
+    return (
+        argument.keyword is not None
+        and argument.keyword.value == "inplace"
+        and isinstance(argument.value, cst.Name)
+        and argument.value.value == "True"
+    )
+
+
+def _into_clone(source: SourceFile, statement: cst.CSTNode) -> Changes:
+    """Insert `x = x.clone()` before a statement that writes to elements of `x`."""
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0].target
+    elif isinstance(statement, cst.AugAssign):
+        target = statement.target
+    else:
+        return {}
+    owner = target.value if isinstance(target, cst.Subscript) else None
+    if not isinstance(owner, cst.Name) or _is_shared(source, owner):
+        return {}
+    clone = cst.Call(func=cst.Attribute(value=owner, attr=cst.Name("clone")))
+    assert isinstance(statement, cst.BaseSmallStatement)
+    return source.inserted_before(statement, _assignment(owner, clone))
+
+
+def _is_shared(source: SourceFile, name: cst.Name) -> bool:
+    """Return whether a write to a variable may be meant to change what others see.
+
+    True if it is not a variable of a function, if the function does not use it afterwards, or if
+    one of its values is a part of a tensor.
+    """
+    function = source.around(name, cst.FunctionDef)
+    statement = source.statement_of(name)
+    if function is None or statement is None:
+        return True
+    if not reads_behind(source, statement, name.value) and not _is_in_loop(source, statement):
+        return True
+    outer = [item for one in source.inside(function.body, cst.Global) for item in one.names]
+    outer += [item for one in source.inside(function.body, cst.Nonlocal) for item in one.names]
+    if any(name.value == item.name.value for item in outer):
+        return True
+    return any(
+        _shares(statement.value)
+        for statement in source.inside(function.body, cst.Assign)
+        for target in statement.targets
+        if isinstance(target.target, cst.Name) and target.target.value == name.value
+    )
+
+
+def _is_in_loop(source: SourceFile, statement: cst.BaseSmallStatement) -> bool:
+    return source.around(statement, cst.For, cst.While) is not None
+
+
+def _shares(value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.Subscript):
+        return True
+    function = value.func if isinstance(value, cst.Call) else value
+    return isinstance(function, cst.Attribute) and function.attr.value in _VIEWS

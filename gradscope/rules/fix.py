@@ -1,0 +1,33 @@
+"""The declaration of a rule's fix, and the function that makes it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit, Safety
+from gradscope.rules.context import RuleContext
+
+if TYPE_CHECKING:
+    from gradscope.source_edits.source_files import SourceFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixRule:
+    """Declares that a rule has a fix.
+
+    Its function `fix`, a `FixFunction`, is in the module of the rule's name in `fixes`, beside the
+    rule. It is imported on demand, because it needs libcst.
+    """
+
+    safety: Safety
+
+
+class FixFunction(Protocol):
+    """Finds the edits that fix a finding."""
+
+    def __call__(
+        self, finding: Finding, context: RuleContext, files: "SourceFiles"
+    ) -> Iterator[tuple[Edit, ...]]:
+        """Yield the edits of each possible fix, the best first; nothing if the place is unclear."""
+        ...

@@ -1,0 +1,162 @@
+"""Removes the first of two normalisations, or takes its logarithm."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit
+from gradscope.rules.context import RuleContext
+from gradscope.source_edits.arguments import without_argument
+from gradscope.source_edits.source_file import (
+    Changes,
+    SourceFile,
+    in_place_of,
+    only,
+)
+from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import reads_behind
+
+_LAYERS = {
+    "softmax": ("Softmax", "Softmax2d"),
+    "sigmoid": ("Sigmoid",),
+    "log_softmax": ("LogSoftmax",),
+}
+_OF_LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
+_FUNCTIONAL = "torch.nn.functional"
+
+
+def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of the line that normalises first."""
+    source = files.at(finding.location)
+    evidence = dict(finding.evidence)
+    first, second = str(evidence["first"]), str(evidence["second"])
+    takes_logarithm = second in _OF_LOGARITHMS
+    if source is None or finding.location is None or (takes_logarithm and first != "softmax"):
+        return
+    layers = {path.rpartition(".")[2] for path in finding.modules}
+    found = only(_found(source, finding.location.line, first, layers))
+    if found is None:
+        return
+    if _is_used_elsewhere(source, finding.location.line):
+        return
+    changes = found.with_logarithm() if takes_logarithm else found.removed()
+    if changes:
+        yield source.edits(changes)
+
+
+def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
+    """Return whether a variable that the line assigns is used more than once behind it.
+
+    Other uses than the loss may need probabilities.
+    """
+    for statement in source.on_line(line, cst.Assign):
+        for target in statement.targets:
+            uses = reads_behind(source, statement, source.code(target.target))
+            if len(uses) > 1:
+                return True
+    return False
+
+
+def _found(source: SourceFile, line: int, first: str, layers: set[str]) -> Iterator["_Found"]:
+    """Yield all calls on a line that may be the first normalisation."""
+    of_torch = (f"torch.{first}", f"torch.nn.functional.{first}")
+    for call in source.on_line(line, cst.Call):
+        name = source.qualified(call.func)
+        if name in of_torch:
+            value = _tensor(call)
+            yield from () if value is None else (_Applied(source, call, call, value),)
+        elif name in {f"torch.nn.{name}" for name in _LAYERS[first]}:
+            yield from _made(source, call)
+        elif not name and isinstance(call.func, cst.Attribute):
+            yield from _of_method(source, call, call.func, first, layers)
+
+
+def _made(source: SourceFile, call: cst.Call) -> Iterator["_Found"]:
+    """Yield a layer that is called where it is made, or is in an `nn.Sequential`."""
+    parent = source.parent(call)
+    if isinstance(parent, cst.Call) and parent.func is call and parent.args:
+        yield _Applied(source, parent, call, parent.args[0].value)
+        return
+    outer = source.parent(parent)
+    if isinstance(parent, cst.Arg) and isinstance(outer, cst.Call):
+        is_sequential = source.qualified(outer.func) == "torch.nn.Sequential"
+        yield from (_Layer(source, call, parent, outer),) if is_sequential else ()
+
+
+def _of_method(
+    source: SourceFile, call: cst.Call, function: cst.Attribute, first: str, layers: set[str]
+) -> Iterator["_Found"]:
+    """Yield a call such as `x.softmax(-1)`, or of a layer by its name, as `self.softmax(x)`."""
+    if function.attr.value in layers and _is_self(function.value) and len(call.args) == 1:
+        yield _Applied(source, call, None, call.args[0].value)
+    elif function.attr.value == first and not _is_self(function.value):
+        yield _Applied(source, call, call, function.value)
+
+
+def _is_self(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.Name) and node.value == "self"
+
+
+def _tensor(call: cst.Call) -> cst.BaseExpression | None:
+    """Return the input of a function."""
+    for one in call.args:
+        if not one.star and (one.keyword is None or one.keyword.value == "input"):
+            return one.value
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """A normalisation that is applied to a tensor."""
+
+    source: SourceFile
+    whole: cst.Call
+    """The call that returns the normalised tensor."""
+    named: cst.Call | None
+    """The call whose function names the normalisation; None for a layer made elsewhere."""
+    value: cst.BaseExpression
+
+    def removed(self) -> Changes:
+        """Replace it by its input."""
+        return {self.whole: in_place_of(self.source, self.whole, self.value)}
+
+    def with_logarithm(self) -> Changes:
+        """Replace softmax by log_softmax."""
+        return {} if self.named is None else _renamed(self.named)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A normalisation that is a layer of an `nn.Sequential`."""
+
+    source: SourceFile
+    call: cst.Call
+    argument: cst.Arg
+    outer: cst.Call
+
+    def removed(self) -> Changes:
+        """Take the layer out of the list."""
+        arguments = self.outer.args
+        if len(arguments) < 2:
+            return {}
+        return {
+            self.outer: self.outer.with_changes(args=without_argument(arguments, self.argument))
+        }
+
+    def with_logarithm(self) -> Changes:
+        """Replace softmax by log_softmax."""
+        return _renamed(self.call)
+
+
+_Found = _Applied | _Layer
+
+
+def _renamed(call: cst.Call) -> Changes:
+    """Return the change of the last part of a function's name to that of the logarithm."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else None
+    names = {"softmax": "log_softmax", "Softmax": "LogSoftmax"}
+    if name is None or name.value not in names:
+        return {}
+    return {name: cst.Name(names[name.value])}

@@ -1,0 +1,51 @@
+"""Removes the call that cuts a gradient off."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit
+from gradscope.rules.context import RuleContext
+from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
+from gradscope.source_edits.source_files import SourceFiles
+
+
+def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of the line that cuts."""
+    source = files.at(finding.location)
+    if source is None or finding.location is None or finding.severity == "note":
+        return
+    operation = dict(finding.evidence)["operation"]
+    changes = only(_found(source, finding.location.line, str(operation)))
+    if changes:
+        yield source.edits(changes)
+
+
+def _found(source: SourceFile, line: int, operation: str) -> Iterator[Changes]:
+    """Yield the change of every place on a line that may be the cut."""
+    if operation == "data":
+        for node in source.on_line(line, cst.Attribute):
+            if node.attr.value == "data":
+                yield {node: in_place_of(source, node, node.value)}
+        return
+    for call in source.on_line(line, cst.Call):
+        function = call.func
+        is_method = isinstance(function, cst.Attribute) and function.attr.value == operation
+        if operation == "detach" and is_method and not call.args:
+            assert isinstance(function, cst.Attribute)
+            yield {call: in_place_of(source, call, function.value)}
+        elif operation == "tensor" and source.qualified(function) == "torch.tensor":
+            yield _without_copy(source, call)
+
+
+def _without_copy(source: SourceFile, call: cst.Call) -> Changes:
+    """Return the change of `torch.tensor(x)` to `x`, and of that of a list to `torch.stack`."""
+    first = call.args[0] if call.args else None
+    if first is None or first.star or first.keyword is not None or len(call.args) > 1:
+        return {}
+    if isinstance(first.value, cst.List | cst.ListComp | cst.Tuple):
+        if not isinstance(call.func, cst.Attribute):
+            return {}
+        return {call.func.attr: cst.Name("stack")}
+    return {call: in_place_of(source, call, first.value)}

@@ -1,0 +1,53 @@
+import importlib.util
+
+import pytest
+
+from gradscope.errors import GradscopeError
+from gradscope.fixes.options import FixOptions
+from gradscope.fixes.writing import write_edited
+from gradscope.recording.records import Site
+from tests.source_edits.test_source_files import files_that_ran
+
+
+def test_without_libcst_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("gradscope.fixes.options.find_spec", lambda name: None)
+    FixOptions().check()
+    with pytest.raises(GradscopeError, match="--diff needs libcst") as raised:
+        FixOptions(diff=True).check()
+    assert raised.value.help == "pip install 'gradscope-torch[fix]'"
+    assert importlib.util.find_spec("libcst") is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"diff": True, "fix": True}, "--diff writes nothing"),
+        ({"unsafe_fixes": True}, "--unsafe-fixes needs --diff or --fix"),
+        ({"fix_only": ["GS7"]}, "--fix-only needs --diff or --fix"),
+        ({"fix": True, "fix_only": ["GS0"]}, "no rule `GS0`"),
+    ],
+)
+def test_options_that_do_not_fit_are_errors(options, message):
+    with pytest.raises(GradscopeError, match=message):
+        FixOptions(**options).check()
+
+
+def test_recordings_cannot_be_fixed():
+    with pytest.raises(GradscopeError, match="a recording cannot be run"):
+        FixOptions(diff=True).check(runs_targets=False)
+
+
+def test_nothing_is_written_if_one_of_the_files_changed(tmp_path):
+    paths = [str(tmp_path / name) for name in ("a.py", "b.py")]
+    sites = [Site(file=path, line=1, function="", source="x = 1") for path in paths]
+    for path in paths:
+        (tmp_path / path).write_text("x = 1\n")
+    files = files_that_ran(*sites)
+    for path in paths:
+        assert files.file(path) is not None
+    (tmp_path / "b.py").write_text("x = 1  # changed\n")
+    with pytest.raises(GradscopeError, match="changed since it was read"):
+        write_edited(dict.fromkeys(paths, "x = 2\n"), files)
+    assert (tmp_path / "a.py").read_text() == "x = 1\n"
+    write_edited({paths[0]: "x = 'é'\n"}, files)
+    assert (tmp_path / "a.py").read_bytes() == "x = 'é'\n".encode()

@@ -1,0 +1,173 @@
+"""Fixes of recorded trainings: the edits are right, and the finding is gone in the next run."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+SAMPLES = Path(__file__).parents[2] / "sample_models"
+
+CHANGED = {
+    "missing_zero_grad": ["+optimizer.zero_grad()"],
+    "gradient_erased_before_step": [
+        "+optimizer.zero_grad()  # GS302",
+        "-optimizer.zero_grad()  # GS302",
+    ],
+    "loss_history_kept": [
+        "-total = total + loss  # GS315",
+        "+total = total + loss.detach()  # GS315",
+    ],
+    "growing_graph": [
+        "-memory = torch.tanh(embed(features) + 0.9 * memory)  # GS309",
+        "+memory = torch.tanh(embed(features) + 0.9 * memory.detach())  # GS309",
+    ],
+    "scheduler_before_optimizer": ["-scheduler.step()  # GS311", "+scheduler.step()  # GS311"],
+    "clip_after_step": [
+        "+nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.25)  # GS401",
+        "-nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.25)  # GS401",
+    ],
+    "clip_before_backward": [
+        "+loss.backward()",
+        "-loss.backward()",
+    ],  # seen from the clip, which moves, the same
+    "clip_before_unscale": ["+scaler.unscale_(optimizer)"],
+}
+"""The changed lines of each sample's fix, without indentation."""
+
+
+def changed_lines(diff):
+    lines = [line for line in diff.split("\n") if line[:1] in ("+", "-")]
+    return [line[0] + line[1:].strip() for line in lines if line[:3] not in ("+++", "---")]
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_diff_of_a_recorded_sample_removes_the_finding(name, tmp_path, fixing_in):
+    shutil.copy(SAMPLES / f"{name}.py", tmp_path)
+    before = (tmp_path / f"{name}.py").read_bytes()
+    fixing_in(tmp_path, "run", "-q", f"{name}.py")
+    done = fixing_in(tmp_path, "fix", f"{name}.gradscope")
+    assert changed_lines(done.stdout) == CHANGED[name], done.stderr
+    assert "not verified: the edited program was not run" in done.stdout
+    assert (tmp_path / f"{name}.py").read_bytes() == before
+    subprocess.run(["git", "apply", "-"], input=done.stdout.encode(), cwd=tmp_path, check=True)
+    done = fixing_in(tmp_path, "run", "-q", "--save", "after.gradscope", f"{name}.py")
+    assert "error[" not in done.stderr and "warning[" not in done.stderr, done.stderr
+    done = fixing_in(tmp_path, "fix", "after.gradscope")
+    assert done.stdout.rstrip().endswith("no fix available")
+
+
+SCRIPT = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+o = torch.optim.SGD(net.parameters(), lr=.01)
+for i in range(20):
+    x = torch.randn(8, 4)
+    for part in x.chunk(2):
+        net(part).pow(2).mean().backward()
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("if True: o.step()", ["-if True: o.step()", "+if True: o.step(); o.zero_grad()"]),
+        ("o.step()  # each window", ["+o.zero_grad()"]),
+        ("getattr(o, 'step')()", []),
+    ],
+)
+def test_gradients_of_a_window_are_zeroed_behind_the_step(body, expected, tmp_path, fixing_in):
+    (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body=body))
+    done = fixing_in(tmp_path, "run", "-q", "train.py")
+    assert "GS301" in done.stderr
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS301")
+    assert changed_lines(done.stdout) == expected
+
+
+def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, fixing_in):
+    (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body="o.step()"))
+    fixing_in(tmp_path, "run", "-q", "train.py")
+    (tmp_path / "train.py").write_text("# new\n" + dedent(SCRIPT).format(body="o.step()"))
+    done = fixing_in(tmp_path, "fix", "train.gradscope")
+    assert done.stdout.rstrip().endswith("no fix available")
+
+
+SCALED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=2.**8)
+for i in range(30):
+    optimizer.zero_grad()
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+{body}
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_a_clip_is_not_moved_to_where_gradients_are_scaled(place, tmp_path, fixing_in):
+    lines = ["scaler.scale(loss).backward()", "scaler.step(optimizer)"]
+    clip = "nn.utils.clip_grad_norm_(net.parameters(), 0.01)"
+    lines.insert(0 if place == "before" else 2, clip)
+    body = "\n".join(f"    {line}" for line in lines)
+    (tmp_path / "train.py").write_text(SCALED.format(body=body))
+    done = fixing_in(tmp_path, "run", "-q", "train.py")
+    assert "GS402" in done.stderr or "GS401" in done.stderr
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS4")
+    assert done.stdout.rstrip().endswith("no fix available")
+
+
+REACHING = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=.01)
+{body}
+for i in range(40):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    torch.save(net.state_dict(), "last.pt")
+"""
+
+
+@pytest.mark.nightly
+def test_verification_runs_the_script_twice_in_a_copy(tmp_path, fixing_in):
+    (tmp_path / "train.py").write_text(REACHING.format(body="open('log.txt', 'a').write('x')"))
+    fixing_in(tmp_path, "run", "-q", "train.py")
+    for name in ("last.pt", "log.txt"):
+        (tmp_path / name).unlink()
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--verify", "10")
+    assert "verified: GS301 gone, loss" in done.stdout, done.stderr
+    assert changed_lines(done.stdout) == ["+optimizer.zero_grad()"]
+    assert "all 9 steps" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["train.gradscope", "train.py"]
+
+
+@pytest.mark.nightly
+def test_a_script_that_reaches_outside_the_copy_is_not_run_again(tmp_path, fixing_in):
+    folder, outside = tmp_path / "project", tmp_path / "outside"
+    folder.mkdir()
+    (folder / "train.py").write_text(REACHING.format(body=""))
+    fixing_in(folder, "run", "-q", "train.py")
+    body = f"open({str(outside)!r}, 'w')"
+    (folder / "train.py").write_text(REACHING.format(body=body))
+    done = fixing_in(folder, "fix", "train.gradscope", "--verify", "5")
+    assert done.returncode == 2 and f"the script writes '{outside}'" in done.stderr
+    assert "help: --yes allows it" in done.stderr
+    assert not outside.exists()
+
+
+def test_what_needs_verify_says_so(tmp_path, fixing_in):
+    done = fixing_in(tmp_path, "fix", "train.gradscope", "--yes")
+    assert done.returncode == 2 and "error: --yes needs --verify" in done.stderr
+    done = fixing_in(tmp_path, "fix", "train.gradscope")
+    assert done.returncode == 2 and "error: " in done.stderr

@@ -1,0 +1,61 @@
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+teacher = torch.randn(16, 4, generator=torch.Generator().manual_seed(7))
+draws = torch.Generator().manual_seed(100 + rank)
+
+
+def batch(size=16):
+    x = torch.randn(size, 16, generator=draws)
+    return x, (x @ teacher).argmax(1)
+
+
+from torch.distributed.fsdp import fully_shard
+
+net = Net()
+fully_shard(net.body)
+fully_shard(net)
+opt = torch.optim.SGD(net.parameters(), lr=0.2)
+
+
+def scale_grads(model, factor):
+    for p in model.parameters():
+        if p.grad is not None:
+            p.grad *= factor
+
+
+for _ in range(16):
+    tokens = torch.zeros(())
+    for _ in range(2):
+        x, y = batch(8)
+        tokens += len(y)
+        loss = cross_entropy(net(x), y, reduction="sum")
+        loss.backward()
+    dist.all_reduce(tokens)
+    scale_grads(net, world / tokens)
+    opt.step()
+    opt.zero_grad()
+
+print(f"rank {rank} loss {loss.item():.6f}", flush=True)
+dist.destroy_process_group()

@@ -1,0 +1,56 @@
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+teacher = torch.randn(16, 4, generator=torch.Generator().manual_seed(7))
+draws = torch.Generator().manual_seed(100 + rank)
+
+
+def batch(size=16):
+    x = torch.randn(size, 16, generator=draws)
+    return x, (x @ teacher).argmax(1)
+
+
+from itertools import islice
+
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        source = torch.Generator().manual_seed(11)
+        rows = (torch.randn(16, generator=source) for _ in range(640))
+        for x in islice(rows, rank, None, world):
+            yield x, int((x @ teacher).argmax())
+
+
+model = DDP(Net())
+opt = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for x, y in islice(DataLoader(Stream(), batch_size=16), 20):
+    opt.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    opt.step()
+
+print(f"rank {rank} loss {loss.item():.6f}", flush=True)
+dist.destroy_process_group()

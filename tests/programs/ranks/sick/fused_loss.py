@@ -1,0 +1,63 @@
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU())
+        self.head = nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+teacher = torch.randn(16, 4, generator=torch.Generator().manual_seed(7))
+draws = torch.Generator().manual_seed(100 + rank)
+
+
+def batch(size=16):
+    x = torch.randn(size, 16, generator=draws)
+    return x, (x @ teacher).argmax(1)
+
+
+class FusedLoss(nn.Module):
+    def forward(self, weight, bias, hidden, target):
+        return cross_entropy(hidden @ weight.t() + bias, target)
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model, self.fused = model, FusedLoss()
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+
+    def compute_loss(self, x, y):
+        net = self.model.module
+        hidden = net.body(x)
+        return self.fused(net.head.weight, net.head.bias, hidden, y)
+
+    def step(self):
+        x, y = batch()
+        loss = self.compute_loss(x, y)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss
+
+
+trainer = Trainer(DDP(Net()))
+for _ in range(20):
+    loss = trainer.step()
+
+print(f"rank {rank} loss {loss.item():.6f}", flush=True)
+dist.destroy_process_group()
