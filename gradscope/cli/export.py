@@ -29,7 +29,7 @@ RecordingsArgument = Annotated[
     ),
 ]
 FormOption = Annotated[
-    Literal["tensorboard", "csv", "parquet", "jsonl"],
+    Literal["tensorboard", "csv", "parquet", "jsonl", "model-explorer"],
     Option("--to", help="Output format.", panel="Output"),
 ]
 OutputOption = Annotated[
@@ -65,7 +65,7 @@ def export(
     force: ForceOption = False,
     quiet: options.QuietOption = False,
 ) -> None:
-    """Write a recording for other tools: TensorBoard, CSV, Parquet or JSON Lines."""
+    """Write a recording for other tools: TensorBoard, Model Explorer, CSV, Parquet, JSON Lines."""
     set_verbosity(quiet=quiet, verbose=False)
     # Deferred: --help does not need them.
     from gradscope.analysis.report import Report
@@ -109,6 +109,12 @@ def _divided(given: "list[str]") -> tuple[list[Path], str | None]:
 def _tell(plan: "ExportPlan") -> None:
     if plan.form == "tensorboard":
         show_note(f"wrote {plan.files[0]}; view it with tensorboard --logdir {plan.folder}")
+    elif plan.form == "model-explorer":
+        graph, norms = plan.files
+        show_note(
+            f"wrote {graph} and {norms}; view them with"
+            f" model-explorer {graph} --node_data_paths {norms}"
+        )
     elif plan.folder is not None:
         show_note(f"wrote {len(plan.files)} tables into {plan.folder}")
     elif plan.files:

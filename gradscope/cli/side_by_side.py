@@ -164,7 +164,7 @@ def _side_by_side(
 def _told_anew(told: str, running: Sequence[_Running], found: int, total: int) -> str:
     """Say which jobs run, if that is not what was told before; return what was told."""
     done = found + sum(one.is_over for one in running)
-    names = " · ".join(one.planned.title for one in running if not one.is_over)
+    names = "; ".join(one.planned.title for one in running if not one.is_over)
     text = f"checking {done + 1} of {total}: {names}"
     if text != told and names:
         tell_stage(text)

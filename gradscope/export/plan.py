@@ -12,17 +12,19 @@ from gradscope.export.files import (
     check_free,
     check_parquet,
     check_tensorboard,
+    json_text,
     write_csv,
     write_events,
     write_jsonl,
     write_parquet,
     written,
 )
+from gradscope.export.model_explorer import GRAPH_FILE, NORMS_FILE, explorer_files
 from gradscope.export.scalars import scalars
 from gradscope.export.table import ExportTable
 from gradscope.export.tables import TABLES
 
-ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl"]
+ExportForm = Literal["tensorboard", "csv", "parquet", "jsonl", "model-explorer"]
 STDOUT = "-"
 
 _TEXTS = {"csv": write_csv, "jsonl": write_jsonl}
@@ -34,7 +36,7 @@ class ExportPlan:
 
     form: ExportForm
     tables: tuple[tuple[ExportTable, Path | None], ...]
-    """Tables with their files, None for stdout; empty for TensorBoard."""
+    """Tables with their files, None for stdout; empty for TensorBoard and Model Explorer."""
     folder: Path | None
     """Folder of several files; None for one file."""
 
@@ -43,6 +45,8 @@ class ExportPlan:
         """The files that will be written."""
         if self.form == "tensorboard" and self.folder is not None:
             return (self.folder / EVENTS_FILE,)
+        if self.form == "model-explorer" and self.folder is not None:
+            return (self.folder / GRAPH_FILE, self.folder / NORMS_FILE)
         return tuple(file for _, file in self.tables if file is not None)
 
     @property
@@ -83,6 +87,11 @@ class ExportPlan:
         if self.form == "tensorboard":
             with written(self.files[0]) as path:
                 write_events(scalars(report), path)
+        if self.form == "model-explorer":
+            contents = explorer_files(report)
+            for target in self.files:
+                with written(target) as path:
+                    path.write_text(json_text(contents[target.name]), encoding="utf-8")
         for table, file in self.tables:
             if file is None:
                 _TEXTS[self.form](table, table.rows(report), stdout)
@@ -109,8 +118,8 @@ def planned_export(form: ExportForm, output: str | None, table: str | None) -> E
     Raises:
         GradscopeError: They do not go together.
     """
-    if form == "tensorboard":
-        return _events_plan(output, table)
+    if form in ("tensorboard", "model-explorer"):
+        return _folder_plan(form, output, table)
     if table is None:
         if output in (None, STDOUT):
             raise GradscopeError(
@@ -126,12 +135,13 @@ def planned_export(form: ExportForm, output: str | None, table: str | None) -> E
     return ExportPlan(form=form, tables=((TABLES[table], file),), folder=None)
 
 
-def _events_plan(output: str | None, table: str | None) -> ExportPlan:
+def _folder_plan(form: ExportForm, output: str | None, table: str | None) -> ExportPlan:
     if table is not None:
+        what = "curves" if form == "tensorboard" else "a graph"
         raise GradscopeError(
-            "--to tensorboard writes curves, not tables",
+            f"--to {form} writes {what}, not tables",
             help="remove --table, or choose another format: --to csv, jsonl or parquet",
         )
     if output in (None, STDOUT):
-        raise GradscopeError("--to tensorboard needs a folder", help="add -o FOLDER")
-    return ExportPlan(form="tensorboard", tables=(), folder=Path(str(output)))
+        raise GradscopeError(f"--to {form} needs a folder", help="add -o FOLDER")
+    return ExportPlan(form=form, tables=(), folder=Path(str(output)))

@@ -274,10 +274,11 @@ class ModeEvent(Event):
 
 
 class ReplacedWeightsEvent(Event):
-    """Averages of earlier weights of an optimizer have replaced them between its steps."""
+    """Averages of earlier weights replaced those of an optimizer, or a move pulled them back."""
 
     __slots__ = ()
     kinds = ("weights-replaced",)
+    pulled: Count = Count("moves towards the weights before the first step")
     steps: Count = Count("steps of the optimizer")
     times: Count = Count("replacements")
 

@@ -26,16 +26,17 @@ def recorded(tmp_path_factory, gradscope_in):
     [
         ("report", "SICK"),
         ("compare", "HEALTHY", "SICK"),
-        ("clip-report", "sample_models/exploding_gradient.py"),
-        ("run", "sample_models/clip_after_step.py"),
+        ("clip-report", ROOT / "sample_models" / "exploding_gradient.py"),
+        ("run", ROOT / "sample_models" / "clip_after_step.py"),
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_quiet_shows_findings_and_the_last_line(recorded, gradscope_in, arguments):
+def test_quiet_shows_findings_and_the_last_line(recorded, tmp_path, gradscope_in, arguments):
     named = dict(zip(("SICK", "HEALTHY"), recorded, strict=True))
     command, *others = (str(named.get(word, word)) for word in arguments)
     whole, quiet = (
-        gradscope_in(ROOT, command, *options, *others, COLUMNS="100") for options in ((), ("-q",))
+        gradscope_in(tmp_path, command, *options, *others, COLUMNS="100")
+        for options in ((), ("-q",))
     )
     told, brief = (
         [line for line in (one.stdout + one.stderr).splitlines() if line] for one in (whole, quiet)

@@ -97,6 +97,7 @@ ELSEWHERE = {
         "most_share",
     },  # on what real steps do to weights
     "clip-of-strangers": {"share"},
+    "flat-loss": {"moved", "noise", "steps"},
 }
 """Thresholds that are tested with their rule."""
 

@@ -26,9 +26,8 @@ from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
+from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.by_hand import ByHand
-from gradscope.capture.training.steps.gradient_hooks import GradientHooks
-from gradscope.capture.training.steps.replaced_weights import ReplacedWeights
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import StepWriter
@@ -202,7 +201,7 @@ class _Running:
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
-        self._late = (ReplacedWeights(training), GradientHooks(training))
+        self._between_steps = BetweenSteps(training)
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
@@ -248,9 +247,9 @@ class _Running:
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
         self._training.ranks.install(patches)
+        self._between_steps.start()
+        # Last: its hook may end the recording, and torch iterates over the hooks meanwhile.
         self._steps.start()
-        for one in self._late:
-            one.start()
         self._compilations.start()
 
     def see_end(self, error: BaseException) -> None:
@@ -262,20 +261,15 @@ class _Running:
         """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
-        for one in self._late:
-            self._guard.run(one.finish)
-        self._guard.run(self._finish, ending)
+        self._guard.run(self._between_steps.finish)
+        self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
         self.remove()
-
-    def _finish(self, ending: RunEnding | None) -> None:
-        self._writer.finish(ending, self._by_hand.left())
 
     def remove(self) -> None:
         """Restore torch."""
         self._steps.stop()
-        for one in self._late:
-            one.stop()
+        self._between_steps.stop()
         self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()

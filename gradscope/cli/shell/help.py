@@ -6,24 +6,18 @@ import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 from typer import Context
 from typer.core import TyperCommand, TyperGroup
 
 from gradscope.cli.console import make_console
 from gradscope.cli.shell.examples import EXAMPLES
 from gradscope.options.declaration import Argument, Parameter
-from gradscope.report.page import Trimmed
 
-_WIDEST = 100
-"""Columns of a page at most: longer lines are hard to read."""
-_NAMES = 26
-"""Columns for names; the text of a longer name begins on the next line."""
+if TYPE_CHECKING:
+    from gradscope.cli.shell.page import Rows
+
 _LONGEST_CHOICE = 24
 """Characters up to which choices stand beside the name of their option."""
 _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
@@ -34,8 +28,6 @@ COMMAND_GROUPS = (
     ("Recordings", ("report", "compare", "export")),
     ("Rules and configuration", ("rule", "config")),
 )
-_Rows = tuple[str, list[tuple[str, str]]]
-"""Title of a group, and its names with their texts."""
 _HELP = ("-h, --help", "Show this page.")
 
 
@@ -156,7 +148,7 @@ def _some(annotated: object) -> object:
     return kinds[0] if is_union else annotated
 
 
-def _grouped(entries: Iterable[Entry]) -> Iterator[_Rows]:
+def _grouped(entries: Iterable[Entry]) -> "Iterator[Rows]":
     groups: dict[str, list[tuple[str, str]]] = {}
     for entry in entries:
         groups.setdefault(entry.group, []).append((entry.names, entry.text))
@@ -167,32 +159,7 @@ def _first_paragraph(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split())
 
 
-def _show(text: str, usage: str, groups: Iterable[_Rows], examples: Iterable[str]) -> None:
-    console = make_console(sys.stdout, "auto")
-    console.print(Group(*_page(text, usage, groups, examples)), width=min(console.width, _WIDEST))
+def _show(text: str, usage: str, groups: "Iterable[Rows]", examples: Iterable[str]) -> None:
+    from gradscope.cli.shell.page import show_page  # deferred: it imports rich
 
-
-def _page(
-    text: str, usage: str, groups: Iterable[_Rows], examples: Iterable[str]
-) -> Iterator[RenderableType]:
-    for paragraph in text.split("\n\n"):
-        yield Trimmed(Text(" ".join(paragraph.split()) + "\n"))
-    yield Text.assemble(("Usage: ", "bold"), usage)
-    for title, rows in groups:
-        yield Text(f"\n{title}", "bold")
-        yield from (line for names, told in rows for line in _lines(names, told))
-    yield Text("\nExamples", "bold")
-    yield from (Text(f"  {line}", overflow="fold") for line in examples)
-
-
-def _lines(names: str, told: str) -> Iterator[RenderableType]:
-    """Yield names and text side by side, or one below the other."""
-    styled = Text(names, "cyan")
-    if len(names) > _NAMES:
-        yield Trimmed(Padding(styled, (0, 0, 0, 2)))
-        styled = Text()
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(width=_NAMES, no_wrap=True)
-    grid.add_column()
-    grid.add_row(styled, Text(told))
-    yield Trimmed(Padding(grid, (0, 0, 0, 2)))
+    show_page(make_console(sys.stdout, "auto"), text, usage, groups, examples)

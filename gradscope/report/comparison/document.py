@@ -21,6 +21,7 @@ from gradscope.report.comparison.phrasing import (
     difference_text,
     findings_text,
     is_news,
+    loss_notes,
     parting_text,
     presence_texts,
     ranks_text,
@@ -232,21 +233,10 @@ def _curves(comparison: Comparison, width: int) -> Iterator[Section]:
     kinds = {curve.kind for curve in curves}
     words = [
         f"steps {steps[0]:,} to {steps[-1]:,} from left to right",
-        *(_loss_notes(comparison) if "loss" in kinds else []),
+        *(loss_notes(comparison) if "loss" in kinds else []),
         *(["norm: all gradients"] if "norm" in kinds else []),
     ]
     yield from section("Curves", blocks, note="; ".join(words))
-
-
-def _loss_notes(comparison: Comparison) -> Iterator[str]:
-    """Yield how the losses of steps are made of those of their backward passes."""
-    runs = [(side.letter, side.report.training_run) for side in comparison.sides]
-    texts = {letter: "" if run is None else run.loss_text for letter, run in runs}
-    if len({*texts.values()}) == 1:
-        yield from (f"loss: {text}" for text in {*texts.values()} if text)
-    else:
-        told = (f"{letter} {text or 'of one backward'}" for letter, text in texts.items())
-        yield f"loss: {', '.join(told)}"
 
 
 def _strips(curve: ComparedCurve, columns: Columns) -> Iterator[Strip]:

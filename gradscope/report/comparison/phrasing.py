@@ -372,3 +372,14 @@ def verdict_text(comparison: Comparison) -> str:
 
 def _pairs(comparison: Comparison) -> Iterator[ParameterPair]:
     return (pair for one in comparison.parameters for pair in one.pairs if pair is not None)
+
+
+def loss_notes(comparison: Comparison) -> Iterator[str]:
+    """Yield how the losses of steps are made of those of their backward passes."""
+    runs = [(side.letter, side.report.training_run) for side in comparison.sides]
+    texts = {letter: "" if run is None else run.loss_text for letter, run in runs}
+    if len({*texts.values()}) == 1:
+        yield from (f"loss: {text}" for text in {*texts.values()} if text)
+    else:
+        told = (f"{letter} {text or 'of one backward'}" for letter, text in texts.items())
+        yield f"loss: {', '.join(told)}"

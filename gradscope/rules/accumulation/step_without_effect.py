@@ -46,7 +46,8 @@ class StepWithoutEffect(Rule):
         Optimizers whose `step` computes an update and does not store it, such as
         `p.add(update)` in place of `p.add_(update)`, or `p = p - lr * p.grad`, which assigns to a
         local name; and loops without an optimizer that update their weights so. Besides, a moving
-        average of the weights that replaces them for an evaluation and stays.
+        average of the weights that replaces them for an evaluation and stays; and trained weights
+        that a moving average pulls back to where they began, because it was exchanged with them.
 
     Why it matters:
         Nothing is trained. No exception is raised, and the loss varies with the batches as if
@@ -60,12 +61,13 @@ class StepWithoutEffect(Rule):
         more. Half-precision weights, which lose small updates by rounding, are skipped. Where a
         script has no optimizer, makes `least_passes` backward passes and changes no weight, its
         source is searched for a loop that reads gradients and assigns a sum or difference to its
-        own variable, or drops the result of a method such as `p.sub(update)`. On a CPU, the largest
-        parameter of 4 to 64 elements is compared with what the last step left. Other numbers are an
+        own variable, or drops the result of a method such as `p.sub(update)`. On a CPU, the first
+        16 elements of a bias are compared with what the last step left. Other numbers are an
         average if each lies between earlier ones, and if they are none of these, nor lie on the
         line from where the weights were set last, as with Lookahead and Reptile. It is found if
         nothing but averages comes between steps, `least_times` at least and at most in `most_share`
-        of the steps.
+        of the steps. Weights are pulled back if nine of ten steps, of `least_passes` at least, are
+        followed by a move along the line to the weights before the first step.
 
     How to fix it:
         Write to the parameter in place under `torch.no_grad()`: `p.add_(update, alpha=-lr)`.
@@ -155,7 +157,11 @@ class StepWithoutEffect(Rule):
         )
 
     def _undone(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Iterator[Finding]:
-        """Yield a finding for steps that an average of the weights undoes now and then."""
+        """Yield a finding for steps that an average of the weights, or a pull back, undoes."""
+        if replaced.pulled:
+            if replaced.steps >= self.least_passes:
+                yield self._pulled(context, replaced)
+            return
         most = self.most_share * replaced.steps
         context.measured(self.code, "times", replaced.times, self.least_times)
         if not self.least_times <= replaced.times <= most:
@@ -174,6 +180,20 @@ class StepWithoutEffect(Rule):
                 "steps": replaced.steps,
             },
             count=replaced.times,
+            step=replaced.step,
+        )
+
+    def _pulled(self, context: RuleContext, replaced: ReplacedWeightsEvent) -> Finding:
+        return self.finding(
+            context,
+            message=(
+                f"after {replaced.pulled:,} of {replaced.steps:,} steps the trained weights are "
+                "moved back towards their initial values, as if they were the moving average"
+            ),
+            remedy="exchange the two: the average has to follow the trained weights",
+            site=replaced.site,
+            evidence={"times": replaced.pulled, "steps": replaced.steps},
+            count=replaced.pulled,
             step=replaced.step,
         )
 

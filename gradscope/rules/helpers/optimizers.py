@@ -211,12 +211,10 @@ def _moves(recording: Recording, parameter: int, since: int) -> tuple[int, float
     return None if first is None else (first, largest)
 
 
-def stops(context: RuleContext, *, least: int) -> dict[int, int]:
-    """Return the parameters that learn and are then frozen to the end, with the first such step.
+def stops(context: RuleContext) -> dict[int, tuple[int, int]]:
+    """Return the parameters that learn and are then frozen to the end, while others learn.
 
-    Args:
-        context: What is judged.
-        least: Number of measured steps for which they are frozen at least, while others learn.
+    With each, the first step without it, and the number of measured steps from there on.
     """
     norms = norms_of(context.recording)
     since: dict[int, int] = {}
@@ -231,7 +229,7 @@ def stops(context: RuleContext, *, least: int) -> dict[int, int]:
             since.setdefault(parameter, step)
             steps[parameter] = steps.get(parameter, 0) + 1
     last = max(alive.values(), default=-1)
-    return {p: step for p, step in since.items() if steps[p] >= least and last >= step}
+    return {p: (step, steps[p]) for p, step in since.items() if last >= step}
 
 
 def _freezing_line(recording: Recording) -> Site | None:

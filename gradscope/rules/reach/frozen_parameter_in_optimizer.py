@@ -10,6 +10,7 @@ from gradscope.recording.evidence.parameters import PartlyUnfrozenRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers, positions, stops
+from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
 
@@ -50,6 +51,7 @@ class FrozenParameterInOptimizer(Rule):
     name: ClassVar[str] = "frozen-parameter-in-optimizer"
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
+    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="frozen_steps"),)
 
     tail_steps: int = 8
     """Number of last steps for which parameters stay frozen. Chosen, as in GS306: more than a phase
@@ -67,7 +69,11 @@ class FrozenParameterInOptimizer(Rule):
             for captured in context.recording.captured_steps
             for one in captured.recording.evidence_of(PartlyUnfrozenRecord)
         }
-        since = stops(context, least=self.tail_steps) if sites else {}
+        stopped = stops(context) if sites else {}
+        lasting = max((count for _, count in stopped.values()), default=0)
+        if stopped:
+            context.measured(self.code, "frozen_steps", lasting, self.tail_steps)
+        since = {p: step for p, (step, count) in stopped.items() if count >= self.tail_steps}
         if not since:
             return
         frozen, unfrozen = min(sites, key=lambda pair: (pair[0].file, pair[0].line))
@@ -85,7 +91,12 @@ class FrozenParameterInOptimizer(Rule):
             related=(context.related(frozen, "the whole is frozen here"),),
             severity="error",
             parameters=since,
-            evidence={"parameters_frozen": len(since), "frozen_since": step},
+            evidence={
+                "parameters_frozen": len(since),
+                "frozen_since": step,
+                "frozen_steps": lasting,
+                "limit": self.tail_steps,
+            },
             count=len(since),
             step=step,
         )

@@ -57,6 +57,26 @@ def goes_back_halfway(model, average, start):
             start[name] = weight.clone()
 
 
+def is_pulled_back(model, average, start):
+    """Move the model to a copy of its beginning, as an exchanged moving average does."""
+    with torch.no_grad():
+        for name, weight in model.state_dict().items():
+            weight.mul_(0.95).add_(start[name], alpha=0.05)
+
+
+def is_pulled_to_zero(model, average, start):
+    """Decay the weights, as a hand-written weight decay does."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(0.95)
+
+
+def is_clipped(model, average, start):
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.clamp_(-0.1, 0.1)
+
+
 def shrinks(model, average, start):
     with torch.no_grad():
         for weight in model.parameters():
@@ -82,3 +102,17 @@ def test_other_changes_between_steps_are_not_found(between, tmp_path):
 @pytest.mark.parametrize(("steps", "every", "found"), [(40, 20, 0), (41, 20, 1), (40, 1, 0)])
 def test_it_takes_two_replacements_and_not_one_in_every_step(steps, every, found, tmp_path):
     assert len(said(tmp_path, stays, steps=steps, every=every)) == found
+
+
+def test_weights_that_are_pulled_back_after_every_step_are_an_error(tmp_path):
+    (finding,) = said(tmp_path, is_pulled_back, every=1)
+    assert dict(finding.evidence) == {"times": 39, "steps": 40}
+    assert finding.severity == "error"
+
+
+@pytest.mark.parametrize(
+    ("between", "every"),
+    [(is_pulled_back, 2), (is_pulled_to_zero, 1), (is_clipped, 1), (starts_again, 1)],
+)
+def test_decay_clamping_and_a_rare_pull_are_not_found(between, every, tmp_path):
+    assert said(tmp_path, between, every=every) == []

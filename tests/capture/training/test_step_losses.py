@@ -8,7 +8,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from gradscope.analysis.training_run import training_run
+from gradscope.comparison.comparison import compare
 from gradscope.comparison.side import side_of
+from gradscope.comparison.tolerance import Tolerance
+from gradscope.export.scalars import step_numbers
+from gradscope.report.brief import brief_text
+from gradscope.report.comparison.phrasing import loss_notes
+from gradscope.report.html.charts.comparison.curves import compared_curves
+from gradscope.report.number_format import figure
 from gradscope.report.run.phrasing import curves_note
 from gradscope.session.report import Report
 
@@ -103,3 +110,22 @@ def test_parts_of_one_forward_are_added_up(run):
     found = training_run(run(loop).recording)
     assert [one.loss for one in found.steps] == pytest.approx(own)
     assert found.loss_text == "sum of 3 passes"
+
+
+def test_all_views_tell_the_same_loss(run):
+    reports = [
+        Report.from_recording(run(trained([], parts=parts, divided=parts)).recording)
+        for parts in (1, 4, 4)
+    ]
+    mixed = compare([("a", reports[0]), ("b", reports[1])], Tolerance())
+    alike = compare([("b", reports[1]), ("c", reports[2])], Tolerance())
+    assert list(loss_notes(mixed)) == ["loss: A of one backward, B mean over 4 micro-batches"]
+    assert list(loss_notes(alike)) == ["loss: mean over 4 micro-batches"]
+    last = reports[1].training_run.steps[-1].loss
+    (curve,) = [one for one in alike.curves if one.kind == "loss"]
+    assert curve.sides[0].values[-1] == alike.sides[0].loss == last
+    assert [one.loss for one in step_numbers(reports[1])][-1] == last
+    assert "Loss: mean over 4 micro-batches." in compared_curves(alike).caption
+    assert f"loss {figure(reports[1].training_run.steps[0].loss)} → {figure(last)}" in brief_text(
+        reports[1]
+    )

@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,9 @@ from torch.nn.functional import cross_entropy, normalize
 from gradscope.rules.loss.flat_loss import FlatLoss
 from tests.rules.clipping.clipped_run import ClippedRun
 from tests.rules.flow.captured_evidence import found_by
-from tests.rules.watching import recording_of
+from tests.rules.watching import findings_of_script, recording_of
+
+SAMPLE = Path(__file__).parents[3] / "sample_models" / "flat_loss.py"
 
 
 def run_of(losses, *, rates=None):
@@ -148,3 +151,9 @@ def test_real_trainings(tmp_path, loss, finds):
     if found:
         assert "guessing among 4 classes" in found[0].message
         assert found[0].location.line
+
+
+def test_the_sample_points_at_its_backward(tmp_path):
+    (found,) = findings_of_script(SAMPLE, tmp_path)
+    assert (found.rule, found.severity) == ("GS708", "note")
+    assert "# GS708" in SAMPLE.read_text(encoding="utf-8").splitlines()[found.location.line - 1]

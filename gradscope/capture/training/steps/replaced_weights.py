@@ -1,9 +1,9 @@
-"""Detects weights that an average of earlier ones replaces between two steps."""
+"""Detects weights that are replaced by an average, or pulled back, between two steps."""
 
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
@@ -25,13 +25,17 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.update_lines import only_line_of
 from gradscope.recording.events import ReplacedWeightsEvent, named
 
-_FEWEST, _MOST = 4, 64
-"""Elements of the parameter that is compared: a bias, or the gain of a normalisation."""
+_FEWEST, _MOST = 4, 16
+"""Elements that are compared: the first ones of a bias, or of the gain of a normalisation."""
 _REMEMBERED = 100_000
 """Number of steps whose weights are known again."""
 _ON_THE_LINE = 1e-4
 """Relative distance from a straight line that rounding explains."""
 _ROUNDING = 1e-5
+_NEARLY = 1e-3
+"""Relative deviation from the way back to the first values."""
+_NEARLY_ALL = 0.9
+"""Share of the steps that are followed by a move back."""
 
 _REPLACING = frozenset({"apply_shadow", "assign", "copy_params", "copy_to", "load_state_dict"})
 _AVERAGE = re.compile(r"ema|avg|averag|shadow|swa|slow|mean|smooth|polyak", re.IGNORECASE)
@@ -44,6 +48,8 @@ class _Course:
     parameter: ref[Tensor]
     last: Sequence[float]
     """After the last step."""
+    first: Sequence[float]
+    """Before the first step."""
     start: Sequence[float]
     """At the beginning, or after the last replacement."""
     low: list[float]
@@ -53,8 +59,15 @@ class _Course:
     steps: int = 0
     averages: int = 0
     """Number of replacements by an average of earlier values."""
+    pulls: int = 0
+    """Number of moves towards the values before the first step."""
     others: int = 0
     """Number of other changes between steps."""
+
+    @property
+    def is_pulled(self) -> bool:
+        """Whether nearly every step is followed by a move back to the first values."""
+        return self.pulls >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.others
 
     def see(self, values: Sequence[float]) -> None:
         """Add values of the parameter."""
@@ -87,6 +100,17 @@ def _is_on_line(start: Sequence[float], end: Sequence[float], values: Sequence[f
     share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
     rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
     return rest <= _ON_THE_LINE**2 * max(length, sum(one * one for one in moved))
+
+
+def _is_between(start: Sequence[float], end: Sequence[float], values: Sequence[float]) -> bool:
+    """Return whether values lie on the way between two others, as far as rounding shows."""
+    way = [b - a for a, b in zip(start, end, strict=True)]
+    moved = [b - a for a, b in zip(start, values, strict=True)]
+    length = sum(one * one for one in way)
+    share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
+    rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
+    rounding = _ROUNDING**2 * sum(one * one for one in end) / 100
+    return 0.0 < share < 1.0 and rest <= (share * _NEARLY) ** 2 * length + rounding
 
 
 class ReplacedWeights:
@@ -134,12 +158,14 @@ class ReplacedWeights:
         values = None if course is None else _values(course.parameter())
         if course is None or values is None or values == course.last:
             return
-        if course.is_average(values):
+        if _is_between(course.last, course.first, values):
+            course.pulls += 1
+        elif course.is_average(values):
             course.averages += 1
-            users = self._training.locations.users(frame)
-            self._files |= dict.fromkeys(one.f_code.co_filename for one in users)
         else:
             course.others += 1
+        users = self._training.locations.users(frame)
+        self._files |= dict.fromkeys(one.f_code.co_filename for one in users)
         course.start = values
         course.see(values)
 
@@ -158,16 +184,23 @@ class ReplacedWeights:
             course.see(values)
 
     def finish(self) -> None:
-        """Record the optimizers whose weights only averages replaced."""
+        """Record the optimizers whose weights only averages replaced, or only one force moved."""
         for course in (*self._ended, *self._courses.values()):
-            if course is not None and course.averages and not course.others:
+            if course is None:
+                continue
+            is_replaced = course.averages > 0 and not course.others + course.pulls
+            if is_replaced or course.is_pulled:
                 numbers = named(
-                    ReplacedWeightsEvent, times=float(course.averages), steps=float(course.steps)
+                    ReplacedWeightsEvent,
+                    times=float(course.averages),
+                    steps=float(course.steps),
+                    pulled=float(course.pulls),
                 )
-                self._training.event_log.note("weights-replaced", self._line(), numbers)
+                finders = (_replacing_by_average, _replacing) if is_replaced else (_moving,)
+                self._training.event_log.note("weights-replaced", self._line(finders), numbers)
 
-    def _line(self) -> Location:
-        for find in (_replacing_by_average, _replacing):
+    def _line(self, finders: Iterable[Callable[[str], Iterable[int]]]) -> Location:
+        for find in finders:
             line = only_line_of(find, self._files)
             if line is not NOWHERE:
                 return line
@@ -176,15 +209,15 @@ class ReplacedWeights:
 
 def _course(optimizer: Optimizer) -> _Course | None:
     every = (one for group in optimizer.param_groups for one in group["params"])
-    sizes = [(one.numel(), -order, one) for order, one in enumerate(every) if one.grad is not None]
-    fitting = [one for one in sizes if _FEWEST <= one[0] <= _MOST]
+    fitting = [one for one in every if one.grad is not None and one.numel() >= _FEWEST]
     if not fitting:
         return None
-    parameter = max(fitting)[2]
+    # The rows of a matrix may be those of an embedding, of which most stay as they are.
+    parameter = max(fitting, key=lambda one: (one.ndim == 1, min(one.numel(), _MOST)))
     values = _values(parameter)
     if values is None:
         return None
-    course = _Course(ref(parameter), values, values, list(values), list(values))
+    course = _Course(ref(parameter), values, values, values, list(values), list(values))
     course.see(values)
     return course
 
@@ -193,7 +226,7 @@ def _values(parameter: Tensor | None) -> Sequence[float] | None:
     if parameter is None or not parameter.is_cpu:
         return None
     with DisableTorchFunction():
-        return few_numbers(parameter.detach(), _MOST)
+        return few_numbers(parameter.detach().flatten()[:_MOST], _MOST)
 
 
 def _replacing(file: str) -> Iterator[int]:
@@ -214,3 +247,13 @@ def _replacing_by_average(file: str) -> Iterable[int]:
             and _AVERAGE.search(ast.unparse(one))
         ):
             yield one.lineno
+
+
+def _moving(file: str) -> Iterator[int]:
+    """Yield the loops over the parameters of two models that write to one of them."""
+    for one in ast.walk(tree_of(file)):
+        if isinstance(one, ast.For) and ast.unparse(one.iter).startswith("zip("):
+            text = ast.unparse(one)
+            is_write = any(word in text for word in (".copy_(", ".data", ".lerp_(", ".mul_("))
+            if "parameters()" in ast.unparse(one.iter) and is_write:
+                yield one.lineno

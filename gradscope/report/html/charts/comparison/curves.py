@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
 from gradscope.comparison.side import Side
-from gradscope.report.comparison.phrasing import parting_text
+from gradscope.report.comparison.phrasing import loss_notes, parting_text
 from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, strip_axis
 from gradscope.report.html.charts.curves import drawn_points
 from gradscope.report.html.charts.lettering import lettered
@@ -50,6 +50,8 @@ def compared_curves(comparison: Comparison) -> Chart | None:
 
 
 def _caption(comparison: Comparison) -> Iterator[str]:
+    if any(curve.kind == "loss" for curve in comparison.curves):
+        yield from (f"{note[0].upper()}{note[1:]}." for note in loss_notes(comparison))
     for curve in comparison.curves:
         for position, side in enumerate(comparison.sides[: _TOLD + 1]):
             text = parting_text(curve, position, comparison)
