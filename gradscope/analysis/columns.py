@@ -2,12 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
-from typing import Literal, Self
+from typing import Self
 
-from gradscope.analysis.training_run import RunStep, TrainingRun
+from gradscope.analysis.kept_steps import Span
+from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
+from gradscope.recording.thinning.buckets import Bucket
 
 Cells = tuple[float | None, ...]
 """One number per column; None if not measured."""
@@ -16,10 +19,16 @@ Cells = tuple[float | None, ...]
 class Columns:
     """Which column a step is drawn in; a column holds neighbouring steps."""
 
-    def __init__(self, steps: Sequence[int], count: int) -> None:
+    def __init__(self, steps: Sequence[int], count: int, *, has_gaps: bool = False) -> None:
         self.count = min(count, len(steps))
         self.steps = steps
-        self._positions = {step: turn * self.count // len(steps) for turn, step in enumerate(steps)}
+        first, last = (min(steps, default=0), max(steps, default=-1)) if has_gaps else (0, -1)
+        self._first, self._length = first, last - first + 1 if has_gaps else len(steps)
+        """First step and number of steps, if those that are not whole count too."""
+        self._has_gaps = has_gaps
+        self._positions = {
+            step: self._place(step if has_gaps else turn) for turn, step in enumerate(steps)
+        }
 
     @classmethod
     def over(cls, run: TrainingRun, width: int) -> Self:
@@ -28,33 +37,52 @@ class Columns:
         Where optimizers take turns, each column has room for a step of every one.
         """
         turns = Counter(step.optimizer for step in run.steps)
-        return cls([step.step for step in run.steps], min(width, max(turns.values(), default=0)))
+        count = min(width, max(turns.values(), default=0))
+        return cls([step.step for step in run.steps], count, has_gaps=run.missing > 0)
 
     @property
     def first_steps(self) -> tuple[int, ...]:
         """The first step of each column."""
+        if self._has_gaps:
+            starts = (position * self._length for position in range(self.count))
+            return tuple(self._first - (-start // self.count) for start in starts)
         firsts = {position: step for step, position in reversed(self._positions.items())}
         return tuple(firsts[position] for position in range(self.count))
 
     @property
     def widest(self) -> int:
         """Largest number of steps per column."""
-        return math.ceil(len(self.steps) / self.count) if self.count else 0
+        return math.ceil(self._length / self.count) if self.count else 0
 
     def position(self, step: int) -> int | None:
         """Return the column of a step, counted from 0; None of a step that is not among these."""
         return self._positions.get(step)
 
-    def largest(self, measured: Iterable[tuple[int, float | None]]) -> Cells:
+    def _place(self, step: int) -> int:
+        return (step - self._first) * self.count // self._length
+
+    def _of_spans(self, spans: Iterable[Span]) -> Iterator[tuple[int, Bucket]]:
+        for span in spans:
+            if self._first <= span.middle < self._first + self._length and self.count:
+                yield self._place(span.middle), span.bucket
+
+    def largest(
+        self, measured: Iterable[tuple[int, float | None]], spans: Iterable[Span] = ()
+    ) -> Cells:
         """Return the largest number of each column; NaN if one is.
 
         Args:
             measured: Steps, and what was measured there; None where there was nothing to measure.
+            spans: What is known of steps that are not whole.
         """
         cells: list[float | None] = [None] * self.count
         seen: set[int] = set()
-        for step, value in measured:
-            position = self._positions.get(step)
+        of_spans = (
+            (place, math.nan if bucket.broken else bucket.highest)
+            for place, bucket in self._of_spans(spans)
+        )
+        of_steps = ((self.position(step), value) for step, value in measured)
+        for position, value in chain(of_steps, of_spans):
             if position is None:
                 continue
             seen.add(position)
@@ -64,13 +92,15 @@ class Columns:
                 cells[position] = value
         return held(cells, seen)
 
-    def mean(self, measured: Iterable[tuple[int, float]]) -> Cells:
+    def mean(self, measured: Iterable[tuple[int, float]], spans: Iterable[Span] = ()) -> Cells:
         """Return the mean of each column's numbers; NaN or infinite if one is."""
         values: list[list[float]] = [[] for _ in range(self.count)]
         for step, value in measured:
-            position = self._positions.get(step)
+            position = self.position(step)
             if position is not None:
                 values[position].append(value)
+        for position, bucket in self._of_spans(spans):
+            values[position].append(math.nan if bucket.broken else bucket.mean)
         seen = {position for position, column in enumerate(values) if column}
         return held([_mean(column) if column else None for column in values], seen)
 
@@ -132,9 +162,6 @@ def course(measured: Sequence[tuple[int, float]], cells: Cells) -> Course:
     )
 
 
-CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
-"""`raw` is the norm before clips, `norm` the one that the optimizer used."""
-
 _WHOLE = 0.999
 """Share of a norm above which it counts as unclipped, to allow for rounding."""
 
@@ -157,7 +184,9 @@ def curves(run: TrainingRun, columns: Columns, optimizers: int) -> tuple[Curve, 
     return tuple(
         curve
         for position in sorted(by_optimizer)[:optimizers]
-        for curve in _curves(position, by_optimizer[position], columns)
+        for curve in _curves(
+            position, by_optimizer[position], columns, run.summaries.get(position, {})
+        )
     )
 
 
@@ -183,10 +212,27 @@ def measured_curves(steps: Sequence[RunStep]) -> dict[CurveKind, list[tuple[int,
     }
 
 
-def _curves(position: int, steps: list[RunStep], columns: Columns) -> Iterator[Curve]:
+def _curves(
+    position: int,
+    steps: list[RunStep],
+    columns: Columns,
+    spans: Mapping[CurveKind, Sequence[Span]],
+) -> Iterator[Curve]:
     for kind, known in measured_curves(steps).items():
-        cells = columns.mean(known) if kind == "loss" else columns.largest(known)
-        yield Curve(kind=kind, optimizer=position, course=course(known, cells))
+        found = spans.get(kind, ())
+        cells = columns.mean(known, found) if kind == "loss" else columns.largest(known, found)
+        whole = sorted({*known, *envelope(found)}) if found else known
+        yield Curve(kind=kind, optimizer=position, course=course(whole, cells))
+
+
+def envelope(spans: Iterable[Span]) -> Iterator[tuple[int, float]]:
+    """Yield the lowest and the highest number of steps that are not all whole."""
+    for span in spans:
+        if span.bucket.count:
+            yield int(span.bucket.lowest_at), span.bucket.lowest
+            yield int(span.bucket.highest_at), span.bucket.highest
+        if span.bucket.broken:
+            yield span.middle, math.nan
 
 
 def _is_cut(step: RunStep) -> bool:

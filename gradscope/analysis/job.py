@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Literal
 
+from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.evidence.ranks import (
     Moment,
@@ -108,7 +109,7 @@ class Rank:
     @cached_property
     def step_count(self) -> int:
         """Number of its optimizer steps."""
-        return sum(step.optimizer is not None for step in self.recording.steps)
+        return KeptSteps(self.recording).total
 
     def squares(self, moment: Moment, step: int) -> dict[str, float]:
         """Return the sums of squares that are known, by name of the parameter."""

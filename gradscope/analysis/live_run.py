@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gradscope.analysis.assembly import parameter_rows
-from gradscope.analysis.columns import Cells, Course, CurveKind, Extreme
+from gradscope.analysis.columns import Cells, Course, Extreme
 from gradscope.analysis.folding import FoldedModule
 from gradscope.analysis.layers import largest, outline
 from gradscope.analysis.module_rows import module_rows, parameters_held
@@ -16,6 +16,7 @@ from gradscope.analysis.recording_index import first_step
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.run_optimizers import first_alike
 from gradscope.analysis.step_losses import loss_of
+from gradscope.analysis.training_run import CurveKind
 from gradscope.recording.events import (
     BackwardEvent,
     ClipEvent,
@@ -358,7 +359,9 @@ class LiveRun:
                 position = alike[position]
             track = self.tracks.setdefault(position, Track())
             track.add(step, events[step.index])
-            self.steps, self.last_step = self.steps + 1, step.index
+            # Of many steps since the last look, some may be in summaries only.
+            self.steps += step.index - self.last_step if self.steps else 1
+            self.last_step = step.index
             if made is not None:
                 self._pass(made.seconds)
         for position, track in self.tracks.items():

@@ -65,7 +65,7 @@ def last_run_step(recording: Recording) -> StepView:
     finished = [step for step in steps if step.optimizer is not None] or steps
     view = step_view(recording, finished[-1] if finished else None)
     stats = recording.parameter_stats
-    last = {parameter: row for row, parameter in enumerate(_parameters_of(stats))}
+    last = dict(zip(_parameters_of(stats), range(len(stats)), strict=True))
     return replace(
         view,
         parameter_stats={parameter: stats[row] for parameter, row in last.items()},

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
-from gradscope.analysis.windows import LoopWindow
+from gradscope.analysis.kept_steps import KeptSteps
+from gradscope.analysis.loop_windows import LoopWindow
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import Recording, Site
 
@@ -47,7 +48,7 @@ class Optimizers:
         self._records = records
         self._first = first_alike(records)
         finished = [window for window in found if window.is_finished]
-        steps = Counter(self._key(window) for window in finished if not window.is_skipped)
+        steps = self._counted(recording, [one for one in finished if not one.is_skipped])
         titles: dict[_Key, set[str]] = {}
         for window in finished:
             if window.step.optimizer is not None and not window.is_skipped:
@@ -64,9 +65,24 @@ class Optimizers:
             for key in keys
         )
 
+    def _counted(self, recording: Recording, found: Sequence[LoopWindow]) -> Counter[_Key]:
+        """Return the number of steps of each optimizer; about, where steps are missing."""
+        steps: Counter[_Key] = Counter()
+        for window in found:
+            steps[self._key(window)] += window.count
+        if len(steps) == 1:
+            kept = KeptSteps(recording)
+            steps = Counter({key: kept.total if kept.summaries else n for key, n in steps.items()})
+        return steps
+
     def position(self, window: LoopWindow) -> int | None:
         """Return the index of the optimizer of a window's step; None without a step."""
         return self._positions.get(self._key(window)) if window.is_finished else None
+
+    def records_of(self, position: int) -> tuple[int | None, ...]:
+        """Return the optimizers of the recording that a row represents."""
+        key = next(key for key, at in self._positions.items() if at == position)
+        return tuple(at for at, first in enumerate(self._first) if first == key) or (None,)
 
     def name(self, record: int) -> str:
         """Return the name of an optimizer of the recording; empty if unknown."""

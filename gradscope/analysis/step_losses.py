@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from gradscope.analysis.windows import LoopWindow, windows
+from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.recording.events import BackwardEvent, Event, only
 from gradscope.recording.records import Recording
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from gradscope.analysis.loop_windows import LoopWindow
 from gradscope.analysis.run_optimizers import Optimizers
-from gradscope.analysis.windows import LoopWindow
 from gradscope.recording.events import (
     BackwardEvent,
     ClipEvent,
@@ -231,16 +231,22 @@ class Spelling:
 def _of_one(position: int | None, found: list[_Drawn], sites: Sequence[Site]) -> Iterator[Pattern]:
     """Yield the patterns of one optimizer's windows."""
     found = _with_whole_end(found)
-    counts = Counter(map(_identity, found))
-    is_varied = len(counts) > 2 and max(counts.values()) < _USUAL * len(found)
+    counts: Counter[int] = Counter()
+    for drawn in found:
+        counts[_identity(drawn)] += drawn.window.count
+    is_varied = len(counts) > 2 and max(counts.values()) < _USUAL * _steps(found)
     by_key: dict[object, list[_Drawn]] = {}
     for drawn in found:
         key = shape_of(drawn.folds) if is_varied else _identity(drawn)
         by_key.setdefault(key, []).append(drawn)
     # The sort is stable: equally frequent ones stay in order.
-    groups = sorted(by_key.values(), key=len, reverse=True)
+    groups = sorted(by_key.values(), key=_steps, reverse=True)
     for rank, alike in enumerate(groups):
         yield _pattern(position, alike, sites, is_typical=rank == 0)
+
+
+def _steps(found: list[_Drawn]) -> int:
+    return sum(drawn.window.count for drawn in found)
 
 
 def _with_whole_end(found: list[_Drawn]) -> list[_Drawn]:
@@ -266,17 +272,17 @@ def _pattern(
     whole = alike[0].folds
     for folds in {_identity(drawn): drawn.folds for drawn in alike}.values():
         whole = merged(whole, folds)
-    measured: dict[str, list[tuple[float, bool]]] = {}
+    measured: dict[str, list[tuple[float, bool, int]]] = {}
     for drawn in alike:
         for word, norm, is_above in drawn.norms:
-            measured.setdefault(word, []).append((norm, is_above))
+            measured.setdefault(word, []).append((norm, is_above, drawn.window.count))
     first = alike[0].window
     site = first.last.site if first.last else None
     return Pattern(
         optimizer=position,
         folds=whole,
         norms=tuple((word, _summed_up(norms)) for word, norms in measured.items()),
-        count=len(alike),
+        count=sum(drawn.window.count for drawn in alike),
         first=first.step.index,
         site=None if site is None else sites[site],
         is_typical=is_typical,
@@ -284,13 +290,14 @@ def _pattern(
     )
 
 
-def _summed_up(norms: list[tuple[float, bool]]) -> Norms:
-    finite = [norm for norm, _ in norms if math.isfinite(norm)]
+def _summed_up(norms: list[tuple[float, bool, int]]) -> Norms:
+    finite = [norm for norm, *_ in norms if math.isfinite(norm)]
+    calls = sum(count for norm, _, count in norms if math.isfinite(norm))
     return Norms(
         median=median(finite) if finite else None,
-        nonfinite=len(norms) - len(finite),
-        calls=len(finite),
-        cut=sum(is_above for norm, is_above in norms if math.isfinite(norm)),
+        nonfinite=sum(count for *_, count in norms) - calls,
+        calls=calls,
+        cut=sum(count for norm, is_above, count in norms if is_above and math.isfinite(norm)),
     )
 
 

@@ -1,19 +1,22 @@
 """A training run step by step, and its captured steps, as reports show it besides findings."""
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from gradscope.analysis.job import RankEnding
+from gradscope.analysis.kept_steps import KeptSteps, Span
+from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
 from gradscope.analysis.step_losses import StepLosses
 from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import line_text, shown_path
-from gradscope.analysis.windows import LoopWindow, windows
 from gradscope.errors import GradscopeError
 from gradscope.recording.events import ClipEvent, StepEvent, only
+from gradscope.recording.evidence.summaries import SeriesKind
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.finding import UNJUDGED, Verdict
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
@@ -187,6 +190,10 @@ def _lost(why: str) -> EndingText:
     return EndingText(title=_INCOMPLETE, details=why, is_trouble=True)
 
 
+CurveKind = Literal["loss", "raw", "norm", "update", "rate"]
+"""`raw` is the norm before clips, `norm` the one that the optimizer used."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStep:
     """A step of an optimizer."""
@@ -207,6 +214,8 @@ class RunStep:
     measured.
     """
     learning_rate: float | None
+    count: int = 1
+    """Number of steps of a long run that it stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +225,7 @@ class TrainingRun:
     optimizers: tuple[OptimizerRow, ...]
     """Optimizers, in the order of their first step."""
     steps: tuple[RunStep, ...]
+    """Steps that the recording has whole."""
     patterns: tuple[Pattern, ...]
     """Sequences of events before the steps: by optimizer, the most frequent first; sequences
     without a step come last.
@@ -235,6 +245,15 @@ class TrainingRun:
     """Cost of recording; None if unknown."""
     captured_steps: tuple[CapturedStepRow, ...] = ()
     """Backward passes in which every tensor was captured."""
+    missing: int = 0
+    """Number of steps of which the recording has only summaries."""
+    summaries: Mapping[int, Mapping[CurveKind, Sequence[Span]]] = field(default_factory=dict)
+    """By optimizer and kind of number: the summaries."""
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps made."""
+        return len(self.steps) if not self.missing else sum(one.steps for one in self.optimizers)
 
 
 def training_run(recording: Recording) -> TrainingRun | None:
@@ -247,6 +266,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
     drawn = patterns(found, optimizers, users_sites(recording))
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)
+    kept = KeptSteps(recording)
     return TrainingRun(
         optimizers=optimizers.rows,
         steps=_steps(recording, found, optimizers, losses),
@@ -259,6 +279,16 @@ def training_run(recording: Recording) -> TrainingRun | None:
         recorded_ending=ending,
         cost=next(iter(recording.evidence_of(WatchCost)), None),
         captured_steps=captured_step_rows(recording),
+        missing=kept.missing,
+        summaries={
+            position: {
+                kind: spans
+                for kind in get_args(SeriesKind)
+                if (spans := tuple(kept.spans(kind, optimizers.records_of(position))))
+            }
+            for position in range(len(optimizers.rows))
+            if kept.summaries
+        },
     )
 
 
@@ -287,6 +317,7 @@ def _steps(
                 norm_before_clip=_norm_before_clip(window),
                 update_ratio=_update_ratio(measured, step),
                 learning_rate=None if event is None else event.lr,
+                count=window.count,
             )
         )
     return tuple(rows)

@@ -1,44 +1,29 @@
-"""A training run in windows: the events before each step.
+"""A training run in windows: the events before each step of an optimizer.
 
 The events of a run are cut once into segments. A segment ends with a step, with a step that a
-gradient scaler skipped, or where the recording counts events to another step. Two views put the
-segments together. For an optimizer, a window holds all segments since its own step before. In the
-order of the loop, windows do not overlap, and each has one step.
+gradient scaler skipped, or where the recording counts events to another step. For an optimizer, a
+window holds all segments since its own step before; `loop_windows` has those of the loop.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import chain
 from operator import attrgetter
 
+from gradscope.analysis.kept_steps import KeptSteps, steps_of
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.events import (
     BackwardEvent,
-    CarriedEvent,
-    EpochEvent,
     Event,
-    GradEvent,
-    KeptEvent,
-    ModeEvent,
     ScalerStepEvent,
-    ScalerUpdateEvent,
-    SchedulerEvent,
     StepEvent,
     ZeroEvent,
     event_of,
     only,
 )
 from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
-from gradscope.recording.records import Recording, StepRecord
-
-_UNSEEN = (CarriedEvent, ModeEvent, EpochEvent, KeptEvent)
-"""Events outside any step of the loop."""
-
-_BETWEEN = (ZeroEvent, SchedulerEvent, ScalerStepEvent, ScalerUpdateEvent)
-"""Events that may belong to the step before or to the one after them."""
-
-_Key = tuple[str, int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +46,15 @@ def segments(events: Iterable[Event]) -> Iterator[Segment]:
             yield Segment(events=tuple(part))
             part = []
         part.append(event)
-        if isinstance(event, StepEvent) or _is_skipped(event):
+        if isinstance(event, StepEvent) or is_skipped(event):
             yield Segment(events=tuple(part))
             part = []
     if part:
         yield Segment(events=tuple(part))
 
 
-def _is_skipped(event: Event) -> bool:
+def is_skipped(event: Event) -> bool:
+    """Return whether a gradient scaler has skipped a step here."""
     return isinstance(event, ScalerStepEvent) and event.skipped
 
 
@@ -81,6 +67,10 @@ class Window:
     """Events since the optimizer's previous step, steps of others included."""
     passes: tuple[BackwardEvent, ...]
     """Backward passes among them whose gradients the step uses."""
+    count: int = 1
+    """Number of steps of a long run that it stands for."""
+    resumes: bool = False
+    """Whether steps are missing between the optimizer's window before and this one."""
 
     @property
     def is_empty(self) -> bool:
@@ -131,6 +121,11 @@ class Series:
         """Parameters that the optimizers hold."""
         return () if self.record is None else self.record.parameters
 
+    @property
+    def step_count(self) -> int:
+        """Number of steps."""
+        return steps_of(self.windows)
+
     def may_lose(self, event: Event) -> bool:
         """Return whether an event may zero gradients of its own that no step has used."""
         is_own = event.optimizer is None or event.optimizer in self.optimizers
@@ -158,6 +153,11 @@ class Windows:
     def segments(self) -> tuple[Segment, ...]:
         """The events, cut once."""
         return tuple(segments(self.events))
+
+    @cached_property
+    def kept(self) -> KeptSteps:
+        """Which steps the recording has whole."""
+        return KeptSteps(self.indexed.recording)
 
     @cached_property
     def optimizers(self) -> tuple[TrainedOptimizer, ...]:
@@ -211,18 +211,39 @@ class Windows:
     def _series(self, members: tuple[int, ...], lineage: int | None) -> Series:
         record = None if lineage is None else self.optimizers[lineage]
         windows = []
-        start = 0
+        start, resumes = 0, False
         for number in self._own_segments.get(lineage, ()):
             *others, own = self.segments[start : number + 1]
             *before, step = own.events
-            if isinstance(step, StepEvent):
+            if self._has_gap(start, number):
+                resumes = True
+            elif isinstance(step, StepEvent):
                 events = (*chain.from_iterable(one.events for one in others), *before)
                 passes = _passes(events, step, members)
-                windows.append(Window(step=step, events=events, passes=passes))
+                count = self.kept.counts.get(step.step, 1)
+                window = Window(
+                    step=step, events=events, passes=passes, count=count, resumes=resumes
+                )
+                windows.append(window)
+                resumes = False
             start = number + 1
         generations = sum(self.optimizers[position].joined is None for position in members)
         return Series(
             optimizers=members, record=record, windows=tuple(windows), generations=generations
+        )
+
+    def _has_gap(self, first: int, last: int) -> bool:
+        """Return whether steps are missing before one of the segments, or between them."""
+        at = bisect_left(self._resumed, first)
+        return at < len(self._resumed) and self._resumed[at] <= last
+
+    @cached_property
+    def _resumed(self) -> tuple[int, ...]:
+        """The segments before which steps are missing."""
+        return tuple(
+            number
+            for number, segment in enumerate(self.segments)
+            if segment.end.step in self.kept.resumed
         )
 
     @cached_property
@@ -236,22 +257,6 @@ class Windows:
                 found.setdefault(lineage, []).append(number)
         return found
 
-    @cached_property
-    def in_loop_order(self) -> tuple["LoopWindow", ...]:
-        """The windows of the loop, in order; none of a recording that is no run."""
-        found: dict[int, list[Segment]] = {
-            step.index: [] for step in self.indexed.recording.steps if step.kind == "run"
-        }
-        for segment in self.segments:
-            if segment.end.step in found:
-                found[segment.end.step].append(segment)
-        return _in_loop_order(
-            window
-            for step in self.indexed.recording.steps
-            if step.index in found
-            for window in _loop_windows(step, found[step.index])
-        )
-
 
 def _passes(
     events: Sequence[Event], step: StepEvent, members: tuple[int, ...]
@@ -263,111 +268,3 @@ def _passes(
     whole = Window(step=step, events=tuple(events), passes=())
     zeroed = max((event.position for event in whole.zeros(members)), default=-1)
     return tuple(event for event in passes if event.position > zeroed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopWindow:
-    """The events before an optimizer step, the step, and the events of the loop after it.
-
-    A step that a gradient scaler skips has a window too, although the optimizer made none. A
-    recording counts an event to the step after it. What a loop does behind its step, as a scheduler
-    or a `zero_grad` at the end, is counted to the step before it here: the first window of a run
-    would look unlike all others otherwise.
-    """
-
-    step: StepRecord
-    """Step that ends the window; the next one if the step was skipped."""
-    optimizer: int | None
-    """Index among the `TrainedOptimizer` records; None if unknown, or if no step follows."""
-    events: tuple[Event, ...]
-    is_skipped: bool = False
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it ends with a step of an optimizer, made or skipped."""
-        return self.is_skipped or self.step.optimizer is not None
-
-    @property
-    def last(self) -> Event | None:
-        """Event of the step; without one, the last event."""
-        steps = [
-            event for event in self.events if isinstance(event, StepEvent) or _is_skipped(event)
-        ]
-        return steps[-1] if steps else self.events[-1] if self.events else None
-
-
-def windows(recording: Recording) -> tuple[LoopWindow, ...]:
-    """Return the windows of a run in the order of the loop; none of a recording that is no run."""
-    return Windows(RecordingIndex(recording)).in_loop_order
-
-
-def _loop_windows(step: StepRecord, found: Iterable[Segment]) -> Iterator[LoopWindow]:
-    """Yield the window of a step, after the windows of the skipped steps before it."""
-    events: list[Event] = []
-    optimizer = None
-    for segment in found:
-        events += (event for event in segment.events if not isinstance(event, _UNSEEN))
-        end = segment.end
-        if isinstance(end, StepEvent):
-            optimizer = end.optimizer
-        elif _is_skipped(end) and end.optimizer is not None:
-            yield LoopWindow(
-                step=step, optimizer=end.optimizer, events=tuple(events), is_skipped=True
-            )
-            events = []
-    yield LoopWindow(step=step, optimizer=optimizer, events=tuple(events))
-
-
-def _in_loop_order(found: Iterable[LoopWindow]) -> tuple[LoopWindow, ...]:
-    """Move the events of the loop after a step to that step's window."""
-    ordered: list[LoopWindow] = []
-    starts: dict[int | None, set[_Key]] = {}
-    for window in found:
-        lead = tuple(_lead(window))
-        before = ordered[-1] if ordered else None
-        if before is None:
-            starts[window.optimizer] = {_key(event) for event in _opening(window)}
-            ordered.append(window)
-            continue
-        if window.is_finished and window.optimizer not in starts:
-            starts[window.optimizer] = {
-                _key(event) for event in _opening(window) if not _is_of(event, before, window)
-            }
-        known = _starts(window, starts)
-        behind = max(
-            (position for position, event in enumerate(lead, 1) if _key(event) not in known),
-            default=0,
-        )
-        if behind:
-            ordered[-1] = replace(before, events=before.events + lead[:behind])
-            window = replace(window, events=window.events[behind:])
-        if window.is_finished or window.events:
-            ordered.append(window)
-    return tuple(ordered)
-
-
-def _starts(window: LoopWindow, starts: dict[int | None, set[_Key]]) -> set[_Key]:
-    """Return the first events of this optimizer's windows; of all windows without a step."""
-    if window.is_finished:
-        return starts[window.optimizer]
-    return set().union(*starts.values())
-
-
-def _lead(window: LoopWindow) -> Iterator[Event]:
-    """Yield the events before the first that has to do with a new gradient or with a step."""
-    return takewhile(lambda event: isinstance(event, _BETWEEN), window.events)
-
-
-def _opening(window: LoopWindow) -> Iterator[Event]:
-    """Yield the same after an `autograd.grad`: not every step need have one."""
-    events = (event for event in window.events if not isinstance(event, GradEvent))
-    return takewhile(lambda event: isinstance(event, _BETWEEN), events)
-
-
-def _key(event: Event) -> _Key:
-    return (event.kind, event.site, event.optimizer)
-
-
-def _is_of(event: Event, before: LoopWindow, window: LoopWindow) -> bool:
-    """Whether an event has to do with the optimizer before alone, and not with this window's."""
-    return event.optimizer is not None and event.optimizer == before.optimizer != window.optimizer

@@ -66,6 +66,16 @@ ExplainOption = Annotated[
 ]
 
 
+FollowOption = Annotated[
+    bool,
+    Option(
+        "--follow",
+        help="While another process writes the recording, show the training as run --live does. "
+        "The report comes at its end, or at Ctrl-C.",
+    ),
+]
+
+
 @with_groups
 def report(
     *,
@@ -74,6 +84,7 @@ def report(
     rules: options.RuleOptions,
     step: StepOption = None,
     explain: ExplainOption = None,
+    follow: FollowOption = False,
     output: options.ReportOutput,
 ) -> None:
     """Render saved recordings in any format, without running code."""
@@ -94,6 +105,8 @@ def report(
     from gradscope.report.render import finding_lines, render_ci, together
 
     settings = settings_of(rules)
+    if follow:
+        _follow(recordings, output.color, settings)
     jobs = loaded_jobs(recordings)
     check_count(len(jobs), "recordings", wanted)
     # Garbage collections would visit the records, a million for a long run.
@@ -131,6 +144,19 @@ def report(
             color=output.color,
             is_brief=output.quiet,
         )
+
+
+def _follow(recordings: list[Path], color: ColorChoice, settings: "Settings") -> None:
+    """Show the training of a recording until it ends.
+
+    Raises:
+        GradscopeError: It is not one recording, or cannot be shown.
+    """
+    from gradscope.cli.run.live import follow
+
+    if len(recordings) > 1 or recordings[0].is_dir():
+        raise GradscopeError("--follow takes one recording", help="name one file")
+    follow(recordings[0], color, settings)
 
 
 def _explanation(

@@ -166,7 +166,7 @@ def side_of(position: int, name: str, report: Report, steps: Collection[int]) ->
         letter=letter_of(position),
         name=name,
         rank=None if rank is None else rank[1],
-        steps=0 if run is None else len(run.steps),
+        steps=0 if run is None else run.step_count,
         step=report.summary.step if run is None else single,
         loss=loss,
         grad_norm=norm,

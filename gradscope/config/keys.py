@@ -8,7 +8,7 @@ from gradscope.config.formats import FormatOptions
 from gradscope.options import checks
 from gradscope.options.checks import Check, Value
 from gradscope.options.declaration import Declaration, declarations
-from gradscope.options.rank_options import RankOptions
+from gradscope.options.recording_options import RecordingOptions
 from gradscope.rules.settings import NormLimit, Settings
 from gradscope.target import option_checks
 from gradscope.target.options import TargetOptions, Trial
@@ -27,7 +27,7 @@ _DECLARED: Mapping[str, Declaration] = {
     key: declared
     for kind in (
         Settings, Policy, NormLimit, BaselineOptions, FormatOptions, PlannedTarget, TargetOptions,
-        Trial, RankOptions,
+        Trial, RecordingOptions,
     )
     for key, declared in declarations(kind).items()
 }  # fmt: skip
@@ -55,8 +55,8 @@ RUNNING = _keys(
 )  # fmt: skip
 """Keys that say how targets run, for all targets or in the table of one."""
 
-RANKS = _keys("sync-checks")
-"""Keys of `gradscope run` for the ranks of a distributed job."""
+RECORDING = _keys("keep", "sync-checks")
+"""Keys of `gradscope run`: the size of a recording, and the ranks of a distributed job."""
 
 LOADING: Mapping[str, Key] = {
     "target": Key(check=option_checks.target),
@@ -68,7 +68,7 @@ LOADING: Mapping[str, Key] = {
 }
 """Keys that say how one target is loaded. Without a key, its file decides."""
 
-TOP_LEVEL: Mapping[str, Key] = {**SELECTION, **CHECK, **RUNNING, **RANKS}
+TOP_LEVEL: Mapping[str, Key] = {**SELECTION, **CHECK, **RUNNING, **RECORDING}
 OF_TARGET: Mapping[str, Key] = {**LOADING, **RUNNING}
 
 RULES, MODULES, NORMS, TARGETS = "rules", "per-module-ignores", "grad-norms", "targets"

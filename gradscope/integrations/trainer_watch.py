@@ -22,8 +22,10 @@ from gradscope.export.live.metrics import FINDINGS, LOSS, RATE, LiveMetrics
 from gradscope.export.live.pace import Pace
 from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
 from gradscope.launch.options import WatchOptions
+from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Severity, at_least
 from gradscope.recording.store import load_recording
+from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
@@ -85,6 +87,7 @@ def callback_options(
         save=None if save is None else Path(save).absolute(),
         fail_level=fail_level,
         frequency=Frequency(
+            room=Room.of(KEEP),
             budget=budget,
             every=every,
             tensor_every=tensor_every,

@@ -6,15 +6,16 @@ from typing import Annotated
 
 from gradscope.errors import GradscopeError
 from gradscope.export.live.sinks import check_log
-from gradscope.options.declaration import Option
-from gradscope.options.rank_options import RankOptions
+from gradscope.options.checks import checked_option
+from gradscope.options.declaration import Option, declarations
+from gradscope.options.recording_options import RecordingOptions
 from gradscope.recording.stored_gradient import KeepMode
 
 _RECORDING, _OUTPUT = "Recording", "Output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions(RankOptions):
+class WatchOptions(RecordingOptions):
     """Options that say how much of the training is recorded, and when it stops."""
 
     budget: Annotated[
@@ -142,6 +143,8 @@ class WatchOptions(RankOptions):
                 share, or `--no-tensors` and `--tensors-at` are both given.
         """
         _ = self.share
+        if self.keep is not None:
+            checked_option("keep", self.keep, declarations(WatchOptions)["keep"].check)
         for name in self.log or ():
             check_log(name)
         if self.no_tensors and self.tensors_at:

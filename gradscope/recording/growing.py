@@ -1,28 +1,26 @@
 """Reads what was added to the recording of a run, while the run continues."""
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
-from gradscope.recording.encoding import read_optional_float
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.meta import Header, read_header
 from gradscope.recording.records import EventRecord, ModuleRecord, ParameterRecord, StepRecord
-from gradscope.recording.repetitions import with_repeated
+from gradscope.recording.repetitions import RepeatedSteps, with_repeated
+from gradscope.recording.step_norms import NORMS, last_norms
 from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     EVENTS,
     MODULES,
-    PARAMETER_STATS,
     PARAMETERS,
     REPEATED_STEPS,
     STEPS,
     evidence_tables,
 )
-
-_ROWS_PER_PARAMETER, _ROWS = 4, 2_000
-"""Number of rows searched for the last norm of a parameter: optimizers take turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +53,8 @@ class GrowingRecording:
         self._path, self._kinds = path, kinds
         self._read: dict[str, int] = {}
         """By table: number of rows read."""
+        self._seen = -1
+        """Last step read: some that are kept whole are written again behind later ones."""
 
     def read(self) -> Growth:
         """Return what is new.
@@ -85,8 +85,22 @@ class GrowingRecording:
         """Return new steps and events, those of repeated steps included."""
         steps, events = self._new(base, STEPS), self._new(base, EVENTS, self._kinds)
         repeated = self._new(base, REPEATED_STEPS)
-        if not repeated:
-            return steps, events
+        if repeated:
+            steps, events = self._with_repeated(base, steps, events, repeated)
+        since = self._seen
+        self._seen = max((step.index for step in steps), default=since)
+        return (
+            tuple(sorted((one for one in steps if one.index > since), key=attrgetter("index"))),
+            tuple(one for one in events if one.step > since),
+        )
+
+    def _with_repeated(
+        self,
+        base: sqlite3.Connection,
+        steps: tuple[StepRecord, ...],
+        events: tuple[EventRecord, ...],
+        repeated: Sequence[RepeatedSteps],
+    ) -> tuple[tuple[StepRecord, ...], tuple[EventRecord, ...]]:
         new = {step.index for step in steps}
         sources = {index for one in repeated for index in one.sources} - new
         all_steps, all_events = with_repeated(
@@ -115,19 +129,12 @@ class GrowingRecording:
         return tuple(table.read_many(rows)) if rows else ()
 
     def _norms(self, base: sqlite3.Connection) -> tuple[dict[int, float | None], dict[int, int]]:
-        name = PARAMETER_STATS.name
-        most = max(_ROWS_PER_PARAMETER * self._read[PARAMETERS.name], _ROWS)
-        last: dict[int, float | None] = {}
-        steps: dict[int, int] = {}
-        for step, parameter, norm in base.execute(
-            f"SELECT step, parameter, norm FROM {name} WHERE id >= ? ORDER BY id DESC LIMIT ?",
-            (self._advance(base, name), most),
-        ):
-            if parameter not in last:
-                last[parameter], steps[parameter] = read_optional_float(norm), step
-            if len(last) == self._read[PARAMETERS.name]:
-                break
-        return last, steps
+        found = last_norms(base, self._advance(base, NORMS), self._read[PARAMETERS.name])
+        last = {parameter: (norm, step) for step, parameter, norm in found}
+        return (
+            {parameter: norm for parameter, (norm, _) in last.items()},
+            {parameter: step for parameter, (_, step) in last.items()},
+        )
 
     def _advance(self, base: sqlite3.Connection, table: str) -> int:
         """Return the first unread row, and mark all existing ones as read."""

@@ -11,7 +11,8 @@ from gradscope.recording.records import GradientStat, ParameterStat, Reach, Reco
 REACHES: tuple[Reach, ...] = get_args(Reach)
 NO_GRADIENT = "it had no gradient"
 """Why a run's parameter has no gradient: nothing else is known."""
-_CODES = {reach: code for code, reach in enumerate(REACHES)}
+CODES: Mapping[Reach, int] = {reach: code for code, reach in enumerate(REACHES)}
+"""By reach: its index."""
 NOT_MEASURED = -1.0
 """Stands for a norm that was not measured: none is negative."""
 
@@ -54,7 +55,7 @@ class NormTable(Sequence[ParameterStat]):
             of_step, of_parameter, reach, *norms = zip(*batch, strict=True)
             steps.extend(of_step)
             parameters.extend(of_parameter)
-            reaches.extend(map(_CODES.__getitem__, reach))
+            reaches.extend(map(CODES.__getitem__, reach))
             for column, values in zip((gradients, weights, updates), norms, strict=True):
                 column.extend(map(float, values))
         return cls(

@@ -28,14 +28,13 @@ from gradscope.recording.records import (
 )
 from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.step_norms import NormRow
 from gradscope.recording.store import RecordingWriter
 from gradscope.recording.stored_gradient import StoredGradient
-from gradscope.recording.table import Cells, Table
+from gradscope.recording.table import Table
 from gradscope.recording.tables import (
     EVENTS,
     MODULES,
-    NORM_COLUMNS,
-    PARAMETER_STATS,
     PARAMETERS,
     REPEATED_STEPS,
     SITES,
@@ -43,6 +42,8 @@ from gradscope.recording.tables import (
     STEPS,
     evidence_tables,
 )
+from gradscope.recording.thinning.room import Room
+from gradscope.recording.thinning.thinner import Thinner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +52,8 @@ class RunStep:
 
     step: StepRecord | None = None
     events: tuple[EventRecord, ...] = ()
-    norms: Sequence[Cells] = ()
-    """Norms of parameters, as cells of `norm_cells`: there are many in every step."""
+    norms: Sequence[NormRow] = ()
+    """Norms of parameters: there are many in every step."""
     parameters: tuple[ParameterRecord, ...] = ()
     modules: tuple[ModuleRecord, ...] = ()
     sites: tuple[Site, ...] = ()
@@ -81,14 +82,17 @@ class RunRecorder:
     Args:
         path: File of the recording, created anew.
         header: The header; `describe` can complete it later.
+        room: How much is kept; None for everything.
 
     Raises:
         GradscopeError: The file exists, or cannot be written.
     """
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, room: Room | None = None) -> None:
         self._header = dataclasses.replace(header, finished=False)
-        self._writer = RecordingWriter(path, self._header)
+        limit = None if room is None else room.limit
+        self._writer = RecordingWriter(path, self._header, limit=limit)
+        self.thinner = None if room is None else Thinner(self._writer, room)
 
     def add(self, one: RunStep) -> None:
         """Add a step.
@@ -97,36 +101,42 @@ class RunRecorder:
             GradscopeError: The file cannot be written any more, for example on a full disk. It
                 contains the steps before.
         """
-        evidence = evidence_tables()
         with self._writer.transaction():
-            # Most of it is empty in most steps.
-            tables: tuple[tuple[Table[Any], Sequence[object]], ...] = (
-                (SITES, one.sites),
-                (evidence[SourceRecord], one.sources),
-                (evidence[StatementRecord], one.statements),
-                (MODULES, one.modules),
-                (PARAMETERS, one.parameters),
-                (evidence[LibraryCall], one.library_calls),
-                (evidence[ClipScope], one.scopes),
-                (evidence[RoundedUpdate], one.rounded),
-                (SKIPPED, one.skipped),
-                (EVENTS, one.events),
-            )
-            for table, records in tables:
-                if records:
-                    self._writer.add(table, records)
-            for position, optimizer in one.optimizers:
-                self._writer.put(evidence[TrainedOptimizer], position, optimizer)
-            for record in one.ranks:
-                self._writer.add(evidence[type(record)], [record])
-            for position, event in one.rank_events:
-                self._writer.put(evidence[RankEvent], position, event)
-            self._writer.add_cells(PARAMETER_STATS, NORM_COLUMNS, one.norms)
-            if one.step is not None:
-                self._writer.add(STEPS, [one.step])
-            for captured in one.captured_steps:
-                self._writer.add_captured_step(captured)
-            self._writer.add_stored_gradients(one.stored_gradients)
+            places = {} if self.thinner is None else self.thinner.places()
+            self._add(one)
+            if self.thinner is not None and one.step is not None:
+                self.thinner.take(places, one.step, one.events, one.captured_steps)
+
+    def _add(self, one: RunStep) -> None:
+        evidence = evidence_tables()
+        # Most of it is empty in most steps.
+        tables: tuple[tuple[Table[Any], Sequence[object]], ...] = (
+            (SITES, one.sites),
+            (evidence[SourceRecord], one.sources),
+            (evidence[StatementRecord], one.statements),
+            (MODULES, one.modules),
+            (PARAMETERS, one.parameters),
+            (evidence[LibraryCall], one.library_calls),
+            (evidence[ClipScope], one.scopes),
+            (evidence[RoundedUpdate], one.rounded),
+            (SKIPPED, one.skipped),
+            (EVENTS, one.events),
+        )
+        for table, records in tables:
+            if records:
+                self._writer.add(table, records)
+        for position, optimizer in one.optimizers:
+            self._writer.put(evidence[TrainedOptimizer], position, optimizer)
+        for record in one.ranks:
+            self._writer.add(evidence[type(record)], [record])
+        for position, event in one.rank_events:
+            self._writer.put(evidence[RankEvent], position, event)
+        if one.step is not None:
+            self._writer.add_norms(one.step.index, one.norms)
+            self._writer.add(STEPS, [one.step])
+        for captured in one.captured_steps:
+            self._writer.add_captured_step(captured)
+        self._writer.add_stored_gradients(one.stored_gradients)
 
     def repeat(self, steps: RepeatedSteps) -> None:
         """Add steps that repeat others.
@@ -135,7 +145,10 @@ class RunRecorder:
             GradscopeError: The file cannot be written any more.
         """
         with self._writer.transaction():
-            self._writer.add(REPEATED_STEPS, [steps])
+            if self.thinner is None:
+                self._writer.add(REPEATED_STEPS, [steps])
+            else:
+                self.thinner.repeat(steps)
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Add the description of what is trained, once it is known."""

@@ -12,9 +12,17 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
+from gradscope.recording import step_norms
 from gradscope.recording.meta import Header, header_of, read_header, write_header
+from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.repetitions import own_part
+from gradscope.recording.step_norms import (
+    NORMS,
+    NormRow,
+    NormSets,
+    rows_by_step,
+)
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.stored_gradient_tables import (
     PART_DEFINITION,
@@ -24,7 +32,7 @@ from gradscope.recording.stored_gradient_tables import (
     StoredRow,
     read_stored_gradients,
 )
-from gradscope.recording.table import Cells, Record, Table
+from gradscope.recording.table import Record, Row, Table
 from gradscope.recording.tables import (
     CAPTURED_STEPS,
     CapturedStepRow,
@@ -36,26 +44,19 @@ from gradscope.recording.tables import (
     read_parameter_stats,
     recording_of,
 )
+from gradscope.recording.views import VIEWS
 
 APPLICATION_ID = 0x47726164
 """`Grad`: identifies recordings among SQLite files."""
 
-FORMAT = 1
+FORMAT = 2
 """Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     *(table.definition for table in all_tables()),
-    # For people in the sqlite3 shell; gradscope itself reads the tables.
-    """CREATE VIEW parameter_gradient AS
-       SELECT step, parameter.name, reach, norm, absolute_maximum, weight_norm, update_norm, reason
-       FROM parameter_stat JOIN parameter ON parameter.id = parameter_stat.parameter""",
-    """CREATE VIEW tensor_gradient AS
-       SELECT step, module.path AS module, operation, file, line, norm, absolute_maximum, reason
-       FROM tensor_stat JOIN node ON node.id = tensor_stat.node
-       LEFT JOIN module_call ON module_call.id = node.module_call
-       LEFT JOIN module ON module.id = module_call.module
-       LEFT JOIN site ON site.id = node.site""",
+    *step_norms.DEFINITIONS,
+    *VIEWS,
 )
 
 
@@ -73,12 +74,20 @@ class RecordingWriter:
         path: File of the recording, created anew.
         header: The header.
         force: Overwrite an existing file.
+        limit: Size in bytes that the file will have at most, if it is known.
 
     Raises:
         GradscopeError: The file exists and `force` is not set, or it cannot be written.
     """
 
-    def __init__(self, path: str | PathLike[str], header: Header, *, force: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        header: Header,
+        *,
+        force: bool = False,
+        limit: int | None = None,
+    ) -> None:
         self.path = Path(path)
         check_free(self.path, force=force)
         # By table: number of rows, which is the next record's index.
@@ -86,7 +95,8 @@ class RecordingWriter:
         try:
             self.path.unlink(missing_ok=True)
             remove_logs(self.path)
-            self._connection = _create(self.path, header)
+            self._connection = _create(self.path, header, limit)
+            self.norm_sets = NormSets(self._connection)
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
                 self.path.unlink(missing_ok=True)
@@ -111,6 +121,7 @@ class RecordingWriter:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
                 self._places = locations
+                self.norm_sets.forget()
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
@@ -119,14 +130,12 @@ class RecordingWriter:
         cursor = self._connection.executemany(table.insertion, rows)
         self._places[table.name] = start + max(cursor.rowcount, 0)
 
-    def add_cells(
-        self, table: Table[Record], columns: Sequence[str], rows: Sequence[Cells]
-    ) -> None:
-        """Add rows that are cells already, with some columns; the others are NULL."""
-        start = self._places.get(table.name, 0)
-        numbered = [(location, *cells) for location, cells in enumerate(rows, start)]
-        self._connection.executemany(table.insertion_of(columns), numbered)
-        self._places[table.name] = start + len(rows)
+    def add_norms(self, step: int, rows: Sequence[NormRow]) -> None:
+        """Add what a step of a run has measured of its parameters; inside a transaction."""
+        if rows:
+            place = self.place(NORMS)
+            self.norm_sets.add(place, step, rows)
+            self._places[NORMS] = place + 1
 
     def put(self, table: Table[Record], place: int, record: Record) -> None:
         """Write the record at an index, new or changed; inside a transaction."""
@@ -166,6 +175,40 @@ class RecordingWriter:
             count = max(self._connection.executemany(PART_INSERTION, rows).rowcount, 0)
             self._places[PARTS] = start + count
             self.add(STORED_GRADIENTS, [StoredRow(gradient=gradient, start=start, count=count)])
+
+    def place(self, table: str) -> int:
+        """Return the index of the next record of a table."""
+        return self._places.get(table, 0)
+
+    def remove(self, table: str, rows: range) -> None:
+        """Delete rows; inside a transaction."""
+        self._connection.execute(
+            f"DELETE FROM {table} WHERE id >= ? AND id < ?", (rows.start, rows.stop)
+        )
+
+    def remove_captured_step(self, index: int) -> None:
+        """Delete a captured step that no other repeats; inside a transaction."""
+        self._connection.execute(f"DELETE FROM {CAPTURED_STEPS.name} WHERE id = ?", (index,))
+        for table in captured_step_tables_by_name().values():
+            self._connection.execute(
+                f"DELETE FROM {table.name} WHERE {CAPTURED_STEPS.name} = ?", (index,)
+            )
+
+    def cells(self, table: str, columns: Sequence[str], rows: range) -> list[Row]:
+        """Return some columns of rows, in order."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        query = f"SELECT {names} FROM {table} WHERE id >= ? AND id < ? ORDER BY id"
+        return self._connection.execute(query, (rows.start, rows.stop)).fetchall()
+
+    def size(self, *, is_used: bool = False) -> int:
+        """Return the size of the file in bytes, or of what is used of it."""
+
+        def pragma(name: str) -> int:
+            (value,) = self._connection.execute(f"PRAGMA {name}").fetchone()
+            return int(value)
+
+        free = pragma("freelist_count") if is_used else 0
+        return (pragma("page_count") - free) * pragma("page_size")
 
     def describe(self, header: Header) -> None:
         """Write the header again; inside a transaction."""
@@ -221,11 +264,15 @@ def unwritable(path: Path, reason: str) -> GradscopeError:
     return GradscopeError(f"cannot write `{path}`: {reason}")
 
 
-def _create(path: Path, header: Header) -> sqlite3.Connection:
+def _create(path: Path, header: Header, limit: int | None) -> sqlite3.Connection:
     # A run is written by any thread that makes a step, one at a time.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         _lay_out(connection, header)
+        if limit is not None:  # the log is besides the file
+            pages = min(max(_LEAST_LOG, limit // (20 * 4_096)), 1_000)
+            connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
+            connection.execute(f"PRAGMA journal_size_limit = {limit // 10}")
     except sqlite3.Error:
         connection.close()
         raise
@@ -247,6 +294,9 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
+_LEAST_LOG = 200
+"""Pages of the log after which it is written back at the soonest: that waits for the disk."""
+
 _MAGIC = b"SQLite format 3\x00"
 
 
@@ -264,6 +314,9 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
         with RecordingWriter(partial, header, force=True) as writer, writer.transaction():
             for table, records in contents(recording):
                 writer.add(table, records)
+            if any(step.kind == "run" for step in recording.steps):
+                for step, rows in rows_by_step(norms_of(recording)):
+                    writer.add_norms(step, rows)
             for captured in recording.captured_steps:
                 writer.add_captured_step(captured)
             writer.add_stored_gradients(recording.stored_gradients)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
 from gradscope.recording.encoding import (
@@ -16,7 +16,6 @@ from gradscope.recording.encoding import (
     read_numbers,
     read_refs,
     read_shapes,
-    write_float,
     write_gradient,
     write_indices,
     write_names,
@@ -25,6 +24,7 @@ from gradscope.recording.encoding import (
     write_shapes,
 )
 from gradscope.recording.evidence import EVIDENCE
+from gradscope.recording.evidence.summaries import StepSummary
 from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_header
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
 from gradscope.recording.records import (
@@ -38,7 +38,6 @@ from gradscope.recording.records import (
     NodeRecord,
     ParameterRecord,
     ParameterStat,
-    Reach,
     Recording,
     Site,
     Skipped,
@@ -46,7 +45,8 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.recording.repetitions import RepeatedSteps, repeated, with_repeated
-from gradscope.recording.table import BATCH, PLAIN, Cells, Codec, Record, Row, Table, table_of
+from gradscope.recording.step_norms import NORMS, has_norms, read_step_norms
+from gradscope.recording.table import BATCH, PLAIN, Codec, Record, Row, Table, table_of
 
 _NAMES = Codec(write=write_names, read=read_names)
 
@@ -117,53 +117,24 @@ def evidence_tables() -> dict[type, Table[Any]]:
     }
 
 
-NORM_COLUMNS = (
-    "step",
-    "parameter",
-    "reach",
-    "weight_norm",
-    "update_norm",
-    "numel",
-    "norm",
-)
-"""Columns of a parameter in a step of a run, in which only norms are measured."""
-
-
-def norm_cells(
-    step: int,
-    parameter: int,
-    reach: Reach,
-    norm: float | None,
-    numel: int,
-    weight_norm: float | None,
-    update_norm: float | None,
-) -> Cells:
-    """Return the cells of `NORM_COLUMNS`: there are very many, so no records are made."""
-    return (
-        step,
-        parameter,
-        reach,
-        write_float(weight_norm),
-        write_float(update_norm),
-        None if norm is None else numel,
-        write_float(norm),
-    )
-
-
 def read_parameter_stats(base: sqlite3.Connection) -> Sequence[ParameterStat]:
     """Return the parameter statistics in a file; only norms for a run."""
     is_run = base.execute(f"SELECT 1 FROM {STEPS.name} WHERE kind = 'run' LIMIT 1").fetchone()
-    return _read_norms(base) if is_run else PARAMETER_STATS.records(base)
+    if not is_run:
+        return PARAMETER_STATS.records(base)
+    numels = dict(base.execute("SELECT id, numel FROM parameter"))
+    is_by_step = has_norms(base) and base.execute(f"SELECT 1 FROM {NORMS} LIMIT 1").fetchone()
+    return read_step_norms(base, numels) if is_by_step else _read_norms(base, numels)
 
 
-def _read_norms(base: sqlite3.Connection) -> NormTable:
+def _read_norms(base: sqlite3.Connection, numels: Mapping[int, int]) -> NormTable:
+    """Return the norms of a run by an earlier version, which wrote a row for each."""
     rows = base.execute(
         f"""SELECT step, parameter, reach, ifnull(norm, :lacking),
                 ifnull(weight_norm, :lacking), ifnull(update_norm, :lacking)
             FROM {PARAMETER_STATS.name} ORDER BY id""",
         {"lacking": NOT_MEASURED},
     )
-    numels = dict(base.execute("SELECT id, numel FROM parameter"))
     return NormTable.of_rows(iter(lambda: rows.fetchmany(BATCH), []), numels)
 
 
@@ -189,7 +160,7 @@ def all_tables() -> tuple[Table[Any], ...]:
 
 
 def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object]]]:
-    """Yield the rows of a recording by table, except captured steps."""
+    """Yield the rows of a recording by table, except captured steps and the norms of a run."""
     yield PARAMETERS, recording.parameters
     yield MODULES, recording.modules
     yield CALLS, recording.calls
@@ -198,7 +169,8 @@ def contents(recording: Recording) -> Iterator[tuple[Table[Any], Sequence[object
     yield EDGES, recording.edges
     yield STEPS, recording.steps
     yield EVENTS, recording.events
-    yield PARAMETER_STATS, recording.parameter_stats
+    if not any(step.kind == "run" for step in recording.steps):
+        yield PARAMETER_STATS, recording.parameter_stats
     yield TENSOR_STATS, recording.tensor_stats
     yield INPUT_STATS, recording.input_stats
     yield CUTS, recording.cuts
@@ -225,6 +197,11 @@ def recording_of(
 ) -> Recording:
     """Return the recording of the tables' records, except the parameters' statistics."""
     steps, events = with_repeated(records(STEPS), records(EVENTS), records(REPEATED_STEPS))
+    evidence = tuple(record for table in evidence_tables().values() for record in records(table))
+    if any(isinstance(record, StepSummary) for record in evidence):
+        # Repeated steps that stay whole were written behind later ones.
+        steps = tuple(sorted(steps, key=attrgetter("index")))
+        events = tuple(sorted(events, key=attrgetter("step", "order")))
     return Recording(
         version=header.version,
         command=header.command,
@@ -244,7 +221,7 @@ def recording_of(
         skipped=records(SKIPPED),
         input_stats=records(INPUT_STATS),
         cuts=records(CUTS),
-        evidence=tuple(record for table in evidence_tables().values() for record in records(table)),
+        evidence=evidence,
         captured_steps=captured_steps,
     )
 
@@ -334,19 +311,25 @@ def read_captured_steps(base: sqlite3.Connection) -> tuple[CapturedStep, ...]:
         name: _by_captured_step(table, base)
         for name, table in captured_step_tables_by_name().items()
     }
-    found: list[CapturedStep] = []
-    for position, row in enumerate(rows):
-        found.append(_look(row, position, parts, found))
-    return tuple(found)
+    # Those of a long run are not all kept: their indices have gaps.
+    indices = base.execute(f"SELECT id FROM {CAPTURED_STEPS.name} ORDER BY id")
+    found: dict[int, CapturedStep] = {}
+    for (index,), row in zip(indices.fetchall(), rows, strict=True):
+        found[index] = _look(row, index, parts, found)
+    places = {index: place for place, index in enumerate(found)}
+    return tuple(
+        one if one.same_as is None else replace(one, same_as=places[one.same_as])
+        for one in found.values()
+    )
 
 
 def _look(
-    row: CapturedStepRow, position: int, parts: _Parts, before: Sequence[CapturedStep]
+    row: CapturedStepRow, index: int, parts: _Parts, before: Mapping[int, CapturedStep]
 ) -> CapturedStep:
     """Return a captured step; one that repeats another comes after that."""
 
     def records(table: Table[Any]) -> tuple[Any, ...]:
-        return parts[table.name].get(position, ())
+        return parts[table.name].get(index, ())
 
     own = recording_of(row.header, records, stats=records(PARAMETER_STATS))
     if row.same_as is None:

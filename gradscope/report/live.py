@@ -7,8 +7,9 @@ from typing import Self
 
 from rich.text import Text
 
-from gradscope.analysis.columns import Cells, Curve, CurveKind
+from gradscope.analysis.columns import Cells, Curve
 from gradscope.analysis.live_run import LayerNorms, LiveLayer, LiveRun, Series, Track
+from gradscope.analysis.training_run import CurveKind
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding

@@ -25,6 +25,8 @@ from gradscope.export.live.log import MetricsLog
 from gradscope.export.live.sinks import check_log
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
+from gradscope.options.checks import WrongValue
+from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.records import Recording
@@ -32,6 +34,7 @@ from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import check_free, load_recording, remove_logs
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory
+from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import check_settings, judge
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
@@ -56,6 +59,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     keep_gradients: KeepMode = "none",
     keep_gradients_every: int = 100,
     sync_checks: int | None = None,
+    keep: str | None = None,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
     log: str | Iterable[str] | None = None,
@@ -102,6 +106,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         keep_gradients=keep_gradients,
         sync_checks=sync_checks,
     )
+    room = _room(keep or KEEP)
     check_share(budget)
     settings = Settings(select=parsed_selectors(select), ignore=parsed_selectors(ignore))
     check_settings(settings)
@@ -124,6 +129,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
             tensor_every=tensor_every,
             tensors=tensors,
             sync_checks=sync_checks,
+            room=room,
         ),
         gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
@@ -145,6 +151,18 @@ def _check_objects(model: object, optimizer: object) -> None:
             )
 
 
+def _room(keep: str) -> Room | None:
+    """Return how much of the training is kept.
+
+    Raises:
+        GradscopeError: It is no size.
+    """
+    try:
+        return Room.of(keep)
+    except WrongValue as error:
+        raise GradscopeError(f"keep {error.wrong}", help=error.help) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frequency:
     """How often to measure what, as the arguments of `watch` say."""
@@ -154,6 +172,7 @@ class Frequency:
     tensor_every: int | None
     tensors: bool
     sync_checks: int | None
+    room: Room | None
 
 
 class Watch:
@@ -188,6 +207,7 @@ class Watch:
             if frequency.tensors
             else None,
             sync_checks=frequency.sync_checks,
+            room=frequency.room,
             on_step=None if metrics_log is None else lambda _: metrics_log.update(),
         )
         # A notebook's cell that runs again drops the watch that it started before.

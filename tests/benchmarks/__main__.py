@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
-from long_runs import long_runs
+from long_runs import long_runs, million_steps
 from models import (
     Step,
     deep_transformer,
@@ -318,6 +318,7 @@ if __name__ == "__main__":
         "rules": rules,
         "inspection": inspection,
         "long": long_runs,
+        "million": million_steps,
         "scripts": scripts,
         "ranks": ranks,
         "pages": pages,

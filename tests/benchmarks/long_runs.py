@@ -6,9 +6,11 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
+from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gradscope.options.recording_options import KEEP
 from gradscope.recording.evidence.training import ClipScope, TrainedOptimizer
 from gradscope.recording.meta import Header
 from gradscope.recording.records import (
@@ -21,9 +23,10 @@ from gradscope.recording.records import (
     StepRecord,
     TargetRecord,
 )
+from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import load_recording
-from gradscope.recording.tables import norm_cells
+from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 
@@ -73,6 +76,56 @@ def long_runs() -> None:
                 print(f"  {'gradscope ' + command:<20} {seconds:8.2f} s")
 
 
+LONG_STEPS = 1_000_000
+FULL_EVERY = 100
+"""Of so many steps, one is recorded in full, and the others repeat it: as the budget allows."""
+
+
+def million_steps() -> None:
+    """Print what a run of a million steps takes within the usual limit."""
+    print(f"\na run of {LONG_STEPS:,} steps and 6 parameters, within {KEEP}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.gradscope"
+        written = _timed(lambda: _write_repeating(path, 6))
+        print(f"  {'on disk':<20} {path.stat().st_size / 1e6:8.1f} MB")
+        print(f"  {'written, a step':<20} {written / LONG_STEPS * 1e6:8.1f} µs")
+        page = str(Path(folder) / "page.html")
+        for words in (["report"], ["check"], ["clip-report"], ["report", "-o", page]):
+            run = [sys.executable, "-m", "gradscope", words[0], str(path), *words[1:]]
+            seconds = _timed(lambda run=run: subprocess.run(run, stdout=subprocess.DEVNULL))
+            print(f"  {' '.join(['gradscope', *words[:2]]):<20} {seconds:8.2f} s")
+        print(f"  {'HTML page':<20} {Path(page).stat().st_size / 1e6:8.1f} MB")
+
+
+def _write_repeating(path: Path, parameters: int) -> None:
+    draw = random.Random(0)
+    recorder = RunRecorder(path, HEADER, Room.of(KEEP))
+    recorder.add(_structure(parameters))
+    last = 0
+    if recorder.thinner is not None:
+        recorder.thinner.in_use = lambda: {last}
+    for number in range(0, LONG_STEPS, FULL_EVERY):
+        last = number
+        step = StepRecord(
+            index=number, kind="run", graph=None, loss=draw.random(), optimizer="AdamW(lr=0.001)"
+        )
+        norms = [(place, "gradient", draw.random(), 3.0, None) for place in range(parameters)]
+        recorder.add(RunStep(step=step, events=tuple(_events(number, parameters)), norms=norms))
+        count = FULL_EVERY - 1
+        recorder.repeat(
+            RepeatedSteps(
+                first=number + 1,
+                sources=(number,),
+                choices=bytes(2 * count),
+                losses=array("d", [draw.random() for _ in range(count)]).tobytes(),
+                rates=array("d", [0.001] * count).tobytes(),
+                began=float(number),
+                ended=float(number + count),
+            )
+        )
+    recorder.close()
+
+
 def _timed(work: Callable[[], object]) -> float:
     """Return the processor's time: what else the machine does is not in it."""
     start = sum(os.times()[:4])
@@ -87,15 +140,7 @@ def _write(path: Path, parameters: int) -> None:
     for number in range(STEPS):
         is_measured = number < 3 or number % 10 == 0
         norms = [
-            norm_cells(
-                number,
-                position,
-                "gradient",
-                draw.random(),
-                1024,
-                3.0,
-                0.01 if is_measured else None,
-            )
+            (position, "gradient", draw.random(), 3.0, 0.01 if is_measured else None)
             for position in range(parameters)
         ]
         step = StepRecord(

@@ -26,6 +26,7 @@ class TrainingWatch:
         make_captures,
         on_step,
         sync_checks,
+        room,
     ):
         spec = importlib.util.spec_from_file_location("runs", RUNS)
         module = importlib.util.module_from_spec(spec)

@@ -197,7 +197,7 @@ def test_models_that_come_later_are_added(tmp_path):
     recording = network(6, lambda step, block: 1.0 + block)
     path, run = tmp_path / "run.gradscope", LiveRun("train.py")
     growing = GrowingRecording(path, KINDS)
-    one = [stat for stat in recording.parameter_stats if stat.parameter == 0]
+    one = [stat for stat in recording.parameter_stats if stat.parameter == 0 and stat.step < 3]
     for parameters, stats in ((1, one), (3, recording.parameter_stats)):
         part = replace(
             recording, parameters=recording.parameters[:parameters], parameter_stats=tuple(stats)

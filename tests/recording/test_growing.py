@@ -10,7 +10,6 @@ from gradscope.recording.meta import header_of
 from gradscope.recording.records import GradientStat
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import save_recording
-from gradscope.recording.tables import norm_cells
 from tests.rules.accumulation.runs import Run
 
 KINDS = ("step", "clip-norm")
@@ -37,12 +36,10 @@ def steps_of(recording):
             step=step,
             events=tuple(event for event in recording.events if event.step == step.index),
             norms=[
-                norm_cells(
-                    stat.step,
+                (
                     stat.parameter,
                     stat.reach,
                     None if stat.gradient is None else stat.gradient.norm,
-                    4,
                     stat.weight_norm,
                     stat.update_norm,
                 )

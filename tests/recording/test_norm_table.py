@@ -2,8 +2,10 @@
 
 import dataclasses
 import math
+import sqlite3
 import tracemalloc
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,7 +17,6 @@ from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import GradientStat, StepRecord
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import load_recording, save_recording
-from gradscope.recording.tables import norm_cells
 from tests.recording.recordings import same, small
 
 NORMS = st.floats(min_value=0.0) | st.just(math.nan)
@@ -41,17 +42,13 @@ def run_file(path, steps):
     recorder.add(RunStep(parameters=small().parameters))
     for number, rows in enumerate(steps):
         step = StepRecord(index=number, kind="run", graph=None, loss=None, optimizer="SGD(lr=0.1)")
-        cells = [
-            norm_cells(number, parameter, reach, norm, 32, weight, update)
-            for parameter, reach, norm, weight, update in rows
-        ]
-        recorder.add(RunStep(step=step, norms=cells))
+        recorder.add(RunStep(step=step, norms=rows))
     recorder.close()
     return load_recording(path)
 
 
 def told(stat):
-    """Return what a record says, as `norm_cells` was told it."""
+    """Return what a record says, as it was written."""
     norm = None if stat.gradient is None else stat.gradient.norm
     return (stat.parameter, stat.reach, norm, stat.weight_norm, stat.update_norm)
 
@@ -123,6 +120,25 @@ def test_the_last_norm_of_each_parameter_is_what_a_run_ends_with(tmp_path):
     assert last_run_step(run).parameter_stats[0].gradient.norm == 3.0
     assert step_view(run, run.steps[0]).parameter_stats[0].gradient.norm == 1.0
     assert step_view(run, run.steps[2]).parameter_stats == {}
+
+
+def test_the_sqlite3_shell_sees_the_norms_of_a_run(tmp_path):
+    norms = [1.0, 0.1, 5e-324, 1.7976931348623157e308, 2.5e-310, 0.0, math.inf, math.nan]
+    steps = [[(0, "gradient", norm, norm, None)] for norm in norms]
+    path = tmp_path / "run.gradscope"
+    run_file(path, [*steps, [(0, "none", None, 2.0, 0.25)]])
+    with closing(sqlite3.connect(path)) as base:
+        found = base.execute(
+            "SELECT step, name, reach, norm, weight_norm, update_norm, reason "
+            "FROM parameter_gradient ORDER BY step"
+        ).fetchall()
+    *measured, missing = found
+    name = small().parameters[0].name
+    told = ["NaN" if math.isnan(norm) else norm for norm in norms]
+    assert measured == [
+        (step, name, "gradient", norm, norm, None, None) for step, norm in enumerate(told)
+    ]
+    assert missing == (len(norms), name, "none", None, 2.0, 0.25, "it had no gradient")
 
 
 def test_a_run_without_a_measured_step_has_no_norms(tmp_path):

@@ -171,7 +171,7 @@ def unknown_word(path):
     step = StepRecord(index=0, kind="run", graph=None, loss=1.0, optimizer="SGD(lr=0.1)")
     save_recording(dataclasses.replace(small(), steps=(step,)), path)
     base = sqlite3.connect(path)
-    base.execute("UPDATE parameter_stat SET reach = 'sideways'")
+    base.execute("UPDATE step_norms SET reach = x'09'")
     base.commit()
     base.close()
 
@@ -193,11 +193,11 @@ def lost_meta(path):
         (lambda path: path.write_text("hello, I am no database"), "is not a recording"),
         (lambda path: path.write_bytes(b"SQLite format 3\x00"), "recording|cannot read"),
         (other_database, "another program"),
-        (newer_format, "format 2"),
+        (newer_format, f"format {FORMAT + 1}"),
         (torn, "cannot read"),
         (unreadable_cell, "`square` is not a shape"),
         (gap, "damaged"),
-        (unknown_word, "damaged .*sideways"),
+        (unknown_word, "norms are damaged"),
         (lost_meta, "`version` is missing"),
     ],
 )

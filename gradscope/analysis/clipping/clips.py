@@ -35,6 +35,8 @@ class Clip:
     """Next step of each such optimizer."""
     later: tuple[Event, ...]
     """Events between the call and that step, or the next step of any optimizer."""
+    count: int = 1
+    """Number of calls, one of a step, that it stands for in a long run."""
 
     @property
     def step(self) -> StepEvent | None:
@@ -132,6 +134,7 @@ class Clips:
             step_before=max(before, key=lambda step: step.position, default=None),
             steps=tuple(after),
             later=self.windows.events[event.position + 1 : None if end is None else end.position],
+            count=self.windows.kept.counts.get(event.step, 1),
         )
 
     @cached_property

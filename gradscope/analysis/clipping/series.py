@@ -30,6 +30,8 @@ class ClipPoint:
     """Norm after over norm before the clip, at most 1."""
     cosine: float | None
     """Cosine between the gradients before and after; None if unknown."""
+    count: int = 1
+    """Number of steps that it stands for in a long run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +188,13 @@ def _point(calls: Sequence[Clip]) -> ClipPoint:
     if is_whole:
         cosine = 1.0 if math.isfinite(before) and after > 0 else None
     factor = parts[0].factor if is_whole else min(after / before, 1.0) if before else 1.0
-    return ClipPoint(step=calls[0].event.step, norm=before, coefficient=factor, cosine=cosine)
+    return ClipPoint(
+        step=calls[0].event.step,
+        norm=before,
+        coefficient=factor,
+        cosine=cosine,
+        count=calls[0].count,
+    )
 
 
 @dataclass(frozen=True, slots=True)

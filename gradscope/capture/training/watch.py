@@ -35,6 +35,7 @@ from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header, run_header
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder
+from gradscope.recording.thinning.room import Room
 from gradscope.switch import NO_TENSORS, OFF
 
 
@@ -54,6 +55,7 @@ class TrainingWatch:
         given: Models and optimizers that exist already.
         make_captures: Returns the object that captures some steps in detail; None for no captures.
         sync_checks: Ranks compare digests of replicas in every Nth step; None for never.
+        room: How much of a long training is kept; None for everything.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
@@ -73,7 +75,9 @@ class TrainingWatch:
         given: GivenObjects | None = None,
         make_captures: MakeCaptures | None = None,
         sync_checks: int | None = None,
+        room: Room | None = None,
     ) -> None:
+        self._room = room
         self._make_captures, self._sync_checks = make_captures, sync_checks
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or GivenObjects()
@@ -97,7 +101,7 @@ class TrainingWatch:
             # Of the process that forked this one, which must not close the connection to its file.
             inherited._running.remove()
         header = self._header()
-        recorder = RunRecorder(self._path, header)
+        recorder = RunRecorder(self._path, header, self._room)
         self._running = _Running(
             recorder, self._every, self._budget, self._gradient_storage, self._after_step
         )
@@ -189,6 +193,8 @@ class _Running:
             write=recorder.repeat,
         )
         self._pace.take_passed = self._take_passed
+        if recorder.thinner is not None:
+            recorder.thinner.in_use = self._pace.in_use
         training.step_repeated, training.resumed = self._step_repeated, self._resumed
         training.event_log.observer = None if budget.is_unlimited else self._pace.noted
         # Stored gradients come from the gradients themselves, which such steps do not read.

@@ -355,10 +355,12 @@ def run(
 
 def _configured(watch: WatchOptions, values: Mapping[str, "Value"]) -> WatchOptions:
     """Return how to record, with what the configuration says where no option does."""
-    every = values.get("sync-checks")
-    if watch.sync_checks is not None or not isinstance(every, int):
-        return watch
-    return replace(watch, sync_checks=every)
+    every, keep = values.get("sync-checks"), values.get("keep")
+    if watch.sync_checks is None and isinstance(every, int):
+        watch = replace(watch, sync_checks=every)
+    if watch.keep is None and isinstance(keep, str):
+        watch = replace(watch, keep=keep)
+    return watch
 
 
 def _rank() -> int | None:

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from gradscope import __version__
 from gradscope.analysis.job import identity_of, is_communication
+from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import ViewOptions
 from gradscope.check.options import Policy
@@ -246,7 +247,7 @@ def _lost(planned: PlannedRun, recording: Recording) -> tuple[Failure, ...]:
     """Return why a check cannot judge a run that was not recorded to its end; empty otherwise."""
     if recording.finished or planned.policy is None:
         return ()
-    seen = counted(sum(step.optimizer is not None for step in recording.steps), "step")
+    seen = counted(KeptSteps(recording).total, "step")
     what = f"{planned.program.name} continued after the {seen} that were recorded"
     return (Failure(what=what, cause="recording had ended, see the note above"),)
 

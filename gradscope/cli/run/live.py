@@ -2,7 +2,9 @@
 
 import errno
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +18,7 @@ from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import show_note
 from gradscope.cli.run.bottom_panel import BottomPanel
+from gradscope.errors import GradscopeError
 from gradscope.export.live.pace import Pace
 from gradscope.launch.execution import preserved_random_state
 from gradscope.recording.growing import GrowingRecording
@@ -27,6 +30,8 @@ from gradscope.rules.settings import Settings
 
 _BETWEEN_FRAMES, _BETWEEN_JUDGEMENTS = 0.25, 2.0
 """Smallest number of seconds between two frames, and between two judgements."""
+_BETWEEN_LOOKS = 0.05
+"""Seconds between two looks at whether a frame is due, for a recording of another process."""
 _PATIENCE = 5.0
 """Seconds: a run that takes longer to judge is judged again only at its end."""
 _HELPLESS = ("dumb", "unknown")
@@ -100,6 +105,11 @@ class LiveDisplay:
             finally:
                 self._turn.release()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the recording has ended, or the display has."""
+        return self._run.is_over or not self._is_on
+
     def close(self) -> None:
         """Remove the panel from the terminal. Further calls do nothing."""
         if self._is_on and os.getpid() == self._process:
@@ -154,3 +164,26 @@ class LiveDisplay:
         with self._console.capture() as capture:
             self._console.print(line, end="", width=width, no_wrap=True)
         return capture.get()
+
+
+def follow(path: Path, color: ColorChoice, settings: Settings) -> None:
+    """Show a recording that another process writes, until it ends or the user presses Ctrl-C.
+
+    Raises:
+        GradscopeError: It cannot be read, or there is no terminal.
+    """
+    name = load_recording(path, is_outline=True).target.name
+    if not sys.stderr.isatty():
+        raise GradscopeError("--follow needs a terminal on stderr", help="leave --follow out")
+    display = LiveDisplay.on(sys.stderr, color, name, settings)
+    if display is None:
+        return
+    display.begin(path)
+    try:
+        while not display.is_over:
+            display.update()
+            time.sleep(_BETWEEN_LOOKS)
+    except KeyboardInterrupt:
+        pass  # the report of what there is follows
+    finally:
+        display.close()

@@ -30,6 +30,7 @@ def training_watch(
     """
     from gradscope.capture.training.steps.stored_gradients import GradientStorage
     from gradscope.capture.training.watch import TrainingWatch
+    from gradscope.recording.thinning.room import Room
     from gradscope.step_capture.schedule import Schedule
     from gradscope.step_capture.script_captures import script_captures_by
 
@@ -47,6 +48,7 @@ def training_watch(
         max_steps=watch.max_steps,
         on_step=on_step,
         sync_checks=watch.sync_checks,
+        room=Room.of(watch.keeps),
     )
 
 

@@ -60,6 +60,7 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
+from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
@@ -104,6 +105,7 @@ EVIDENCE: tuple[type, ...] = (
     MicroBatchRecord,
     MixedExamplesRecord,
     NonfiniteRecord,
+    NormSummary,
     OptimizerRecord,
     OverfitRecord,
     OverwrittenRecord,
@@ -120,9 +122,11 @@ EVIDENCE: tuple[type, ...] = (
     RouterRecord,
     RunEnding,
     SaturationRecord,
+    SeriesSummary,
     SoftmaxRecord,
     SourceRecord,
     StatementRecord,
+    StepSummary,
     SuspectedBreak,
     SymmetryRecord,
     TermPairRecord,

@@ -66,7 +66,7 @@ def _run_steps(report: Report) -> Iterator[str]:
     run = report.training_run
     if run is None:
         return
-    yield counted(len(run.steps), "step")
+    yield counted(run.step_count, "step")
     losses = [step.loss for step in run.steps if step.loss is not None]
     if losses:
         yield f"loss {figure(losses[0])} → {figure(losses[-1])}"
@@ -80,7 +80,7 @@ def _timeline(report: Report) -> str:
     run = report.training_run
     if run is None:
         return ""
-    steps, kinds = counted(len(run.steps), "step"), counted(len(run.patterns), "kind")
+    steps, kinds = counted(run.step_count, "step"), counted(len(run.patterns), "kind")
     return f"{steps} of {kinds}"
 
 

@@ -180,7 +180,11 @@ class Look(Shape):
 class TrainingRun(Shape):
     """Curves hold one number a step, all in the same order."""
 
-    steps: Annotated[Count, Of(lambda run, _: len(run.steps))]
+    steps: Annotated[Count, Of("step_count")]
+    missing: Annotated[
+        Count,
+        "Steps of a long run of which only summaries are kept: no curve has a number of them.",
+    ]
     seconds: float
     is_complete: Annotated[bool, "False where the recording ends before the run did."]
     loss_text: Annotated[

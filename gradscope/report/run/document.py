@@ -46,6 +46,7 @@ from gradscope.report.run.phrasing import (
     curves_note,
     extreme_text,
     heading,
+    kept_text,
     layer_ends,
     layer_name,
     length_text,
@@ -71,10 +72,10 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         run: The run itself.
         further: Facts to add.
     """
-    speed = len(run.steps) > 1 and run.seconds > 0
+    speed = run.step_count > 1 and run.seconds > 0
     parts = [
         length_text(run),
-        f"{len(run.steps) / run.seconds:.3g} steps/s" if speed else "",
+        f"{run.step_count / run.seconds:.3g} steps/s" if speed else "",
         report.environment.device,
         f"torch {report.environment.torch}",
     ]
@@ -84,6 +85,7 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         ("ranks", "" if report.job is None else report.job.title),
         ("run", " · ".join(word for word in parts if word)),
         ("watched", "" if run.cost is None else cost_text(run.cost)),
+        ("kept", kept_text(run)),
         ("tensors", captured_steps_text(run)),
     )
     yield Facts((*(Fact(name, line) for name, line in reported if line), *further))
@@ -190,7 +192,7 @@ def _curves(run: TrainingRun, columns: Columns, layout: StripLayout) -> Iterator
         strips = [_curve(curve) for curve in drawn if curve.optimizer == position]
         blocks.append(_strips(strips, columns, layout))
     share = f", up to {columns.widest:,} in a column" if columns.widest > 1 else ""
-    text = f"{counted(len(run.steps), 'step')} from left to right{share}"
+    text = f"{counted(run.step_count, 'step')} from left to right{share}"
     yield from section("Curves", blocks, note=text)
 
 

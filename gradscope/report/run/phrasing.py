@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from gradscope.analysis.columns import Course, Curve, CurveKind
+from gradscope.analysis.columns import Course, Curve
 from gradscope.analysis.layers import Layer
 from gradscope.analysis.run_optimizers import OptimizerRow
 from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
-from gradscope.analysis.training_run import TrainingRun, steps_text
+from gradscope.analysis.training_run import CurveKind, TrainingRun, steps_text
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.report.number_format import figure
@@ -38,7 +38,7 @@ def duration(seconds: float) -> str:
 
 def length_text(run: TrainingRun) -> str:
     """Return `10,000 steps in 3 min 12 s`."""
-    count = counted(len(run.steps), "step") if run.steps else "no optimizer step"
+    count = counted(run.step_count, "step") if run.steps else "no optimizer step"
     return f"{count} in {duration(run.seconds)}"
 
 
@@ -198,6 +198,16 @@ def cost_text(cost: WatchCost) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+def kept_text(run: TrainingRun) -> str:
+    """Return how many steps of a long run are kept whole; empty if all are."""
+    if not run.missing:
+        return ""
+    return (
+        f"{len(run.steps):,} of {counted(run.step_count, 'step')} whole, summaries of the others: "
+        "numbers of steps are estimates"
+    )
 
 
 def captured_steps_text(run: TrainingRun) -> str:

@@ -55,7 +55,7 @@ class BatchStatisticsInAccumulation(Rule):
         found = context.shared(accumulations) if all_layers else ()
         layers_of = {one.series.optimizers: _layers_of(context, one, all_layers) for one in found}
         affected = [
-            AffectedWindows(series=one.series, windows=one.windows, judged=len(one.series.windows))
+            AffectedWindows(series=one.series, windows=one.windows, judged=one.series.step_count)
             for one in found
             if layers_of[one.series.optimizers]
         ]

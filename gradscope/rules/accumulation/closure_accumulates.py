@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.finding import Finding, Severity
@@ -73,12 +74,12 @@ class ClosureAccumulates(Rule):
         judged = [window for window, evaluations in counted if evaluations > 1]
         sick = tuple(window for window in judged if len(_clean(window)) <= 1 and _passes(window))
         if judged:
-            share = len(sick) / len(judged)
+            share = steps_of(sick) / steps_of(judged)
             subject = series.name
             context.measured(self.code, "share_of_steps", share, self.share, subject=subject)
-        if not sick or len(sick) < self.share * len(judged):
+        if not sick or steps_of(sick) < self.share * steps_of(judged):
             return None
-        return AffectedWindows(series=series, windows=sick, judged=len(judged))
+        return AffectedWindows(series=series, windows=sick, judged=steps_of(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
         series = group.affected[0].series
@@ -102,10 +103,10 @@ class ClosureAccumulates(Rule):
             evidence={
                 "evaluations": evaluations,
                 "passes_without_older_gradients": len(_clean(first)),
-                "steps_concerned": len(group.windows),
+                "steps_concerned": group.step_count,
                 "steps": group.judged,
             },
-            count=len(group.windows),
+            count=group.step_count,
             step=first.step.step,
         )
 

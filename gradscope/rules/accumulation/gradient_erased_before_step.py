@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.finding import Finding, Severity
@@ -82,7 +83,7 @@ class GradientErasedBeforeStep(Rule):
                 context, series, [w for w in series.windows if found[w.step.position]]
             )
         for group in by_line(affected, lambda window: erasures[window.step.position].site):
-            is_error = len(group.windows) >= self.error_share * group.judged
+            is_error = group.step_count >= self.error_share * group.judged
             passes = [event for event in group.first.events if isinstance(event, BackwardEvent)]
             yield self.finding(
                 context,
@@ -101,11 +102,11 @@ class GradientErasedBeforeStep(Rule):
                 severity="error" if is_error else "warning",
                 parameters=group.parameters,
                 evidence={
-                    "steps_without_gradient": len(group.windows),
+                    "steps_without_gradient": group.step_count,
                     "steps": group.judged,
                     "share_limit": self.error_share if is_error else self.warning_share,
                 },
-                count=len(group.windows),
+                count=group.step_count,
                 step=group.first.step.step,
             )
 
@@ -122,7 +123,7 @@ class GradientErasedBeforeStep(Rule):
             first = losses[group.first.step.position]
             passes = len(first.erased) + len(first.kept)
             is_divided = passes > 1 and _is_about(first.divisor, (passes, len(first.erased)))
-            is_nearly_all = len(group.windows) >= self.error_share * group.judged
+            is_nearly_all = group.step_count >= self.error_share * group.judged
             yield self.finding(
                 context,
                 message=(
@@ -141,10 +142,10 @@ class GradientErasedBeforeStep(Rule):
                     "passes": passes,
                     "passes_erased": len(first.erased),
                     "loss_divided_by": first.divisor,
-                    "steps_concerned": len(group.windows),
+                    "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },
-                count=len(group.windows),
+                count=group.step_count,
                 step=group.first.step.step,
             )
 
@@ -154,14 +155,14 @@ class GradientErasedBeforeStep(Rule):
         context.measured_share(
             self.code,
             "share_of_steps",
-            len(sick),
-            len(series.windows),
+            steps_of(sick),
+            series.step_count,
             self.warning_share,
             subject=series.name,
         )
-        if not sick or len(sick) < self.warning_share * len(series.windows):
+        if not sick or steps_of(sick) < self.warning_share * series.step_count:
             return []
-        return [AffectedWindows(series=series, windows=tuple(sick), judged=len(series.windows))]
+        return [AffectedWindows(series=series, windows=tuple(sick), judged=series.step_count)]
 
 
 def _is_about(divisor: float, counts: Sequence[int]) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, StepEvent, only
@@ -68,8 +69,8 @@ class GradientLeak(Rule):
         """Yield a finding for every optimizer that uses another loss's gradients."""
         for series in context.shared(Windows).series:
             leaks = [leak for window in series.windows if (leak := _leak(context, series, window))]
-            context.measured(self.code, "steps", len(leaks), self.steps, subject=series.name)
-            if len(leaks) >= self.steps and 2 * len(leaks) >= len(series.windows):
+            context.measured(self.code, "steps", steps_of(leaks), self.steps, subject=series.name)
+            if steps_of(leaks) >= self.steps and 2 * steps_of(leaks) >= series.step_count:
                 yield self._finding(context, series, leaks)
 
     def _finding(self, context: RuleContext, series: Series, leaks: list["_Leak"]) -> Finding:
@@ -79,7 +80,7 @@ class GradientLeak(Rule):
             context,
             message=(
                 f"{what} leaves gradients in {len(leak.parameters)} parameters of {series.name}, "
-                f"and its step uses them: {len(leaks):,} of {len(series.windows):,} steps"
+                f"and its step uses them: {steps_of(leaks):,} of {series.step_count:,} steps"
             ),
             remedy=f"call {series.name}.zero_grad() right before the backward of its own loss",
             site=leak.foreign.site,
@@ -94,12 +95,12 @@ class GradientLeak(Rule):
             severity="error" if leak.is_whole else "warning",
             parameters=sorted(leak.parameters),
             evidence={
-                "steps": len(leaks),
-                "steps_of_optimizer": len(series.windows),
+                "steps": steps_of(leaks),
+                "steps_of_optimizer": series.step_count,
                 "limit": self.steps,
                 "parameters": len(leak.parameters),
             },
-            count=len(leaks),
+            count=steps_of(leaks),
             step=leaks[0].step.step,
         )
 
@@ -116,6 +117,8 @@ class _Leak:
     """Parameters that both backward passes reached."""
     is_whole: bool
     """Whether the first backward reached all that the second did."""
+    count: int
+    """Number of steps that it stands for."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ def _leak(context: RuleContext, series: Series, window: Window) -> _Leak | None:
                 step=window.step,
                 parameters=reached & of_own,
                 is_whole=of_own <= reached,
+                count=window.count,
             )
     return None
 

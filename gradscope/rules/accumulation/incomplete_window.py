@@ -111,7 +111,7 @@ class IncompleteWindow(Rule):
                 "passes_each_step": one.passes,
                 "passes_with_leak": len(first.passes),
                 "steps_concerned": len(found),
-                "steps": len(one.series.windows),
+                "steps": one.series.step_count,
             },
             count=len(found),
             step=first.step.step,

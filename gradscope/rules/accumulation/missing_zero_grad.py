@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -75,17 +76,17 @@ class MissingZeroGrad(Rule):
         context.measured_share(
             self.code,
             "share_of_steps",
-            len(sick),
-            len(judged),
+            steps_of(sick),
+            steps_of(judged),
             self.warning_share,
             subject=series.name,
         )
-        if not sick or len(sick) < self.warning_share * len(judged):
+        if not sick or steps_of(sick) < self.warning_share * steps_of(judged):
             return None
-        return AffectedWindows(series=series, windows=sick, judged=len(judged))
+        return AffectedWindows(series=series, windows=sick, judged=steps_of(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
-        is_error = len(group.windows) > 1 and len(group.windows) >= self.error_share * group.judged
+        is_error = group.step_count > 1 and group.step_count >= self.error_share * group.judged
         first, last = group.first, group.windows[-1]
         zeros = _zeros(group)
         rarely = "are zeroed too rarely" if zeros else "are never zeroed"
@@ -105,12 +106,12 @@ class MissingZeroGrad(Rule):
             severity="error" if is_error else "warning",
             parameters=group.parameters,
             evidence={
-                "steps_with_old_gradients": len(group.windows),
+                "steps_with_old_gradients": group.step_count,
                 "steps_judged": group.judged,
                 "share_limit": self.error_share if is_error else self.warning_share,
                 "passes_in_last_step": last.step.backwards,
             },
-            count=len(group.windows),
+            count=group.step_count,
             step=first.step.step,
         )
 

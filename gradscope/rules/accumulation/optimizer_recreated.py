@@ -73,7 +73,7 @@ class OptimizerRecreated(Rule):
             ]
             records = [record for record in held if record.joined is None]
             made = max(one.generations for one in all_series)
-            steps = sum(len(one.windows) for one in all_series)
+            steps = sum(one.step_count for one in all_series)
             each = steps / len(records)
             by_epoch = _is_by_epoch(context, all_series[0])
             has_state = any(_has_state(one) for one in records)
@@ -102,7 +102,7 @@ class OptimizerRecreated(Rule):
         times = series.generations - 1
         if times < 0:
             return False
-        each, by_epoch = len(series.windows) / series.generations, _is_by_epoch(context, series)
+        each, by_epoch = series.step_count / series.generations, _is_by_epoch(context, series)
         limit = self._limit(each, by_epoch=by_epoch)
         context.measured(self.code, "replacements", times, limit, subject=series.name)
         return times > 0 and times >= limit

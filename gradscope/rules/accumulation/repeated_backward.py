@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
@@ -55,14 +56,14 @@ class RepeatedBackward(Rule):
             context.measured_share(
                 self.code,
                 "share_of_steps",
-                len(sick),
-                len(series.windows),
+                steps_of(sick),
+                series.step_count,
                 self.share,
                 subject=series.name,
             )
-            if sick and len(sick) >= self.share * len(series.windows):
+            if sick and steps_of(sick) >= self.share * series.step_count:
                 affected.append(
-                    AffectedWindows(series=series, windows=sick, judged=len(series.windows))
+                    AffectedWindows(series=series, windows=sick, judged=series.step_count)
                 )
         for group in by_line(affected, lambda window: (_repeated(window) or window.step).site):
             again = _repeated(group.first)
@@ -87,10 +88,10 @@ class RepeatedBackward(Rule):
                 evidence={
                     "passes": len(group.first.passes),
                     "parameters_added_to": None if again is None else float(again.added),
-                    "steps_concerned": len(group.windows),
+                    "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },
-                count=len(group.windows),
+                count=group.step_count,
                 step=group.first.step.step,
             )
 

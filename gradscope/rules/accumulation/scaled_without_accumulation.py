@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
@@ -81,10 +82,10 @@ class ScaledWithoutAccumulation(Rule):
                 evidence={
                     "loss_divided_by": divisor,
                     "passes_each_step": 1,
-                    "steps_concerned": len(group.windows),
+                    "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },
-                count=len(group.windows),
+                count=group.step_count,
                 step=group.first.step.step,
             )
 
@@ -100,18 +101,18 @@ class ScaledWithoutAccumulation(Rule):
         context.measured_share(
             self.code,
             "share_of_steps",
-            len(windows),
-            len(series.windows),
+            steps_of(windows),
+            series.step_count,
             self.share,
             subject=series.name,
         )
         divisors = Counter(_divisor(window.passes[-1].divided) for window in windows)
         sites = {window.passes[-1].site for window in windows}
-        if len(divisors) != 1 or len(sites) != 1 or len(windows) < 2:
+        if len(divisors) != 1 or len(sites) != 1 or steps_of(windows) < 2:
             return None, 1
-        if len(windows) < self.share * len(series.windows):
+        if steps_of(windows) < self.share * series.step_count:
             return None, 1
-        judged = len(series.windows)
+        judged = series.step_count
         return AffectedWindows(series=series, windows=tuple(windows), judged=judged), next(
             iter(divisors)
         )

@@ -231,9 +231,9 @@ class StepWithoutEffect(Rule):
                 "gradient_norm": first.norm,
                 "learning_rate": first.rate,
                 "steps_measured": len(measured),
-                "steps": len(series.windows),
+                "steps": series.step_count,
             },
-            count=len(series.windows),
+            count=series.step_count,
             step=first.step,
         )
 

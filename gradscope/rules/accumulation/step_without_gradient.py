@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.evidence.ranks import RankEvent
@@ -116,17 +117,15 @@ class StepWithoutGradient(Rule):
             context.measured_share(
                 self.code,
                 "share_of_steps",
-                len(sick),
-                len(line.windows),
+                steps_of(sick),
+                line.step_count,
                 self.share,
                 subject=line.name,
                 site=line.windows[-1].step.site,
             )
             is_lasting = line.windows[-1] in sick[-1:]  # a part may be frozen at first
-            if len(sick) > 1 and is_lasting and len(sick) >= self.share * len(line.windows):
-                affected.append(
-                    AffectedWindows(series=line, windows=sick, judged=len(line.windows))
-                )
+            if steps_of(sick) > 1 and is_lasting and steps_of(sick) >= self.share * line.step_count:
+                affected.append(AffectedWindows(series=line, windows=sick, judged=line.step_count))
         return by_line(affected, lambda window: window.step.site)
 
     def _tails(self, context: RuleContext, lines: list[Series]) -> tuple[Group, ...]:
@@ -137,18 +136,16 @@ class StepWithoutGradient(Rule):
             context.measured(
                 self.code,
                 "last_steps",
-                len(last),
-                max(self.tail_steps, self.tail_share * len(line.windows)),
+                steps_of(last),
+                max(self.tail_steps, self.tail_share * line.step_count),
                 subject=line.name,
             )
-            is_whole = len(last) >= self.share * len(line.windows)
-            if len(last) < max(self.tail_steps, self.tail_share * len(line.windows)) or is_whole:
+            is_whole = steps_of(last) >= self.share * line.step_count
+            if steps_of(last) < max(self.tail_steps, self.tail_share * line.step_count) or is_whole:
                 continue
             is_trained = all(any(e.kind == "backward" for e in w.events) for w in last)
             if is_trained:
-                affected.append(
-                    AffectedWindows(series=line, windows=last, judged=len(line.windows))
-                )
+                affected.append(AffectedWindows(series=line, windows=last, judged=line.step_count))
         return by_line(affected, lambda window: window.step.site)
 
     def _ceased(self, context: RuleContext, windows: Windows, group: Group) -> Finding:
@@ -167,7 +164,7 @@ class StepWithoutGradient(Rule):
             context,
             group,
             message=(
-                f"the last {len(group.windows):,} steps have no new gradient to use: from step "
+                f"the last {group.step_count:,} steps have no new gradient to use: from step "
                 f"{group.first.step.step:,} on, "
                 + ("this optimizer trains nothing" if others else "nothing is trained")
                 + ("" if made is None else ", as a newer model took the place of the one it holds")
@@ -190,13 +187,13 @@ class StepWithoutGradient(Rule):
             is_lost = comes_first and first.is_empty
             if not is_lost or len(others) < 2 or any(window.is_empty for window in others):
                 continue
-            one_affected = AffectedWindows(series=line, windows=(first,), judged=len(line.windows))
+            one_affected = AffectedWindows(series=line, windows=(first,), judged=line.step_count)
             yield self._found(
                 context,
                 Group(site=first.step.site, affected=(one_affected,)),
                 message=(
                     "step() comes before the first backward(): the first step does nothing, and "
-                    f"the other {len(others):,} use the gradients of the previous batch"
+                    f"the other {steps_of(others):,} use the gradients of the previous batch"
                 ),
                 severity="warning",
                 remedy=_STEP_LAST,
@@ -231,13 +228,13 @@ class StepWithoutGradient(Rule):
             severity=severity,
             parameters=group.parameters,
             evidence={
-                "steps_concerned": len(group.windows),
+                "steps_concerned": group.step_count,
                 "steps": group.judged,
                 "share_limit": self.share,
                 "parameters": step.parameters,
                 "parameters_without_gradient": step.none,
             },
-            count=len(group.windows),
+            count=group.step_count,
             step=step.step,
             caused_by=("GS205", "GS206"),
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, ModeEvent
 from gradscope.recording.finding import Finding, Severity
@@ -73,22 +74,22 @@ class TrainingInEvalMode(Rule):
         context.measured_share(
             self.code,
             "share_of_steps",
-            len(sick),
-            len(judged),
+            steps_of(sick),
+            steps_of(judged),
             self.share,
             subject=model,
         )
-        if not trained or len(sick) < 2 or len(sick) < self.share * len(judged):
+        if not trained or steps_of(sick) < 2 or steps_of(sick) < self.share * steps_of(judged):
             return None
         first = sick[0]
         mode = modes[first.passes[-1].position][model]
         layers = _layers(mode)
-        since = "" if len(sick) == len(judged) else f", from step {first.step.step + 1} on"
+        steps, of = steps_of(sick), steps_of(judged)
+        since = "" if steps == of else f", from step {first.step.step + 1} on"
         return self.finding(
             context,
             message=(
-                f"{model} is trained in eval mode in {len(sick):,} of {len(judged):,} steps"
-                f"{since}: {layers}"
+                f"{model} is trained in eval mode in {steps:,} of {of:,} steps{since}: {layers}"
             ),
             remedy=f"call {model}.train() before training, and again after each evaluation",
             site=mode.site,
@@ -98,13 +99,13 @@ class TrainingInEvalMode(Rule):
             parameters=trained,
             modules=(model,),
             evidence={
-                "steps_in_eval_mode": len(sick),
-                "steps": len(judged),
+                "steps_in_eval_mode": steps_of(sick),
+                "steps": steps_of(judged),
                 "share_limit": self.share,
                 "dropout_layers": mode.dropout,
                 "batch_norm_layers": mode.batchnorm,
             },
-            count=len(sick),
+            count=steps_of(sick),
             step=first.step.step,
         )
 

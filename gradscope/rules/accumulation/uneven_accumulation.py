@@ -96,10 +96,10 @@ class UnevenAccumulation(Rule):
                     "smallest_count": min(counts),
                     "largest_count": max(counts),
                     "counted": what,
-                    "steps_concerned": len(group.windows),
+                    "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },
-                count=len(group.windows),
+                count=group.step_count,
                 step=group.first.step.step,
             )
 

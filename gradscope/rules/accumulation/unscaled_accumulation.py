@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
@@ -80,28 +81,28 @@ class UnscaledAccumulation(Rule):
                 parameters=group.parameters,
                 evidence={
                     "passes": passes,
-                    "steps_concerned": len(group.windows),
+                    "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },
-                count=len(group.windows),
+                count=group.step_count,
                 step=group.first.step.step,
             )
 
     def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
         windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
         whole = [window for window in windows if len(window.passes) == accumulation.passes]
-        judged = len(accumulation.series.windows)
+        judged = accumulation.series.step_count
         context.measured_share(
             self.code,
             "share_of_steps",
-            len(windows),
+            steps_of(windows),
             judged,
             self.share,
             subject=accumulation.series.name,
         )
-        if not windows or len(windows) < self.share * judged:
+        if not windows or steps_of(windows) < self.share * judged:
             return None
-        if len(whole) < self.even_share * len(windows):
+        if steps_of(whole) < self.even_share * steps_of(windows):
             return None
         return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
 

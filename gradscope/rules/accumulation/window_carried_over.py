@@ -75,7 +75,7 @@ class WindowCarriedOver(Rule):
                 "passes_each_step": one.passes,
                 "passes_of_first_step": window,
                 "steps_concerned": len(found),
-                "steps": len(one.series.windows),
+                "steps": one.series.step_count,
             },
             count=len(found),
             step=found[0].step.step,

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.phrasing import literal, short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -78,7 +79,7 @@ class AlwaysClipped(Rule):
             middle = median(point.coefficient for point in known)
             is_adaptive = series.family == "adaptive"
             limit = self.hard_adaptive if is_adaptive else self.hard
-            cut = len(series.cut) / len(known)
+            cut = steps_of(series.cut) / steps_of(known)
             context.measured(
                 self.code,
                 "share_of_steps_cut",
@@ -119,8 +120,8 @@ class AlwaysClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.text} clips {len(series.cut):,} of {len(series.finite):,} steps, to a "
-                f"median of {short(100 * middle, 2)} % of their norm: {harm}"
+                f"{series.text} clips {steps_of(series.cut):,} of {steps_of(series.finite):,} "
+                f"steps, to a median of {short(100 * middle, 2)} % of their norm: {harm}"
             ),
             remedy=f"raise the limit to about {literal(advised)}{slower}"
             if advised
@@ -130,11 +131,11 @@ class AlwaysClipped(Rule):
             evidence={
                 "median_coefficient": middle,
                 "coefficient_limit": limit,
-                "share_of_steps_cut": len(series.cut) / len(series.finite),
+                "share_of_steps_cut": steps_of(series.cut) / steps_of(series.finite),
                 "limit": series.limit,
                 "median_norm": None if level is None else level.median,
             },
-            count=len(series.cut),
+            count=steps_of(series.cut),
             step=series.cut[0].step,
             caused_by=("GS101", "GS403", "GS404", "GS409"),
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext
@@ -66,13 +67,13 @@ class ClipAfterStep(Rule):
             context.measured_share(
                 self.code,
                 "share_of_calls",
-                len(late),
-                len(calls),
+                steps_of(late),
+                steps_of(calls),
                 self.share,
                 subject=calls[0].text,
                 site=calls[0].event.site,
             )
-            if not late or len(late) < self.share * len(calls) or clips.is_ahead(calls):
+            if not late or steps_of(late) < self.share * steps_of(calls) or clips.is_ahead(calls):
                 continue
             cut = [clip for clip in late if clip.cuts is not False]
             first = late[0]
@@ -86,14 +87,14 @@ class ClipAfterStep(Rule):
                 related=(_related(context, first),),
                 severity="error" if cut else "warning",
                 evidence={
-                    "late_calls": len(late),
-                    "calls": len(calls),
+                    "late_calls": steps_of(late),
+                    "calls": steps_of(calls),
                     "limit": first.limit,
                     "largest_norm": max(
                         (clip.norm for clip in late if clip.norm is not None), default=None
                     ),
                 },
-                count=len(late),
+                count=steps_of(late),
                 step=first.event.step,
             )
 

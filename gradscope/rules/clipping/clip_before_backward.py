@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -63,13 +64,13 @@ class ClipBeforeBackward(Rule):
             context.measured_share(
                 self.code,
                 "share_of_calls",
-                len(early),
-                len(calls),
+                steps_of(early),
+                steps_of(calls),
                 self.share,
                 subject=calls[0].text,
                 site=calls[0].event.site,
             )
-            if not early or len(early) < self.share * len(calls):
+            if not early or steps_of(early) < self.share * steps_of(calls):
                 continue
             spent = [clip for clip in early if clip.event.spent]
             if spent and not clips.is_ahead(calls):
@@ -87,11 +88,11 @@ class ClipBeforeBackward(Rule):
                 site=first.event.site,
                 related=(context.related(backward.site, "the gradients are computed here"),),
                 evidence={
-                    "early_calls": len(early),
-                    "calls": len(calls),
+                    "early_calls": steps_of(early),
+                    "calls": steps_of(calls),
                     "limit": first.limit,
                 },
-                count=len(early),
+                count=steps_of(early),
                 step=first.event.step,
             )
 

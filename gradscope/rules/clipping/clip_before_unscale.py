@@ -7,6 +7,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -74,18 +75,18 @@ class ClipBeforeUnscale(Rule):
             context.measured_share(
                 self.code,
                 "share_of_calls",
-                len(found),
-                len(calls),
+                steps_of(found),
+                steps_of(calls),
                 self.share,
                 subject=calls[0].text,
                 site=calls[0].event.site,
             )
-            if not found or len(found) < self.share * len(calls):
+            if not found or steps_of(found) < self.share * steps_of(calls):
                 continue
             scale = max((s for clip in found if (s := scales.at(clip.event))), default=None)
             if scale is not None and (scale < self.least_scale or self._knows(scales, found)):
                 continue
-            yield self._finding(context, found, len(calls), scale)
+            yield self._finding(context, found, steps_of(calls), scale)
 
     def _finding(
         self, context: RuleContext, found: Sequence[Clip], calls: int, scale: float | None
@@ -101,13 +102,13 @@ class ClipBeforeUnscale(Rule):
             site=first.event.site,
             severity="error" if any(clip.cuts is not False for clip in found) else "warning",
             evidence={
-                "scaled_calls": len(found),
+                "scaled_calls": steps_of(found),
                 "calls": calls,
                 "limit": first.limit,
                 "scale": scale,
                 "typical_scaled_norm": median(norms) if norms else None,
             },
-            count=len(found),
+            count=steps_of(found),
             step=first.event.step,
         )
 

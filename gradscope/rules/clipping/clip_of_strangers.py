@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.clipping.clips import Clip, Clips
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.recording.events import StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -68,12 +69,12 @@ class ClipOfStrangers(Rule):
                 self.code,
                 "share_of_calls",
                 len(found),
-                len(calls),
+                steps_of(calls),
                 self.share,
                 subject=calls[0].text,
                 site=calls[0].event.site,
             )
-            if found and len(found) >= self.share * len(calls):
+            if found and len(found) >= self.share * steps_of(calls):
                 yield self._of_another(context, calls[steps.index(found[0])], found)
         held = frozenset(index for one in clips.windows.optimizers for index in one.parameters)
         lines = [calls for calls in clips.by_line if _has_strangers(calls, held)]
@@ -110,9 +111,9 @@ class ClipOfStrangers(Rule):
                 "parameters": len(given),
                 "parameters_in_optimizer": 0,
                 "parameters_with_gradient": 0,
-                "calls": len(calls),
+                "calls": steps_of(calls),
             },
-            count=len(calls),
+            count=steps_of(calls),
             step=first.event.step,
         )
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.phrasing import literal, short, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -63,9 +64,9 @@ class NeverClipped(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose limit is never reached."""
         for series in context.shared(judged_series):
-            steps = len(series.points)
+            steps = steps_of(series.points)
             largest = max((point.norm for point in series.finite), default=0.0)
-            if series.method != "norm" or not largest or len(series.finite) < steps:
+            if series.method != "norm" or not largest or steps_of(series.finite) < steps:
                 continue
             times = (series.limit or 0.0) / largest
             least = self.beyond if steps >= self.least_steps else self.far_beyond
@@ -89,8 +90,8 @@ class NeverClipped(Rule):
         return self.finding(
             context,
             message=(
-                f"{series.text} has clipped nothing in {len(series.points):,} steps: the limit "
-                f"is {times_text(times)} the largest norm, {short(largest)}"
+                f"{series.text} has clipped nothing in {steps_of(series.points):,} steps: the "
+                f"limit is {times_text(times)} the largest norm, {short(largest)}"
             ),
             remedy=(f"lower it to about {literal(advised)}" if advised else "lower it")
             + ", which clips only outliers, or remove it",
@@ -99,8 +100,8 @@ class NeverClipped(Rule):
                 "times_largest_norm": times,
                 "limit": series.limit,
                 "largest_norm": largest,
-                "steps": len(series.points),
+                "steps": steps_of(series.points),
             },
-            count=len(series.points),
+            count=steps_of(series.points),
             step=series.points[0].step,
         )

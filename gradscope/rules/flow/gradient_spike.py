@@ -134,7 +134,7 @@ class GradientSpike(Rule):
             reached = [one for one in spikes if not one.is_caught]
             worst = max(reached or spikes, key=lambda one: one.times)
             times = occurrences(worst, windows, norm_of)
-            judged = max(len(windows) - self.least_history, 1)
+            judged = max(series.step_count - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
             yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.phrasing import short, times_text
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.norm_table import NormTable, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.spikes import Limits, loss_jumps, robust_deviations
 from gradscope.rules.measurement import Measure
@@ -231,9 +231,12 @@ def _updates(norms: NormTable, series: Series) -> list[_Update]:
         rate = window.step.lr
         if rate is not None and rate < _RATED:
             continue
+        rows = norms.rows_of(window.step.step)
+        if norms.updates[rows.start : rows.stop].count(NOT_MEASURED) == len(rows):
+            continue  # as in nine steps of ten
         updates = {
             norms.parameters[row]: norms.updates[row] / (rate or 1.0)
-            for row in norms.rows_of(window.step.step)
+            for row in rows
             if norms.updates[row] >= 0 and (not own or norms.parameters[row] in own)
         }
         if updates and isfinite(hypot(*updates.values())):

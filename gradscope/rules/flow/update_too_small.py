@@ -96,25 +96,25 @@ class UpdateTooSmall(Rule):
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose learning rate rests at next to nothing."""
         for one in rate_stretches(context, lambda rate, highest: rate < self.rest * highest):
-            if len(one.steps) < self.stretch_steps:
+            if one.step_count < self.stretch_steps:
                 continue
             if one.share >= self.stretch_share if one.is_end else one.rate == 0:
                 yield self._of_stretch(context, one)
 
     def _of_stretch(self, context: RuleContext, one: RateStretch) -> Finding:
         step, record, call = one.steps[0], one.series.record, one.scheduler
-        which = f"{'last' if one.is_end else 'first'} {len(one.steps):,}"
+        which = f"{'last' if one.is_end else 'first'} {one.step_count:,}"
         is_zero = one.rate == 0
         rate = "is 0" if is_zero else f"is {short(one.rate, 2)} or less"
         return self.finding(
             context,
             message=(
                 f"the learning rate of {one.series.name} {rate} in the {which} of its "
-                f"{len(one.series.windows):,} steps, after {short(one.highest, 6)} before: they "
+                f"{one.series.step_count:,} steps, after {short(one.highest, 6)} before: they "
                 "change nothing"
                 if one.is_end
                 else f"the learning rate of {one.series.name} {rate} in the {which} of its "
-                f"{len(one.series.windows):,} steps: they change nothing"
+                f"{one.series.step_count:,} steps: they change nothing"
             ),
             remedy=(
                 "let the schedule span all steps of the run, and step it as often as it counts: by "
@@ -130,11 +130,11 @@ class UpdateTooSmall(Rule):
             evidence={
                 "learning_rate": one.rate,
                 "highest_learning_rate": one.highest,
-                "steps_concerned": len(one.steps),
-                "steps": len(one.series.windows),
+                "steps_concerned": one.step_count,
+                "steps": one.series.step_count,
                 "share_limit": self.stretch_share,
             },
-            count=len(one.steps),
+            count=one.step_count,
             step=step.step,
         )
 

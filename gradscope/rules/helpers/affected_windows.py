@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window
 
 
@@ -31,6 +32,11 @@ class Group:
         return tuple(window for one in self.affected for window in one.windows)
 
     @property
+    def step_count(self) -> int:
+        """Number of steps that show the finding."""
+        return steps_of(self.windows)
+
+    @property
     def judged(self) -> int:
         """Number of steps that were judged."""
         return sum(one.judged for one in self.affected)
@@ -50,9 +56,9 @@ class Group:
     def text(self) -> str:
         """Text of the steps: `9 of 10 steps`, or `all 10 steps`."""
         judged = "1 step" if self.judged == 1 else f"{self.judged:,} steps"
-        if len(self.windows) == self.judged > 1:
+        if self.step_count == self.judged > 1:
             return f"all {judged}"
-        return f"{len(self.windows):,} of {judged}"
+        return f"{self.step_count:,} of {judged}"
 
 
 def by_line(

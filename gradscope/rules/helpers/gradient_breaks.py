@@ -305,7 +305,7 @@ class BrokenStep:
     @property
     def followers(self) -> str:
         """Number of similar steps, for the end of a message."""
-        return f", as in {self.count} of {len(self.series.windows)} steps" * (self.count > 1)
+        return f", as in {self.count} of {self.series.step_count} steps" * (self.count > 1)
 
     @property
     def remedy(self) -> str:

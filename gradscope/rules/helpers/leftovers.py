@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, EpochEvent, Event, StepEvent, ZeroEvent
 from gradscope.rules.context import RuleContext
@@ -190,7 +191,7 @@ def accumulations(context: RuleContext) -> tuple[Accumulation, ...]:
 
 def _accumulation(series: Series) -> Accumulation | None:
     windows = tuple(window for window in series.windows if _accumulates(window))
-    if not windows or 2 * len(windows) < len(series.windows):
+    if not windows or 2 * steps_of(windows) < series.step_count:
         return None
     passes = Counter(len(window.passes) for window in windows).most_common(1)[0][0]
     return Accumulation(series=series, windows=windows, passes=passes)

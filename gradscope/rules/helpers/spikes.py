@@ -76,6 +76,12 @@ class History:
         """Largest ratio of a norm to the largest of the window before it."""
         self._rate: float | None = None
 
+    def resume(self) -> None:
+        """Forget the last steps: those that come now did not follow them."""
+        self._norms.clear()
+        self._taken.clear()
+        self._rate = None
+
     def judge(
         self,
         position: int,
@@ -144,6 +150,8 @@ def loss_jumps(windows: Sequence[Window], limits: Limits) -> tuple[int, ...]:
     losses: deque[float] = deque(maxlen=limits.window)
     found = []
     for position, window in enumerate(windows):
+        if window.resumes:
+            losses.clear()
         loss = window.passes[-1].loss if window.passes else None
         if loss is None or not isfinite(loss):
             continue
@@ -163,6 +171,8 @@ def spikes_of(
     found = []
     jumps = loss_jumps(windows, history.limits)
     for position, window in enumerate(windows):
+        if window.resumes:
+            history.resume()
         taken = window.step.norm
         if taken is not None and isfinite(taken) and taken > 0:
             norm = max(norm_of(window), taken)
@@ -210,4 +220,8 @@ def occurrences(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Wind
         for position, window in enumerate(windows)
         if max(norm_of(window), window.step.norm or 0.0) >= _COMPARABLE * spike.norm
     ]
-    return sum(position - before > _BURST for before, position in pairwise([-_BURST - 1, *large]))
+    return sum(
+        windows[position].count
+        for before, position in pairwise([-_BURST - 1, *large])
+        if position - before > _BURST
+    )

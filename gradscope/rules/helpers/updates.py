@@ -9,6 +9,7 @@ from itertools import pairwise, takewhile
 from math import isfinite
 from statistics import median
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
 from gradscope.phrasing import literal, short
 from gradscope.recording.events import SchedulerEvent, StepEvent, only
@@ -106,9 +107,15 @@ class RateStretch:
     """Call of a scheduler's `step` before these steps; None without one."""
 
     @property
+    def step_count(self) -> int:
+        """Number of these steps."""
+        own = {step.position for step in self.steps}
+        return steps_of(one for one in self.series.windows if one.step.position in own)
+
+    @property
     def share(self) -> float:
         """Share of the optimizer's steps, 0 to 1."""
-        return len(self.steps) / len(self.series.windows)
+        return self.step_count / self.series.step_count
 
 
 def rate_stretches(

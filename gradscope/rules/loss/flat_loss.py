@@ -7,8 +7,8 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import ClassVar
 
+from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.step_losses import StepLosses
-from gradscope.analysis.windows import LoopWindow, windows
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.evidence.forward import ComparisonRecord
@@ -90,7 +90,7 @@ class FlatLoss(Rule):
             return "the losses are not all above zero"
         if _is_contrastive(context):
             return "the classes of the loss are the examples of the batch"
-        if _noise(losses) > self.noise:
+        if _noise(_losses(made, once=True)) > self.noise:
             return "the losses vary too much from step to step"
         return None
 
@@ -142,10 +142,16 @@ def _stepped(context: RuleContext) -> list[LoopWindow]:
     ]
 
 
-def _losses(made: Sequence[LoopWindow]) -> list[float]:
+def _losses(made: Sequence[LoopWindow], *, once: bool = False) -> list[float]:
+    """Return the finite losses, by default as often as a kept step of a long run stands for."""
     joined = StepLosses.of(made).by_step
-    losses = (joined.get(window.step.index, window.step.loss) for window in made)
-    return [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    return [
+        loss
+        for window in made
+        if (loss := joined.get(window.step.index, window.step.loss)) is not None
+        and math.isfinite(loss)
+        for _ in range(1 if once else window.count)
+    ]
 
 
 def _movement(losses: Sequence[float]) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import (
     ScalerStepEvent,
@@ -82,12 +83,12 @@ class ScaleWithoutUnstep(Rule):
         # Repeated steps do not have the scale, but the steps that they repeat have it.
         if not any(one.scale is not None for window in sick for one in window.passes):
             sick = ()
-        judged = len(series.windows)
+        judged = series.step_count
         if sick:
-            share = len(sick) / judged
+            share = steps_of(sick) / judged
             site = sick[0].step.site
             context.measured(self.code, "share_scaled", share, self.share, site=site)
-        if len(sick) < 2 or len(sick) < self.share * judged:
+        if steps_of(sick) < 2 or steps_of(sick) < self.share * judged:
             return None
         return AffectedWindows(series=series, windows=sick, judged=judged)
 
@@ -111,10 +112,10 @@ class ScaleWithoutUnstep(Rule):
             evidence={
                 "scale": scale,
                 "limit": 1.0,
-                "steps_concerned": len(group.windows),
+                "steps_concerned": group.step_count,
                 "steps": group.judged,
             },
-            count=len(group.windows),
+            count=group.step_count,
             step=first.step.step,
         )
 

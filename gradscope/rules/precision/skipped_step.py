@@ -75,11 +75,13 @@ class SkippedStep(Rule):
             skipped = [call for call in judged if call.skipped]
             if self._is_search(context, judged, skipped, has_ended=bool(made)):
                 continue
-            share = len(skipped) / len(judged)
+            kept = context.shared(Windows).kept
+            counts = kept.steps_of_events(skipped), kept.steps_of_events(judged)
+            share = counts[0] / counts[1]
             site = judged[0].site
             context.measured(self.code, "share_skipped", share, self.warning, site=site)
             if share >= self.warning:
-                yield self._finding(context, judged, skipped, share)
+                yield self._finding(context, judged, skipped, counts)
 
     def _is_search(
         self,
@@ -100,14 +102,15 @@ class SkippedStep(Rule):
         context: RuleContext,
         judged: Sequence[ScalerStepEvent],
         skipped: Sequence[ScalerStepEvent],
-        share: float,
+        counts: tuple[int, int],
     ) -> Finding:
+        share = counts[0] / counts[1]
         scale = context.shared(LossScale).at(judged[-1])
-        count = "every one" if len(skipped) == len(judged) else f"{len(skipped)}"
+        count = "every one" if len(skipped) == len(judged) else f"{counts[0]}"
         return self.finding(
             context,
             message=(
-                f"the gradient scaler skips {count} of {len(judged)} steps ({share:.0%}) because "
+                f"the gradient scaler skips {count} of {counts[1]} steps ({share:.0%}) because "
                 "their gradients are not finite"
             ),
             remedy=(
@@ -119,10 +122,10 @@ class SkippedStep(Rule):
             evidence={
                 "share_skipped": share,
                 "limit": self.error if share >= self.error else self.warning,
-                "skipped": len(skipped),
-                "calls": len(judged),
+                "skipped": counts[0],
+                "calls": counts[1],
                 "last_scale": scale,
             },
-            count=len(skipped),
+            count=counts[0],
             step=skipped[0].step,
         )

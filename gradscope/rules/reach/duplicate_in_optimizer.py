@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
@@ -102,13 +103,13 @@ class DuplicateInOptimizer(Rule):
             context.measured_share(
                 self.code,
                 "share_of_steps",
-                len(both),
-                len(second.windows),
+                steps_of(both),
+                second.step_count,
                 self.share,
                 subject=f"{first.name} and {second.name}",
             )
-            if len(both) > 1 and len(both) >= self.share * len(second.windows):
-                yield self._stepped_by_both(context, first, second, shared, len(both))
+            if steps_of(both) > 1 and steps_of(both) >= self.share * second.step_count:
+                yield self._stepped_by_both(context, first, second, shared, steps_of(both))
 
     def _stepped_by_both(
         self,
@@ -126,7 +127,7 @@ class DuplicateInOptimizer(Rule):
             context,
             message=(
                 f"{', '.join(where[:3])}{more} {'is' if len(where) == 1 else 'are'} in both "
-                f"{first.name} and {second.name}: {steps:,} of {len(second.windows):,} steps of "
+                f"{first.name} and {second.name}: {steps:,} of {second.step_count:,} steps of "
                 f"{second.name} use gradients that {first.name} has used"
             ),
             remedy=f"leave them out of {larger.name} or of {other.name}",
@@ -142,7 +143,7 @@ class DuplicateInOptimizer(Rule):
             evidence={
                 "parameters_in_both": len(shared),
                 "steps_concerned": steps,
-                "steps": len(second.windows),
+                "steps": second.step_count,
                 "share_limit": self.share,
             },
             count=len(shared),

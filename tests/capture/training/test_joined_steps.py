@@ -11,8 +11,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 
+from gradscope.analysis.loop_windows import windows
 from gradscope.analysis.run_optimizers import Optimizers
-from gradscope.analysis.windows import windows
 from gradscope.capture.training.watch import TrainingWatch
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.store import load_recording

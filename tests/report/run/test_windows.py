@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gradscope.analysis.loop_windows import windows
 from gradscope.analysis.recording_index import RecordingIndex
-from gradscope.analysis.windows import Windows, windows
+from gradscope.analysis.windows import Windows
 from gradscope.recording.events import StepEvent
 from gradscope.session.report import Report
 from tests.report.run.conftest import accumulation, adversarial

@@ -277,6 +277,10 @@ class Pace:
             self.budget.spend(time.perf_counter() - began)
         self._flushed = now
 
+    def in_use(self) -> set[int]:
+        """Return the recorded steps that repeated ones may refer to from now on."""
+        return self.patterns.steps() | set(self._sources)
+
     def cost(self) -> WatchCost:
         """Return the cost of recording, and how much was recorded."""
         self.settle()

@@ -332,6 +332,19 @@ class StepPatterns:
         if position.states is not None and self._snapshots:
             self._snapshots[-1] = position.states
 
+    def steps(self) -> set[int]:
+        """Return the recorded steps that further ones may repeat."""
+        found: set[int] = set()
+        waiting = list(self._roots.values())
+        while waiting:
+            here = waiting.pop()
+            waiting += here.next.values()
+            if here.by_hand is not None:
+                waiting.append(here.by_hand)
+            if here.step is not None:
+                found.add(here.step)
+        return found
+
     def numbers(self) -> Iterator[tuple[Event, int]]:
         """Yield the known backward calls, with the sequence number at the last of each."""
         for position in self._backwards:

@@ -21,9 +21,8 @@ from gradscope.recording.evidence.training import RoundedUpdate, TrainedOptimize
 from gradscope.recording.records import EventRecord, Reach, Skipped, StepRecord
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
+from gradscope.recording.step_norms import NormRow
 from gradscope.recording.stored_gradient import StoredGradient
-from gradscope.recording.table import Cells
-from gradscope.recording.tables import norm_cells
 
 _HALVES = (torch.bfloat16, torch.float16)
 
@@ -172,7 +171,7 @@ class StepWriter:
                     optimizer=finished.optimizer,
                 ),
                 events=events,
-                norms=_norms(self.steps, finished.measured),
+                norms=_norms(finished.measured),
                 parameters=parameters,
                 modules=modules,
                 sites=sites,
@@ -259,11 +258,9 @@ def _loss(events: tuple[EventRecord, ...]) -> float | None:
     return values[-1] if values else None
 
 
-def _norms(step: int, measured: list[Measured]) -> list[Cells]:
+def _norms(measured: list[Measured]) -> list[NormRow]:
     return [
-        norm_cells(
-            step, one.entry.index, _reach(one), one.gradient, one.numel, one.weight, one.update
-        )
+        (one.entry.index, _reach(one), one.gradient, one.weight, one.update)
         for one in measured
         if one.entry.index is not None
     ]

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.columns import CurveKind, measured_curves
+from gradscope.analysis.columns import envelope, measured_curves
+from gradscope.analysis.kept_steps import Span
 from gradscope.analysis.report import Report
-from gradscope.analysis.training_run import RunStep, TrainingRun
+from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
 from gradscope.phrasing import counted, printable
 from gradscope.report.html.charts.axes import Panel, stacked, step_axis, thinned
 from gradscope.report.html.charts.lettering import lettered, shortened
@@ -210,10 +211,17 @@ def _curves(run: TrainingRun) -> list[_OfOptimizer]:
         _OfOptimizer(
             optimizer=position,
             name=_name(run, position) if len(by_optimizer) > 1 else "",
-            measured=measured_curves(by_optimizer[position]),
+            measured={
+                kind: _with_summaries(points, run.summaries.get(position, {}).get(kind, ()))
+                for kind, points in measured_curves(by_optimizer[position]).items()
+            },
         )
         for position in sorted(busiest)
     ]
+
+
+def _with_summaries(points: Points, spans: Sequence[Span]) -> Points:
+    return sorted({*points, *envelope(spans)}) if spans else points
 
 
 def _name(run: TrainingRun, position: int) -> str:

@@ -99,7 +99,7 @@ def heats(report: Report, rows: Sequence[HeatRow], width: int = WIDTH) -> list[H
     found = [_gradients(norms, rows, _columns(run, width))]
     # Weights and updates are measured only in some steps: the others would be empty columns.
     steps = [step.step for step in run.steps if _has_updates(norms, step.step)]
-    columns = Columns(steps, width)
+    columns = Columns(steps, width, has_gaps=run.missing > 0)
     found.append(_heat("update", norms, rows, columns, _update))
     found.append(_heat("weight", norms, rows, columns, _weight))
     return [heat for heat in found if any(heat.cells)]
@@ -110,7 +110,7 @@ def _columns(run: TrainingRun, width: int) -> Columns:
     changes = sum(one.optimizer != other.optimizer for one, other in pairwise(run.steps))
     if changes > _TURNS * len(run.steps):
         return Columns.over(run, width)
-    return Columns([step.step for step in run.steps], width)
+    return Columns([step.step for step in run.steps], width, has_gaps=run.missing > 0)
 
 
 def _gradients(norms: NormTable, rows: Sequence[HeatRow], columns: Columns) -> Heat:
@@ -177,7 +177,10 @@ def _telling(columns: Columns, by_step: Iterable[tuple[int, Sequence[Cell]]]) ->
         column, rank = columns.position(step), _rank(values)
         if column not in best or rank > best[column][0]:
             best[column] = rank, step
-    return tuple(best[column][1] for column in range(columns.count))
+    firsts = columns.first_steps
+    return tuple(
+        best[column][1] if column in best else firsts[column] for column in range(columns.count)
+    )
 
 
 def _step_cells(

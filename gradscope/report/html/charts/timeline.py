@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.report import Report
 from gradscope.analysis.run_optimizers import Optimizers
 from gradscope.analysis.timeline import Pattern as Lane
 from gradscope.analysis.timeline import Spelling
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import shown_site
-from gradscope.analysis.windows import LoopWindow, windows
 from gradscope.phrasing import counted, printable
 from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.records import Recording

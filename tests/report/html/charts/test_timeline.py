@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.analysis.windows import windows
+from gradscope.analysis.loop_windows import windows
 from gradscope.report.html.charts import timeline as charts
 from gradscope.report.html.charts.timeline import timeline
 from tests.report.html.charts.loops import NUMBERS, finding, loop, report_of

@@ -1,0 +1,128 @@
+"""Which steps of a long run are kept whole, and for how many each stands."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Protocol
+
+from gradscope.recording.events import Event
+from gradscope.recording.evidence.summaries import SeriesKind, SeriesSummary, StepSummary
+from gradscope.recording.records import Recording
+from gradscope.recording.thinning.buckets import COLUMNS, Bucket, unpacked
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A number over some steps, of which a recording has only a summary."""
+
+    first: int
+    """Index of the first step."""
+    count: int
+    """Number of steps, those of other optimizers included."""
+    bucket: Bucket
+
+    @property
+    def middle(self) -> int:
+        """Step in the middle."""
+        return self.first + self.count // 2
+
+
+@dataclass(frozen=True)
+class KeptSteps:
+    """The steps of a run that a recording has whole; all of them in a short one."""
+
+    recording: Recording
+
+    @cached_property
+    def summaries(self) -> tuple[StepSummary, ...]:
+        """The summaries of the other steps."""
+        return self.recording.evidence_of(StepSummary)
+
+    @cached_property
+    def _present(self) -> frozenset[int]:
+        return frozenset(step.index for step in self.recording.steps if step.kind == "run")
+
+    @cached_property
+    def missing(self) -> int:
+        """Number of steps that are not whole."""
+        present = self._present
+        return sum(
+            sum(step not in present for step in range(one.first, one.first + one.count))
+            for one in self.summaries
+        )
+
+    @property
+    def total(self) -> int:
+        """Number of optimizer steps of the run."""
+        return self.missing + sum(step.optimizer is not None for step in self.recording.steps)
+
+    @cached_property
+    def resumed(self) -> frozenset[int]:
+        """Steps whose step before is not whole: their events are all that is known."""
+        if not self.summaries:
+            return frozenset()
+        first = min(self._present, default=0)
+        return frozenset(
+            step for step in self._present if step > first and step - 1 not in self._present
+        )
+
+    @cached_property
+    def paused(self) -> frozenset[int]:
+        """The first of each missing steps."""
+        if not self.summaries:
+            return frozenset()
+        last = max(self._present, default=0)
+        after = {step + 1 for step in self._present if step != last}
+        return frozenset(after - self._present)
+
+    @cached_property
+    def counts(self) -> Mapping[int, int]:
+        """By step: number of steps that it stands for, if that is not one."""
+        found: dict[int, int] = {}
+        start = min((one.first for one in self.summaries), default=0)
+        for one in self.summaries:
+            steps = range(one.first, one.first + one.count)
+            kept = [step for step in steps if step in self._present]
+            # The first and the last of a block lack what was before or behind them.
+            end = one.block_first + one.block
+            block = [step for step in kept if one.block_first <= step < end]
+            carriers = block[1:-1] or kept
+            rest = one.count - len(kept) + sum(step + 1 in self.paused for step in kept)
+            # The step before all summaries has no successor either.
+            rest += one.first == start and start in self.paused
+            for turn, step in enumerate(carriers):
+                share = rest // len(carriers) + (turn < rest % len(carriers))
+                if share:
+                    found[step] = 1 + share
+        return found
+
+    def spans(self, kind: SeriesKind, optimizers: Sequence[int | None]) -> Iterator[Span]:
+        """Yield what is known of a number of some optimizers' steps, in their order."""
+        by_first = {one.first: one for one in self.summaries}
+        found = self.recording.evidence_of(SeriesSummary)
+        for series in sorted(found, key=attrgetter("first")):
+            whole = by_first.get(series.first)
+            if whole is None or series.kind != kind or series.optimizer not in optimizers:
+                continue
+            columns = (getattr(series, name) for name in COLUMNS)
+            for turn, bucket in enumerate(unpacked(columns)):
+                if bucket.count or bucket.broken:
+                    yield Span(series.first + turn * whole.bucket, whole.bucket, bucket)
+
+    def steps_of_events(self, events: Iterable[Event]) -> int:
+        """Return the number of steps that some events, one of a step, stand for."""
+        return sum(self.counts.get(event.step, 1) for event in events)
+
+
+class Counted(Protocol):
+    """Something that stands for steps."""
+
+    @property
+    def count(self) -> int:
+        """Number of steps."""
+
+
+def steps_of(found: Iterable[Counted]) -> int:
+    """Return the number of steps that some of them stand for."""
+    return sum(one.count for one in found)

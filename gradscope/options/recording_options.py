@@ -1,0 +1,69 @@
+"""Options for the size of a recording."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from gradscope.options.checks import WrongValue, text
+from gradscope.options.declaration import Option
+from gradscope.options.rank_options import RankOptions
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SIZE = re.compile(r"([0-9]*\.?[0-9]+) ?([KMGT]?)B?", re.IGNORECASE)
+_ALL = "all"
+
+LEAST = 1_000_000
+"""Smallest limit in bytes: an empty recording takes a third of it."""
+
+
+def bytes_of(size: str) -> int | None:
+    """Return a size such as `256MB` in bytes; None for `all`.
+
+    Raises:
+        WrongValue: It is no size, or too small.
+    """
+    if size.strip().lower() == _ALL:
+        return None
+    found = _SIZE.fullmatch(size.strip())
+    number = 0 if found is None else round(float(found[1]) * _UNITS[found[2].upper()])
+    if number < LEAST:
+        raise WrongValue(
+            f"is `{size}`, expected a size such as 256MB, or all",
+            help=f"{LEAST // 10**6}MB is the least" if found else None,
+        )
+    return number
+
+
+def _size(value: object) -> str:
+    """Return the text of a size."""
+    found = text(value)
+    bytes_of(found)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingOptions(RankOptions):
+    """Options that a run takes from the configuration, too."""
+
+    keep: Annotated[
+        str | None,
+        Option(
+            metavar="SIZE",
+            help="Largest size of the recording: it keeps the last 1,000 steps and those around "
+            "events whole, and summaries of the others. all: keep every step. Default: 256MB.",
+            python="Largest size of the recording, such as `256MB`, which is the default: it keeps "
+            "the last 1,000 steps and those around events whole, and summaries of the others. "
+            "`all` keeps every step.",
+            panel="Recording",
+            check=_size,
+        ),
+    ] = None
+
+    @property
+    def keeps(self) -> str:
+        """Largest size of the recording."""
+        return self.keep or KEEP
+
+
+KEEP = "256MB"
+"""Largest size of a recording, unless another is wanted."""

@@ -1,0 +1,67 @@
+"""What is left of a long run's steps that are no longer kept whole."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+SeriesKind = Literal["loss", "norm", "raw", "rate"]
+"""`raw` is the norm before clips, `norm` the one that the optimizer used."""
+
+NormKind = Literal["gradient", "weight", "update"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSummary:
+    """Consecutive steps of which only some are kept whole."""
+
+    table: ClassVar[str] = "step_summary"
+    first: int
+    """Index of the first step."""
+    count: int
+    """Number of steps."""
+    bucket: int
+    """Number of steps in a bucket of its series."""
+    block_first: int
+    """First of the consecutive steps that are kept whole and stand for the others."""
+    block: int
+    """Number of these steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesSummary:
+    """A number of an optimizer's steps, by bucket; columns of big-endian doubles."""
+
+    table: ClassVar[str] = "series_summary"
+    first: int
+    """First step of the summary that it belongs to."""
+    kind: SeriesKind
+    optimizer: int | None
+    """Index of its `TrainedOptimizer` record; None if unknown."""
+    counts: bytes
+    """Steps with a finite number, by bucket."""
+    broken: bytes
+    """Steps in which it was NaN or infinite, by bucket."""
+    lowest: bytes
+    highest: bytes
+    mean: bytes
+    last: bytes
+    lowest_at: bytes
+    """Steps of the lowest numbers."""
+    highest_at: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NormSummary:
+    """The norms of all parameters over the steps of a summary; columns of big-endian doubles."""
+
+    table: ClassVar[str] = "norm_summary"
+    first: int
+    """First step of the summary that it belongs to."""
+    kind: NormKind
+    counts: bytes
+    """By parameter: steps with a finite norm."""
+    broken: bytes
+    """By parameter: steps in which it was NaN or infinite."""
+    lowest: bytes
+    highest: bytes
+    mean: bytes
+    last: bytes

@@ -1,0 +1,1 @@
+"""Keeps the recording of a long run within its limit: old steps become summaries."""

@@ -1,0 +1,57 @@
+"""The captured steps of a long run that are kept: first and last ones, and some between."""
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from gradscope.recording.records import CapturedStep
+from gradscope.recording.store import RecordingWriter
+
+_FIRST, _SHARE_OF_LAST = 6, 0.25
+"""Number of first captured steps that are never dropped, and share of the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    index: int
+    step: int
+    same_as: int | None
+
+
+class CapturesKept:
+    """The captured steps in a recording."""
+
+    def __init__(self, writer: RecordingWriter) -> None:
+        self._writer = writer
+        self._kept: list[_Captured] = []
+        self._count = 0
+
+    def add(self, captured: CapturedStep) -> None:
+        """Take note of a captured step that was written."""
+        self._kept.append(_Captured(self._count, captured.step, captured.same_as))
+        self._count += 1
+
+    def thin(self, most: int, important: Set[int]) -> None:
+        """Delete captured steps until at most so many are left, those with the nearest neighbours.
+
+        Args:
+            most: Number of captured steps to keep.
+            important: Steps whose captures are kept as long as others can be dropped.
+        """
+        while len(self._kept) > most:
+            known = {one.same_as for one in self._kept}
+            last = len(self._kept) - max(1, int(_SHARE_OF_LAST * most))
+            free = [
+                place
+                for place in range(min(_FIRST, most // 2), last)
+                if self._kept[place].index not in known
+            ]
+            if not free:
+                return
+            place = min(
+                free,
+                key=lambda place: (
+                    self._kept[place].step in important,
+                    self._kept[place + 1].step - self._kept[place - 1].step,
+                ),
+            )
+            self._writer.remove_captured_step(self._kept.pop(place).index)

@@ -1,0 +1,219 @@
+"""Summaries of consecutive steps in the file, and the steps among them that are still whole."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import get_args
+
+from gradscope.recording.evidence.summaries import (
+    NormKind,
+    NormSummary,
+    SeriesKind,
+    SeriesSummary,
+    StepSummary,
+)
+from gradscope.recording.evidence.training import RoundedUpdate
+from gradscope.recording.records import EventRecord, StepRecord
+from gradscope.recording.step_norms import NORMS, numbers_of
+from gradscope.recording.store import RecordingWriter
+from gradscope.recording.tables import EVENTS, STEPS, evidence_tables
+from gradscope.recording.thinning.buckets import (
+    NORM_COLUMNS,
+    Bucket,
+    bucket_of,
+    joined,
+    packed,
+    unpacked,
+)
+from gradscope.recording.thinning.readings import Reading
+
+TOGETHER = 10
+"""Number of buckets of a summary, and of summaries that become one."""
+
+SeriesKey = tuple[SeriesKind, int | None]
+
+_NORM_COLUMNS = ("set", "norm", "weight_norm", "update_norm")
+
+_Column = tuple[list[float], list[int]]
+"""Numbers and their steps."""
+
+NORM_KINDS: tuple[NormKind, ...] = get_args(NormKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A step that is whole in the file, with its rows."""
+
+    step: int
+    rows: Mapping[str, range]
+    """By table: ids of its rows."""
+    record: StepRecord
+    events: tuple[EventRecord, ...]
+
+    @property
+    def has_norms(self) -> bool:
+        """Whether norms of parameters were measured."""
+        return NORMS in self.rows
+
+    def remove(self, writer: RecordingWriter) -> None:
+        """Delete it; inside a transaction."""
+        for table, rows in self.rows.items():
+            writer.remove(table, rows)
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A summary."""
+
+    first: int
+    count: int
+    bucket: int
+    block: range
+    """Steps that stay whole and stand for the others."""
+    series: dict[SeriesKey, list[Bucket]]
+    whole: dict[int, Whole]
+    rows: dict[str, range] = field(default_factory=dict)
+    """By table: ids of its own rows."""
+
+    @property
+    def steps(self) -> range:
+        """Indices of its steps."""
+        return range(self.first, self.first + self.count)
+
+    def drop(self, writer: RecordingWriter, kept: Iterable[int]) -> None:
+        """Delete the whole steps that are neither of its block nor kept otherwise."""
+        for step in set(self.whole) - set(self.block) - set(kept):
+            self.whole.pop(step).remove(writer)
+
+    def write(self, writer: RecordingWriter, norms: Mapping[NormKind, Sequence[Bucket]]) -> None:
+        """Write the summary."""
+        step = StepSummary(
+            first=self.first,
+            count=self.count,
+            bucket=self.bucket,
+            block_first=self.block.start,
+            block=len(self.block),
+        )
+        series = [
+            SeriesSummary(first=self.first, kind=kind, optimizer=optimizer, **packed(buckets))
+            for (kind, optimizer), buckets in self.series.items()
+        ]
+        of_parameters = [
+            NormSummary(first=self.first, kind=kind, **packed(buckets, NORM_COLUMNS))
+            for kind, buckets in norms.items()
+            if buckets
+        ]
+        for records in ([step], series, of_parameters):
+            if records:
+                table = evidence_tables()[type(records[0])]
+                start = writer.place(table.name)
+                writer.add(table, records)
+                self.rows[table.name] = range(start, writer.place(table.name))
+
+
+def whole_step(
+    writer: RecordingWriter,
+    places: Mapping[str, int],
+    record: StepRecord,
+    events: tuple[EventRecord, ...],
+) -> Whole:
+    """Return a step that was just written, given the tables' lengths before."""
+    rows = {
+        table: range(start, writer.place(table))
+        for table, start in places.items()
+        if writer.place(table) > start
+    }
+    return Whole(record.index, rows, record, events)
+
+
+def tables_of_steps() -> tuple[str, ...]:
+    """Return the tables with rows of single steps."""
+    return STEPS.name, EVENTS.name, NORMS, evidence_tables()[RoundedUpdate].name
+
+
+def series_of(readings: Sequence[Reading], first: int, size: int) -> dict[SeriesKey, list[Bucket]]:
+    """Return the series of consecutive steps in buckets of a size."""
+    found: dict[SeriesKey, list[tuple[list[float], list[int]]]] = {}
+    for reading in readings:
+        for kind, value in reading.numbers.items():
+            columns = found.setdefault(
+                (kind, reading.optimizer), [([], []) for _ in range(TOGETHER)]
+            )
+            values, steps = columns[min((reading.step - first) // size, TOGETHER - 1)]
+            values.append(value)
+            steps.append(reading.step)
+    return {key: [bucket_of(*column) for column in columns] for key, columns in found.items()}
+
+
+def norms_of_steps(
+    writer: RecordingWriter, steps: Iterable[Whole], parameters: Mapping[int, Sequence[int]]
+) -> dict[NormKind, list[Bucket]]:
+    """Return the norms of some steps by parameter, before they are deleted."""
+    found: dict[NormKind, dict[int, _Column]] = {kind: {} for kind in NORM_KINDS}
+    for one in steps:
+        for index, *cells in writer.cells(NORMS, _NORM_COLUMNS, one.rows.get(NORMS, range(0))):
+            measured = parameters[index]
+            for kind, cell in zip(NORM_KINDS, cells, strict=True):
+                if cell is None:
+                    continue
+                known = found[kind]
+                for parameter, norm in zip(measured, numbers_of(cell, len(measured)), strict=True):
+                    if not norm < 0:
+                        column = known.get(parameter)
+                        if column is None:
+                            column = known[parameter] = ([], [])
+                        column[0].append(norm)
+                        column[1].append(one.step)
+    return {kind: _by_parameter(known) for kind, known in found.items() if known}
+
+
+def _by_parameter(known: Mapping[int, _Column]) -> list[Bucket]:
+    return [bucket_of(*known.get(index, ([], []))) for index in range(max(known) + 1)]
+
+
+def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
+    """Return one summary in place of consecutive ones, which are deleted; one block stays."""
+    keys = dict.fromkeys(key for chunk in chunks for key in chunk.series)
+    norms = _joined_norms(writer, chunks)
+    whole = Chunk(
+        first=chunks[0].first,
+        count=sum(chunk.count for chunk in chunks),
+        bucket=chunks[0].bucket * TOGETHER,
+        block=_chosen(chunks).block,
+        series={key: [joined(chunk.series.get(key, ())) for chunk in chunks] for key in keys},
+        whole={step: one for chunk in chunks for step, one in chunk.whole.items()},
+    )
+    for chunk in chunks:
+        for table, rows in chunk.rows.items():
+            writer.remove(table, rows)
+    whole.write(writer, norms)
+    return whole
+
+
+def _chosen(chunks: Sequence[Chunk]) -> Chunk:
+    """Return the summary in the middle, or the nearest to it whose block has norms."""
+    middle = len(chunks) // 2
+    order = sorted(range(len(chunks)), key=lambda place: abs(place - middle))
+    measured = (
+        chunks[place]
+        for place in order
+        if any(
+            step in chunks[place].block and one.has_norms
+            for step, one in chunks[place].whole.items()
+        )
+    )
+    return next(measured, chunks[middle])
+
+
+def _joined_norms(writer: RecordingWriter, chunks: Sequence[Chunk]) -> dict[NormKind, list[Bucket]]:
+    table = evidence_tables()[NormSummary].name
+    found: dict[NormKind, list[list[Bucket]]] = {}
+    for chunk in chunks:
+        for kind, *columns in writer.cells(
+            table, ("kind", *NORM_COLUMNS), chunk.rows.get(table, range(0))
+        ):
+            found.setdefault(kind, []).append(unpacked(columns))
+    return {
+        kind: [joined(filter(None, one)) for one in zip_longest(*parts)]
+        for kind, parts in found.items()
+    }

@@ -1,0 +1,162 @@
+"""What summaries need of a step: its numbers, and whether its surroundings are worth keeping."""
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite, isnan
+from statistics import median
+
+from gradscope.recording.evidence.summaries import SeriesKind
+from gradscope.recording.records import EventRecord
+from gradscope.recording.repetitions import RepeatedSteps, is_repeated
+
+_HISTORY = 128
+"""Number of steps with which a number is compared, as rules on spikes do."""
+_SPIKE = 3.0
+"""Multiple of the usual number: rules report nothing below it."""
+_LEAST_JUMP = 1.4
+"""Multiple of the usual loss: rules see no jump below it."""
+_ALWAYS = 1e6
+"""Importance of what is broken, beside the multiples of numbers that are only large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The numbers of a step."""
+
+    step: int
+    optimizer: int | None
+    numbers: Mapping[SeriesKind, float]
+    importance: float = 0.0
+    """How much the step and those around it are worth; 0 for a usual step."""
+
+
+@dataclass(slots=True)
+class _Recent:
+    """The last numbers of an optimizer."""
+
+    losses: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    norms: deque[float] = field(default_factory=lambda: deque(maxlen=_HISTORY))
+    rate: float | None = None
+
+
+_Key = tuple[tuple[str, int | None, int | None, int], ...]
+
+
+class Readings:
+    """Reads the steps of a run in their order."""
+
+    def __init__(self) -> None:
+        self._recent: dict[int | None, _Recent] = {}
+        self._kinds: dict[_Key, int] = {}
+        """By sequence of events: number of steps since it was seen first."""
+        self._told: dict[str, int] = {}
+        """By kind of trouble: how often it came."""
+
+    def of_step(self, step: int, events: Sequence[EventRecord]) -> Reading:
+        """Return the reading of a step that was recorded in full."""
+        optimizer: int | None = None
+        numbers: dict[SeriesKind, float] = {}
+        trouble = ""
+        for event in events:
+            known = dict(event.numbers)
+            if event.kind == "backward" and "loss" in known:
+                numbers["loss"] = known["loss"]
+            elif event.kind == "step":
+                optimizer = event.optimizer
+                numbers |= {"norm": known["norm"]} if "norm" in known else {}
+                numbers |= {"rate": known["lr"]} if "lr" in known else {}
+                trouble = "nonfinite" if known.get("nonfinite") else trouble
+            elif event.kind in ("clip-norm", "clip-value") and "norm" in known:
+                if not known.get("scaled"):
+                    numbers["raw"] = max(numbers.get("raw", -inf), known["norm"])
+            elif event.kind.endswith("-error") or known.get("skipped"):
+                trouble = event.kind
+        importance = max(
+            self._of_trouble(trouble),
+            self._of_kind(events),
+            self._of_numbers(optimizer, numbers),
+        )
+        return Reading(step, optimizer, numbers, importance)
+
+    def of_repeated(
+        self, one: RepeatedSteps, sources: Mapping[int, Sequence[EventRecord]]
+    ) -> Iterator[Reading]:
+        """Yield the readings of steps that repeat others."""
+        shapes = [_Shape.of(sources[index]) for index in one.sources]
+        losses = iter(array("d", one.losses))
+        for order, (choice, rate) in enumerate(
+            zip(array("H", one.choices), array("d", one.rates), strict=True)
+        ):
+            shape = shapes[choice]
+            numbers: dict[SeriesKind, float] = {}
+            for _ in range(shape.losses):
+                loss = next(losses, inf)
+                if not isnan(loss):
+                    numbers["loss"] = loss
+            if not isnan(rate):
+                numbers["rate"] = rate
+            importance = self._of_numbers(shape.optimizer, numbers)
+            yield Reading(one.first + order, shape.optimizer, numbers, importance)
+
+    def _of_trouble(self, trouble: str) -> float:
+        """Return the importance of a kind of trouble: the first ones tell most."""
+        if not trouble:
+            return 0.0
+        self._told[trouble] = self._told.get(trouble, 0) + 1
+        return _ALWAYS / self._told[trouble]
+
+    def _of_kind(self, events: Sequence[EventRecord]) -> float:
+        """Return the importance of a sequence of events: that of one not seen before."""
+        key = tuple(
+            (event.kind, event.site, event.optimizer, bool(event.numbers))
+            for event in events
+            if is_repeated(event.kind)
+        )
+        if key in self._kinds or len(self._kinds) > _HISTORY:
+            return 0.0
+        self._kinds[key] = len(self._kinds)
+        return _ALWAYS / 2 / len(self._kinds)
+
+    def _of_numbers(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
+        recent = self._recent.get(optimizer)
+        if recent is None:
+            recent = self._recent[optimizer] = _Recent()
+        importance = 0.0
+        if (loss := numbers.get("loss")) is not None:
+            importance = self._rise(loss, recent.losses, _LEAST_JUMP)
+        if (norm := numbers.get("raw", numbers.get("norm"))) is not None:
+            importance = max(importance, self._rise(norm, recent.norms, _SPIKE))
+        rate, recent.rate = recent.rate, numbers.get("rate", recent.rate)
+        if rate and recent.rate and not 0.5 < recent.rate / rate < 2:
+            importance = max(importance, 2.0)
+        return importance
+
+    def _rise(self, value: float, before: deque[float], factor: float) -> float:
+        """Return how many times the usual number it is; 0 for a usual one."""
+        if not isfinite(value):
+            return self._of_trouble("broken number")
+        is_above = len(before) >= 20 and value > max(before)
+        usual = abs(median(before)) if is_above else 0.0
+        before.append(value)
+        return abs(value) / max(usual, 1e-30) if is_above and abs(value) > factor * usual else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What repeated steps share with their source."""
+
+    optimizer: int | None
+    losses: int
+    """Number of backward passes whose losses are read."""
+
+    @classmethod
+    def of(cls, events: Sequence[EventRecord]) -> "_Shape":
+        steps = [event.optimizer for event in events if event.kind == "step"]
+        losses = sum(
+            any(name == "loss" for name, _ in event.numbers)
+            for event in events
+            if event.kind == "backward"
+        )
+        return cls(steps[-1] if steps else None, losses)

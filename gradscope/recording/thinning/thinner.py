@@ -1,0 +1,275 @@
+"""Thins out a recording behind its writer: old steps become summaries, and stay whole in part."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+from gradscope.recording.records import CapturedStep, EventRecord, StepRecord
+from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
+from gradscope.recording.store import RecordingWriter
+from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS
+from gradscope.recording.thinning.captures import CapturesKept
+from gradscope.recording.thinning.chunks import (
+    TOGETHER,
+    Chunk,
+    Whole,
+    merged,
+    norms_of_steps,
+    series_of,
+    tables_of_steps,
+    whole_step,
+)
+from gradscope.recording.thinning.readings import Reading, Readings
+from gradscope.recording.thinning.room import FOLDED, Room
+
+_BEFORE, _AFTER = 128, 10
+"""Steps before and after an event that are kept: with so many before it, rules compare a spike."""
+
+_CHECKED = 16
+"""Number of steps between two looks at the size of the file."""
+
+_FULL, _EASED = 0.85, 0.75
+"""Shares of the limit: from the first on less is kept, until the second is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeated:
+    """A row of steps that repeat others, not yet folded."""
+
+    steps: RepeatedSteps
+    row: int
+
+
+class Thinner:
+    """Keeps a recording within its room. All is called inside the transactions of its writer."""
+
+    def __init__(self, writer: RecordingWriter, room: Room) -> None:
+        self._writer, self._room = writer, room
+        self._readings = Readings()
+        self._waiting: deque[Reading] = deque()
+        """Readings of the steps that are not folded."""
+        self._open: deque[Whole | _Repeated] = deque()
+        self._levels: list[deque[Chunk]] = []
+        self._pinned: dict[int, Whole] = {}
+        """Steps in summaries that repeated steps refer to."""
+        self._passed: dict[int, Whole] = {}
+        """Steps that are being folded."""
+        self._important: dict[int, float] = {}
+        """By step: its importance."""
+        self._around: Set[int] = frozenset()
+        self._captures = CapturesKept(writer)
+        self._first, self._next = FOLDED, 0
+        """First step that is not folded, and the one after the last."""
+        self.in_use: Callable[[], Set[int]] = frozenset
+        """Returns the steps that further steps may repeat."""
+
+    def places(self) -> dict[str, int]:
+        """Return the lengths of the tables, for `take`."""
+        return {table: self._writer.place(table) for table in tables_of_steps()}
+
+    def take(
+        self,
+        places: dict[str, int],
+        record: StepRecord,
+        events: tuple[EventRecord, ...],
+        captured: Sequence[CapturedStep],
+    ) -> None:
+        """Take note of a step that was written, and thin out what is old."""
+        for one in captured:
+            self._captures.add(one)
+        self._next = record.index + 1
+        self._open.append(whole_step(self._writer, places, record, events))
+        self._note(self._readings.of_step(record.index, events))
+        self._fold()
+
+    def repeat(self, steps: RepeatedSteps) -> None:
+        """Write steps that repeat others, in rows that are folded together."""
+        known = self._known(steps.sources)
+        events = {index: one.events for index, one in known.items()}
+        for part in _parts(steps, {index: _losses(one) for index, one in events.items()}):
+            row = self._writer.place(REPEATED_STEPS.name)
+            self._writer.add(REPEATED_STEPS, [part])
+            self._open.append(_Repeated(part, row))
+            for reading in self._readings.of_repeated(part, events):
+                self._note(reading)
+            self._next = part.first + part.count
+            self._fold()
+
+    def _known(self, sources: Sequence[int]) -> dict[int, Whole]:
+        """Return the steps that others repeat: they are whole as long as they are in use."""
+        wanted = set(sources)
+        held = self._pinned | self._passed
+        found = {step: held[step] for step in wanted & set(held)}
+        for one in self._open if len(found) < len(wanted) else ():
+            if isinstance(one, Whole) and one.step in wanted:
+                found[one.step] = one
+        return found
+
+    def _note(self, reading: Reading) -> None:
+        if reading.step >= FOLDED:
+            self._waiting.append(reading)
+        if reading.importance:
+            self._important[reading.step] = reading.importance
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Choose the steps to keep around the most important ones."""
+        around: set[int] = set()
+        ranked = sorted(self._important.items(), key=lambda item: -item[1])
+        for count, (step, _) in enumerate(ranked):
+            more = range(max(step - _BEFORE, FOLDED), step + _AFTER + 1)
+            if len(around.union(more)) > self._room.around:
+                dropped = [step for step, _ in ranked[count:]]
+                for one in dropped:
+                    del self._important[one]
+                break
+            around.update(more)
+        lost, self._around = self._around - around, around
+        if lost:
+            for chunk in self._chunks():
+                if not lost.isdisjoint(chunk.whole):
+                    self._drop(chunk)
+
+    def _chunks(self) -> Iterator[Chunk]:
+        return (chunk for level in self._levels for chunk in level)
+
+    def _drop(self, chunk: Chunk) -> None:
+        chunk.drop(self._writer, self._around | set(self._pinned))
+
+    def _fold(self) -> None:
+        while self._next - self._first - FOLDED >= self._room.recent:
+            self._fold_next()
+        if self._next % _CHECKED == 0:
+            self._ease()
+
+    def _fold_next(self) -> None:
+        first, size = self._first, FOLDED
+        self._first = end = first + size
+        passed: list[Whole | _Repeated] = []
+        while self._open and _start(self._open[0]) < end:
+            passed.append(self._open.popleft())
+        own = [one for one in passed if _start(one) >= first]
+        readings = []
+        while self._waiting and self._waiting[0].step < end:
+            readings.append(self._waiting.popleft())
+        chunk = Chunk(
+            first=first,
+            count=size,
+            bucket=size // TOGETHER,
+            block=_block(range(first, end), self._room.block, own),
+            series=series_of(readings, first, size // TOGETHER),
+            whole={},
+        )
+        kept = self._around | set(chunk.block) | self._in_use()
+        steps = [one for one in own if isinstance(one, Whole)]
+        norms = norms_of_steps(self._writer, steps, self._writer.norm_sets.parameters)
+        self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
+        for one in own:
+            for step in self._whole(one, kept):
+                chunk.whole[step.step] = step
+        self._pin()
+        self._drop(chunk)
+        chunk.write(self._writer, norms)
+        self._add(0, chunk)
+
+    def _in_use(self) -> Set[int]:
+        waiting = (one.steps.sources for one in self._open if isinstance(one, _Repeated))
+        return self.in_use() | {step for sources in waiting for step in sources}
+
+    def _pin(self) -> None:
+        """Hold the steps that others may still repeat, and let go of the others."""
+        used = self._in_use()
+        held = self._pinned | self._passed
+        self._pinned = {step: one for step, one in held.items() if step in used}
+        self._passed = {}
+
+    def _whole(self, one: "Whole | _Repeated", kept: Set[int]) -> Iterator[Whole]:
+        """Yield the kept steps of a row, whole; delete the others."""
+        if isinstance(one, Whole):
+            yield one
+            return
+        span = range(one.steps.first, one.steps.first + one.steps.count)
+        if not kept.isdisjoint(span):
+            known = self._known(one.steps.sources).values()
+            sources = Sources(
+                [step.record for step in known], [event for step in known for event in step.events]
+            )
+            for record, events in unfolded(one.steps, sources):
+                if record.index in kept:
+                    places = self.places()
+                    self._writer.add(EVENTS, events)
+                    self._writer.add(STEPS, [record])
+                    yield whole_step(self._writer, places, record, tuple(events))
+        self._writer.remove(REPEATED_STEPS.name, range(one.row, one.row + 1))
+
+    def _add(self, level: int, chunk: Chunk) -> None:
+        if level == len(self._levels):
+            self._levels.append(deque())
+        self._levels[level].append(chunk)
+        self._merge(level)
+
+    def _merge(self, level: int) -> None:
+        """Merge the oldest summaries of a level as long as there are too many."""
+        chunks = self._levels[level]
+        while len(chunks) > max(self._room.chunks, TOGETHER):
+            whole = merged(self._writer, [chunks.popleft() for _ in range(TOGETHER)])
+            self._drop(whole)
+            self._add(level + 1, whole)
+
+    def _ease(self) -> None:
+        """Keep less, if the file comes near its limit."""
+        self._captures.thin(self._room.captured, self._around)
+        if self._writer.size() < _FULL * self._room.limit:
+            return
+        while self._writer.size(is_used=True) > _EASED * self._room.limit:
+            smaller = self._room.smaller()
+            if smaller is None:
+                return
+            self._room = smaller
+            self._weigh()
+            for level in range(len(self._levels)):
+                self._merge(level)
+            self._captures.thin(self._room.captured, self._around)
+            while self._next - self._first - FOLDED >= self._room.recent:
+                self._fold_next()
+
+
+def _block(steps: range, count: int, own: Sequence["Whole | _Repeated"]) -> range:
+    """Return the steps that stand for some: those in the middle, or around a measured one there."""
+    middle = steps.start + len(steps) // 2
+    measured = (one.step for one in own if isinstance(one, Whole) and one.has_norms)
+    centre = min(measured, key=lambda step: abs(step - middle), default=middle)
+    start = min(max(centre - count // 2, steps.start), steps.stop - count)
+    return range(start, start + count)
+
+
+def _start(one: "Whole | _Repeated") -> int:
+    return one.step if isinstance(one, Whole) else one.steps.first
+
+
+def _losses(events: Sequence[EventRecord]) -> int:
+    """Return the number of losses that are read in a step like this one."""
+    return sum(
+        event.kind == "backward" and any(name == "loss" for name, _ in event.numbers)
+        for event in events
+    )
+
+
+def _parts(steps: RepeatedSteps, losses: dict[int, int]) -> Iterator[RepeatedSteps]:
+    """Yield the steps in rows that end where summaries do."""
+    duration = (steps.ended - steps.began) / max(steps.count, 1)
+    at = taken = 0
+    while at < steps.count:
+        end = min(steps.count, at + FOLDED - (steps.first + at) % FOLDED)
+        choices = memoryview(steps.choices).cast("H")[at:end]
+        own = sum(losses[steps.sources[choice]] for choice in choices)
+        yield replace(
+            steps,
+            first=steps.first + at,
+            choices=choices.tobytes(),
+            losses=steps.losses[8 * taken : 8 * (taken + own)],
+            rates=steps.rates[8 * at : 8 * end],
+            began=steps.began + at * duration,
+            ended=steps.began + end * duration,
+        )
+        at, taken = end, taken + own
