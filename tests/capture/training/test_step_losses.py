@@ -60,7 +60,7 @@ def mean(losses):
             "loss: as passed to backward(), divided by 8",
         ),
     ],
-    ids=str,
+    ids=["parts", "micro-batches", "divided", "kept", "summed", "divided again"],
 )
 def test_the_loss_of_a_step_is_that_of_its_micro_batches(run, options, expected, text):
     own = []
