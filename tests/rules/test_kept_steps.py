@@ -18,11 +18,16 @@ TRAININGS = {
 }
 
 
+SAMPLED = "GS708"
+"""Judges means of losses, which a few steps give only roughly: it may miss a finding."""
+
+
 def told(recording):
     """What the rules find, without the numbers of steps."""
     return {
         (one.rule, one.severity, one.location and one.location.line, one.parameters)
         for one in judge(recording).findings
+        if one.rule != SAMPLED
     }
 
 
