@@ -72,6 +72,7 @@ FollowOption = Annotated[
         "--follow",
         help="While another process writes the recording, show the training as run --live does. "
         "The report comes at its end, or at Ctrl-C.",
+        panel="What to show",
     ),
 ]
 

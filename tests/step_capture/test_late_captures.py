@@ -131,7 +131,7 @@ def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(capture_step
 
     found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (6, line_in(loop))
-    assert "step 5 wrote it with lr=3e+38" in found.message
+    assert "step 5 wrote it with lr=3e38" in found.message
 
 
 def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(capture_steps):

@@ -51,7 +51,10 @@ class FrozenParameterInOptimizer(Rule):
     name: ClassVar[str] = "frozen-parameter-in-optimizer"
     level: ClassVar[Severity] = "note"
     judges_learning: ClassVar[bool] = True
-    measures: ClassVar[tuple[Measure, ...]] = (Measure(number="frozen_steps"),)
+    measures: ClassVar[tuple[Measure, ...]] = (
+        Measure(number="frozen_steps"),
+        Measure(number="parameters_frozen"),
+    )
 
     tail_steps: int = 8
     """Number of last steps for which parameters stay frozen. Chosen, as in GS306: more than a phase
