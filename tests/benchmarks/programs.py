@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from gradscope.rules.catalogue import RULES
+from gradscope.rules.rule import Rule
 from tests.rules.inspecting import marked_lines
 
 ROOT = Path(__file__).parents[2]
@@ -79,13 +80,19 @@ def _twin(case: dict, folder: Path, cases: list[dict]) -> str | None:
     return f"{folder.name}/{twin['id']}"
 
 
+def _kind(rule: Rule) -> str:
+    if FAMILIES[rule.code[2]] == "ranks":
+        return "job"
+    return "train" if rule.needs_run else "model"
+
+
 def samples() -> list[Program]:
     """Return the samples of the rules and the sick models of their tests."""
     found = [
         Program(
             name=f"sample_models/{rule.name}",
             path=path,
-            kind="train" if rule.needs_run else "model",
+            kind=_kind(rule),
             sick=True,
             rules=frozenset((rule.code,)),
             level="note",
