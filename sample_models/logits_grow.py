@@ -1,6 +1,6 @@
 """An attention whose learning rate is so high that its scores grow into the hundreds.
 
-Watch it with `gradscope run sample_models/logits_grow.py`.
+Watch it with `gradscope run --budget none sample_models/logits_grow.py`.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """A limit of 50, taken over from a model with a summed loss: nothing ever comes near it.
 
-Watch it with `gradscope run sample_models/never_clipped.py`.
+Watch it with `gradscope run --budget none sample_models/never_clipped.py`.
 """
 
 import torch

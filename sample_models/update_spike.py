@@ -1,6 +1,6 @@
 """Sensors that wake up after a long silence: Adam's averages make their first steps huge.
 
-Watch it with `gradscope run sample_models/update_spike.py`.
+Watch it with `gradscope run --budget none sample_models/update_spike.py`.
 """
 
 import torch
