@@ -93,24 +93,43 @@ class _Course:
         return is_between and not _is_on_line(self.start, self.last, values)
 
 
+@dataclass(frozen=True, slots=True)
+class _Projection:
+    """Where values lie along the straight line between two others."""
+
+    share: float
+    """Part of the way that the values have gone along the line; 0 if there is no way."""
+    rest: float
+    """Squared distance from the line."""
+    length: float
+    """Squared length of the way."""
+    moved: float
+    """Squared distance from the start."""
+
+    @classmethod
+    def of(
+        cls, start: Sequence[float], end: Sequence[float], values: Sequence[float]
+    ) -> "_Projection":
+        """Project values onto the line from a start to an end."""
+        way = [b - a for a, b in zip(start, end, strict=True)]
+        moved = [b - a for a, b in zip(start, values, strict=True)]
+        length = sum(one * one for one in way)
+        share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
+        rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
+        return cls(share=share, rest=rest, length=length, moved=sum(one * one for one in moved))
+
+
 def _is_on_line(start: Sequence[float], end: Sequence[float], values: Sequence[float]) -> bool:
-    way = [b - a for a, b in zip(start, end, strict=True)]
-    moved = [b - a for a, b in zip(start, values, strict=True)]
-    length = sum(one * one for one in way)
-    share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
-    rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
-    return rest <= _ON_THE_LINE**2 * max(length, sum(one * one for one in moved))
+    found = _Projection.of(start, end, values)
+    return found.rest <= _ON_THE_LINE**2 * max(found.length, found.moved)
 
 
 def _is_between(start: Sequence[float], end: Sequence[float], values: Sequence[float]) -> bool:
     """Return whether values lie on the way between two others, as far as rounding shows."""
-    way = [b - a for a, b in zip(start, end, strict=True)]
-    moved = [b - a for a, b in zip(start, values, strict=True)]
-    length = sum(one * one for one in way)
-    share = sum(a * b for a, b in zip(way, moved, strict=True)) / length if length else 0.0
-    rest = sum((m - share * w) ** 2 for m, w in zip(moved, way, strict=True))
+    found = _Projection.of(start, end, values)
     rounding = _ROUNDING**2 * sum(one * one for one in end) / 100
-    return 0.0 < share < 1.0 and rest <= (share * _NEARLY) ** 2 * length + rounding
+    limit = (found.share * _NEARLY) ** 2 * found.length + rounding
+    return 0.0 < found.share < 1.0 and found.rest <= limit
 
 
 class ReplacedWeights:
