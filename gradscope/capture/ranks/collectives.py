@@ -4,7 +4,7 @@ import ast
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -17,7 +17,7 @@ from torch.distributed import distributed_c10d
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.ranks.observations import Ledger
 from gradscope.capture.source.lines import created
-from gradscope.capture.source.statements import tree_of
+from gradscope.capture.source.statements import nodes_within, tree_of
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.graph_facts import contains
 from gradscope.capture.training.guard import Function, Patches
@@ -70,7 +70,7 @@ def _reach(file: str, line: int, start: str | None) -> Reach:
         isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Subscript)
         and stem(node.targets[0].value) == start
-        for node in _within(first)
+        for node in nodes_within(first)
     )
     return Reach(loss=flow.reaches_backward(), own=own)
 
@@ -89,7 +89,7 @@ class _Flow:
         for _ in range(_ROUNDS):
             before = (len(self._functions), sum(map(len, self.names.values())))
             for scope in self._scopes:
-                for node in _within(scope):
+                for node in nodes_within(scope):
                     self._follow(scope, node)
             if before == (len(self._functions), sum(map(len, self.names.values()))):
                 return
@@ -129,7 +129,7 @@ class _Flow:
             and node.func.attr in ("backward", "manual_backward")
             and self._holds_any(scope, [node.func.value, *node.args])
             for scope in self._scopes
-            for node in _within(scope)
+            for node in nodes_within(scope)
         ) or bool(self._functions & {"training_step", "compute_loss"})
 
     def _holds_any(self, scope: ast.AST, values: list[ast.expr]) -> bool:
@@ -140,15 +140,6 @@ def _may_be_module(function: ast.expr) -> bool:
     """Return whether a call may be one of a module, and not of a function of torch."""
     name = stem(function) or ""
     return bool(name) and not name.startswith(("torch", "F.", "dist.", "nn.", "math."))
-
-
-def _within(scope: ast.AST) -> Iterator[ast.AST]:
-    waiting = list(ast.iter_child_nodes(scope))[::-1]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
 _FIRST_SUMS, _MOST_SUMS = 16, 8

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.capture.source.statements import code_at, nodes_within, tree_of
 
 _NAMES = re.compile(
     r"^(world|world_?size|n_?gpus?|num_?gpus|num_?processes|n_?ranks|num_?ranks|nprocs)$",
@@ -132,7 +132,7 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
 def _found(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for scope in _scopes(tree):
         tainted = _gradients(scope)
-        for node in _within(scope):
+        for node in nodes_within(scope):
             yield from _of_node(node, tainted)
 
 
@@ -170,16 +170,6 @@ def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
-
-
-def _within(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a scope, without those of functions inside."""
-    waiting = list(ast.iter_child_nodes(scope))[::-1]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            waiting += list(ast.iter_child_nodes(node))[::-1]
 
 
 def _called(node: ast.Call) -> str:
@@ -241,7 +231,7 @@ def _gradients(scope: ast.AST) -> set[str]:
     """Return the variables of a scope that hold gradients, or lists of them."""
     tainted: set[str] = set()
     for _ in range(3):
-        for node in _within(scope):
+        for node in nodes_within(scope):
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     pairs = [(name, value)]

@@ -280,3 +280,13 @@ def _is_installed(kind: type) -> bool:
     return file is not None and (
         file.startswith(_INSTALLED) or any(part in file for part in INSTALLED)
     )
+
+
+def nodes_within(scope: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a scope, without those of functions inside."""
+    waiting = list(ast.iter_child_nodes(scope))[::-1]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += list(ast.iter_child_nodes(node))[::-1]
