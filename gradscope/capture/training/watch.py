@@ -214,7 +214,7 @@ class _Running:
     def check_ranks(self, every: int) -> None:
         """Let ranks compare digests of their replicas in every Nth step."""
         ranks = self._training.ranks
-        ranks.sync_checks = SyncChecks(self._training, ranks.ledger, every)
+        ranks.sync_checks = SyncChecks(self._training, ranks.log, every)
 
     def start(
         self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header
