@@ -1,6 +1,7 @@
 """Tensors of every kind of torch pass through all code that reads elements."""
 
 import math
+import struct
 import time
 import warnings
 
@@ -15,6 +16,7 @@ from gradscope.capture.reading import (
     NotReadable,
     elements,
     few_numbers,
+    first_bytes,
     has_freed_memory,
     is_plain,
     stored,
@@ -211,6 +213,7 @@ def test_no_reader_reads_what_cannot_be_read(make_unreadable):
             read(tensor)
     with torch._C.DisableTorchFunction():
         assert few_numbers(tensor, 1 << 20) is None
+        assert first_bytes(tensor, 1) is None
         assert not _is_zero(tensor)
         assert number(tensor) is None
         assert _sampled(tensor) is None
@@ -257,6 +260,24 @@ def test_a_few_numbers_are_those_of_the_tensor(make_readable):
         assert few_numbers(torch._efficientzerotensor(3), 3) is None
     functional = torch._to_functional_tensor(torch.ones(3))
     assert few_numbers(functional, 3) is None
+
+
+def test_the_first_bytes_are_those_of_a_contiguous_tensor(make_readable):
+    tensor = make_readable(SIZES[0])
+    with torch._C.DisableTorchFunction():
+        found = first_bytes(tensor, 2 * tensor.itemsize)
+        if found is not None:
+            first = torch.frombuffer(bytearray(found), dtype=tensor.dtype)
+            assert torch.equal(first, tensor.detach().flatten()[:2])
+    weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert first_bytes(weight, 8) == struct.pack("=2f", 1, 2)
+    assert first_bytes(weight[1:], 12) == struct.pack("=3f", 2, 3, 4)
+    assert first_bytes(weight, 17) is None
+    assert first_bytes(weight[::2], 8) is None
+    assert first_bytes(torch._neg_view(weight), 8) is None
+    weight.untyped_storage().resize_(12)
+    assert first_bytes(weight, 8) is None
+    assert first_bytes(torch._to_functional_tensor(torch.ones(3)), 4) is None
 
 
 def test_no_elements_are_readable_wherever_they_are_not():
