@@ -1,19 +1,18 @@
 """Decides whether a tensor's elements can be read, and through which tensor.
 
-This module is the only gate to tensor memory. torch's kernels trust a tensor: a read of freed
-memory ends the process. Tensor subclasses may answer a read with a collective or with their own
-code. Therefore gradscope reads no element before this module allows it. Callers disable torch
-functions, for example by `DisableTorchFunction`, where a tensor may be a subclass.
+This module is the only gate to tensor memory, with `first_elements`, which builds on it. torch's
+kernels trust a tensor: a read of freed memory ends the process. Tensor subclasses may answer a read
+with a collective or with their own code. Therefore gradscope reads no element before this module
+allows it. Callers disable torch functions, for example by `DisableTorchFunction`, where a tensor
+may be a subclass.
 """
 
 import sys
-from ctypes import string_at
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction, DispatchKey, _dispatch_keys
-from torch.nn import Parameter
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -44,8 +43,6 @@ _FREED = "its memory has been freed"
 
 CALCULABLE = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 """Real types that torch computes with. Others, such as float8, it only converts."""
-
-_OWN_CLASSES = (Tensor, Parameter)
 
 _NUMBERS = CALCULABLE | {
     torch.bool,
@@ -144,32 +141,6 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
         return None
     found = tensor.tolist()
     return found if tensor.dim() == 1 else _flat(found)
-
-
-def first_bytes(tensor: Tensor, size: int) -> bytes | None:
-    """Return the bytes of the first elements of a tensor; None if it is not as described.
-
-    It is a tensor or parameter of torch's own class, of a type in `CALCULABLE`, contiguous and in
-    main memory. It runs twice per step and calls no operation of torch.
-
-    Args:
-        tensor: Any tensor.
-        size: Number of bytes.
-    """
-    if type(tensor) not in _OWN_CLASSES or not tensor.is_cpu or tensor.dtype not in CALCULABLE:
-        return None
-    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_neg():
-        return None
-    if not tensor.is_contiguous():
-        return None
-    try:
-        # Functional tensors and those of transforms of `torch.func` raise here.
-        address = tensor.data_ptr()
-    except RuntimeError:  # without elements of its own
-        return None
-    if not address or size > tensor.nbytes or not is_in_memory(tensor):
-        return None
-    return string_at(address, size)
 
 
 def _flat(nested: float | list[Any]) -> list[float]:

@@ -21,7 +21,7 @@ class BetweenSteps:
 
     def __init__(self, training: TrainingState) -> None:
         self._guard = training.guard
-        self._weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
+        self.weights, self._hooks = ReplacedWeights(training), GradientHooks(training)
         self._steps = 0
 
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
@@ -29,13 +29,9 @@ class BetweenSteps:
         self._steps += 1
         if self._steps % _EVERY == 1 and not is_traced():
             self._guard.run(self._hooks.count, optimizer)
-        self._guard.quickly(self._weights.before_step, optimizer, frame)
-
-    def after_step(self, optimizer: Optimizer) -> None:
-        """Look at them after it."""
-        self._guard.quickly(self._weights.after_step, optimizer)
+        self.weights.before_step(optimizer, frame)
 
     def finish(self) -> None:
         """Record what was seen."""
-        self._weights.finish()
+        self.weights.finish()
         self._hooks.finish()

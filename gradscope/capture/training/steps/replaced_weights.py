@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
 
-import torch
-from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.reading import first_bytes
+from gradscope.capture.first_elements import FirstElements
 from gradscope.capture.source.statements import tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
@@ -43,8 +40,7 @@ class _Course:
     """The first elements of one parameter over the steps of an optimizer."""
 
     optimizer: ref[Optimizer]
-    parameter: ref[Tensor]
-    dtype: torch.dtype
+    elements: FirstElements
     last: bytes
     """After the last step."""
     first: Sequence[float]
@@ -76,15 +72,6 @@ class _Course:
         """Whether nearly every step is followed by a move back to the first values."""
         return self.pulls >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.is_over
 
-    def read(self) -> bytes | None:
-        """Return the values now; None if they cannot be read any more."""
-        parameter = self.parameter()
-        if parameter is None:
-            return None
-        with DisableTorchFunction():
-            # A script may convert its model.
-            return first_bytes(parameter, len(self.last)) if parameter.dtype is self.dtype else None
-
     def see(self, values: bytes) -> None:
         """Add values of the parameter."""
         self.last = values
@@ -95,14 +82,14 @@ class _Course:
     def settle(self) -> None:
         """Add the values that are held to the limits."""
         if self.held:
-            rows = torch.frombuffer(self.held, dtype=self.dtype).view(-1, len(self.first))
-            self.low = list(map(min, self.low, rows.amin(0).tolist()))
-            self.high = list(map(max, self.high, rows.amax(0).tolist()))
+            low, high = self.elements.limits(self.held)
+            self.low = list(map(min, self.low, low))
+            self.high = list(map(max, self.high, high))
             self.held = bytearray()
 
     def change(self, values: bytes) -> None:
         """Judge how something other than a step has changed the parameter."""
-        now, last = _numbers(values, self.dtype), _numbers(self.last, self.dtype)
+        now, last = self.elements.numbers(values), self.elements.numbers(self.last)
         if now == last:  # 0 has two signs
             return
         self.settle()
@@ -126,11 +113,6 @@ class _Course:
             for value, low, high, span in zip(now, self.low, self.high, spans, strict=True)
         )
         return is_between and not _is_on_line(self.start, last, now)
-
-
-def _numbers(values: bytes, dtype: torch.dtype) -> list[float]:
-    found: list[float] = torch.frombuffer(bytearray(values), dtype=dtype).tolist()
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +175,7 @@ class ReplacedWeights:
             if (rest is None or rest() is not optimizer) and not is_traced():
                 self._training.guard.run(self._begin, optimizer)
             return
-        values = None if course.is_over else course.read()
+        values = None if course.is_over else course.elements.read()
         if values is not None and values != course.last:
             self._training.guard.run(self._change, course, values, frame)
 
@@ -214,7 +196,7 @@ class ReplacedWeights:
     def after_step(self, optimizer: Optimizer) -> None:
         """Keep what the step left."""
         course = self._courses.get(id(optimizer))
-        values = None if course is None or course.is_over else course.read()
+        values = None if course is None or course.is_over else course.elements.read()
         if course is not None and values is not None:
             course.steps += 1
             course.see(values)
@@ -249,13 +231,12 @@ def _course(optimizer: Optimizer) -> _Course | None:
         return None
     # The rows of a matrix may be those of an embedding, of which most stay as they are.
     parameter = max(fitting, key=lambda one: (one.ndim == 1, min(one.numel(), _MOST)))
-    size = min(parameter.numel(), _MOST) * parameter.itemsize
-    values = first_bytes(parameter, size)
+    elements = FirstElements(parameter, _MOST)
+    values = elements.read()
     if values is None:
         return None
-    numbers = _numbers(values, parameter.dtype)
-    made = (ref(optimizer), ref(parameter), parameter.dtype, values, numbers, numbers)
-    course = _Course(*made, low=numbers, high=numbers)
+    numbers = elements.numbers(values)
+    course = _Course(ref(optimizer), elements, values, numbers, numbers, numbers, numbers)
     course.see(values)
     return course
 

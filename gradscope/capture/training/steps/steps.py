@@ -143,7 +143,7 @@ class Steps:
         # The arguments of the hook include the optimizer itself, so a closure is the second one.
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
-        self.between.before_step(optimizer, frame)
+        self._training.guard.quickly(self.between.before_step, optimizer, frame)
         if self._training.ranks.is_on:
             self._training.ranks.enter_step(optimizer, frame)
         if not (self._is_repetition(optimizer, has_closure, frame) or is_traced()):
@@ -181,7 +181,7 @@ class Steps:
         guard, repeated = self._training.guard, self._repeated
         if not guard.active or (repeated is None and is_traced()):
             return
-        self.between.after_step(optimizer)
+        guard.quickly(self.between.weights.after_step, optimizer)
         if self._training.ranks.is_on:
             self._training.ranks.leave_step(optimizer)
         if self.in_repeated_backward is not None:
