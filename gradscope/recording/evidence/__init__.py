@@ -25,6 +25,7 @@ from gradscope.recording.evidence.failures import (
     NonfiniteRecord,
     SuspectedBreak,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -135,6 +136,7 @@ EVIDENCE: tuple[type, ...] = (
     UnitRecord,
     UnrepeatedRegion,
     WatchCost,
+    WithheldRecord,
     WrappedModel,
 )
 """Every kind, in the order of their tables in a file."""
