@@ -40,6 +40,7 @@ from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
+    CastRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -82,6 +83,7 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     BatchRecord,
     CallerRecord,
+    CastRecord,
     ClipPass,
     ClipScope,
     ClipTrial,
