@@ -6,16 +6,12 @@ from torch import nn
 class CrossAttention(nn.Module):
     def __init__(self, dim, key_dim):
         super().__init__()
-        self.query = nn.Linear(dim, key_dim, bias=False)
-        self.key = nn.Linear(dim, key_dim, bias=False)
+        self.w_query = nn.Parameter(torch.randn(dim, key_dim) / dim**0.5)
+        self.w_key = nn.Parameter(torch.randn(dim, key_dim) / dim**0.5)
         self.value = nn.Linear(dim, dim)
-        for linear in (self.query, self.key):
-            nn.init.normal_(linear.weight, std=0.3)
-        self.key_dim = key_dim
 
     def forward(self, x, memory):
-        scores = torch.einsum("bqd,bkd->bqk", self.query(x), self.key(memory))
-        scores = scores / self.key_dim**0.5
+        scores = torch.einsum("bqd,bkd->bqk", x @ self.w_query, memory @ self.w_key) / self.w_key.shape[1] ** 0.5
         weights = F.softmax(scores, dim=-1)
         return torch.einsum("bqk,bkd->bqd", weights, self.value(memory))
 
