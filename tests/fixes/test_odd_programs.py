@@ -6,33 +6,56 @@ import pytest
 
 from tests.fixes.odd_programs import PROGRAMS
 
+A_PUSH = {True: 4, False: 2}
+"""How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
-@pytest.fixture(scope="module")
-def checked(tmp_path_factory, fixing_in, request):
-    """Returns the findings of every program that is tested, from one check of all."""
-    folder = tmp_path_factory.mktemp("programs")
-    items = [item for item in request.session.items if item.module is request.module]
-    programs = [item.callspec.params["program"] for item in items]
+
+def programs_of(rule, *, is_push):
+    kinds = [
+        [one for one in PROGRAMS if one.rule == rule and (one.added is not None) == has_edit]
+        for has_edit in A_PUSH
+    ]
+    numbers = A_PUSH.values()
+    return [
+        program
+        for kind, number in zip(kinds, numbers, strict=True)
+        for program in (kind[:number] if is_push else kind[number:])
+    ]
+
+
+RULES = sorted({program.rule for program in PROGRAMS})
+OTHERS = [rule for rule in RULES if programs_of(rule, is_push=False)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_push"),
+    [
+        *((rule, True) for rule in RULES),
+        *(pytest.param(rule, False, marks=pytest.mark.nightly) for rule in OTHERS),
+    ],
+)
+def test_edits_are_right_or_absent(rule, is_push, tmp_path, gradscope_in):
+    programs = programs_of(rule, is_push=is_push)
     for program in programs:
-        (folder / f"{program.name}.py").write_bytes(program.text.encode(program.encoding))
+        (tmp_path / f"{program.name}.py").write_bytes(program.text.encode(program.encoding))
         for name, text in program.others.items():
-            (folder / name).write_text(text)
+            (tmp_path / name).write_text(text)
     names = [f"{program.name}.py" for program in programs]
-    done = fixing_in(folder, "check", *names, "--diff", "--unsafe-fixes", "--output-format", "json")
+    options = ("--diff", "--unsafe-fixes", "--output-format", "json")
+    done = gradscope_in(tmp_path, "check", *names, *options)
     assert done.stdout, done.stderr
-    found: dict[str, list] = {name: [] for name in names}
-    for finding in json.loads(done.stdout)["findings"]:
-        found[finding["target"]].append(finding)
-    return found
+    findings = json.loads(done.stdout)["findings"]
+    for program in programs:
+        of_program = [one for one in findings if one["target"] == f"{program.name}.py"]
+        assert_edit(program, of_program)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_edit_is_right_or_absent(program, checked):
-    found = [one for one in checked[f"{program.name}.py"] if one["rule"] == program.rule]
-    assert found, [one["rule"] for one in checked[f"{program.name}.py"]]
+def assert_edit(program, findings):
+    found = [one for one in findings if one["rule"] == program.rule]
+    assert found, (program.name, [one["rule"] for one in findings])
     fixes = [one["fix"] for one in found if "fix" in one]
     if program.added is None:
-        assert fixes == []
+        assert fixes == [], program.name
         return
     (fix,) = fixes
     assert fix["verified"], (fix["verdict"], fix["diff"])
