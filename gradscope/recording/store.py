@@ -16,6 +16,7 @@ from gradscope.recording import step_norms
 from gradscope.recording.continuation.joining import continued, start_of
 from gradscope.recording.meta import Header, header_of, read_header, write_header
 from gradscope.recording.norm_table import norms_of
+from gradscope.recording.opening import APPLICATION_ID, FORMAT, opened_to_read
 from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.repetitions import own_part
 from gradscope.recording.step_norms import (
@@ -46,12 +47,6 @@ from gradscope.recording.tables import (
     recording_of,
 )
 from gradscope.recording.views import VIEWS
-
-APPLICATION_ID = 0x47726164
-"""`Grad`: identifies recordings among SQLite files."""
-
-FORMAT = 2
-"""Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
@@ -318,8 +313,6 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
 _LEAST_LOG = 200
 """Pages of the log after which it is written back at the soonest: that waits for the disk."""
 
-_MAGIC = b"SQLite format 3\x00"
-
 
 def save_recording(recording: Recording, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write a whole recording to a file; an existing file stays whole until it is replaced.
@@ -374,18 +367,8 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
 
 
 def _load(file: Path, *, is_outline: bool) -> Recording:
-    _check_magic(file)
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
-            _check_format(base, file)
-            # One transaction: tables that are read in sequence must be consistent.
-            base.execute("BEGIN")
-            with _no_collection():
-                return _outline(base) if is_outline else _read(base, file)
-    except (sqlite3.Error, ValueError) as error:
-        raise GradscopeError(f"cannot read `{file}`: {error}") from error
-    except (KeyError, TypeError) as error:  # a wrong text or a missing value
-        raise GradscopeError(f"cannot read `{file}`: it is damaged ({error!r})") from error
+    with opened_to_read(file) as base, _no_collection():
+        return _outline(base) if is_outline else _read(base, file)
 
 
 @contextmanager
@@ -398,32 +381,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _check_magic(file: Path) -> None:
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(len(_MAGIC))
-    except OSError as error:
-        raise GradscopeError(f"cannot read `{file}`: {error.strerror}") from error
-    if not start:
-        raise GradscopeError(f"`{file}` is empty")
-    if start != _MAGIC:
-        raise GradscopeError(f"`{file}` is not a recording of gradscope")
-
-
-def _check_format(base: sqlite3.Connection, file: Path) -> None:
-    (application,) = base.execute("PRAGMA application_id").fetchone()
-    if application != APPLICATION_ID:
-        raise GradscopeError(
-            f"`{file}` is a SQLite file of another program, not a recording of gradscope"
-        )
-    (version,) = base.execute("PRAGMA user_version").fetchone()
-    if version > FORMAT:
-        raise GradscopeError(
-            f"`{file}` has format {version}; this gradscope reads formats up to {FORMAT}",
-            help="read it with the gradscope that wrote it, or a newer one",
-        )
 
 
 def _read(base: sqlite3.Connection, file: Path) -> Recording:

@@ -9,6 +9,7 @@ from tests.fixes import odd_programs, odd_trainings
 from tests.fixes.in_process import fixes_of, training_report
 from tests.rules.inspecting import report_of_file
 
+PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS]
 A_PUSH = {True: 4, False: 2}
 """How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
@@ -23,7 +24,7 @@ def marked(programs):
         yield pytest.param(program, id=program.name, marks=marks)
 
 
-@pytest.mark.parametrize("program", marked([*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS]))
+@pytest.mark.parametrize("program", [*marked(PROGRAMS)])
 def test_edit_is_right_or_absent(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / f"{program.name}.py"
