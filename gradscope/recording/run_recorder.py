@@ -29,7 +29,6 @@ from gradscope.recording.records import (
 from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_norms import NormRow
-from gradscope.recording.store import RecordingWriter
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Table
 from gradscope.recording.tables import (
@@ -44,6 +43,7 @@ from gradscope.recording.tables import (
 )
 from gradscope.recording.thinning.room import Room
 from gradscope.recording.thinning.thinner import Thinner
+from gradscope.recording.writer import RecordingWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from gradscope.recording.records import CapturedStep
-from gradscope.recording.store import RecordingWriter
+from gradscope.recording.writer import RecordingWriter
 
 _FIRST, _SHARE_OF_LAST = 6, 0.25
 """Number of first captured steps that are never dropped, and share of the last ones."""

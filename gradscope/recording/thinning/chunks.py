@@ -15,7 +15,6 @@ from gradscope.recording.evidence.summaries import (
 from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.records import EventRecord, StepRecord
 from gradscope.recording.step_norms import NORMS, numbers_of
-from gradscope.recording.store import RecordingWriter
 from gradscope.recording.tables import EVENTS, STEPS, evidence_tables
 from gradscope.recording.thinning.buckets import (
     NORM_COLUMNS,
@@ -26,6 +25,7 @@ from gradscope.recording.thinning.buckets import (
     unpacked,
 )
 from gradscope.recording.thinning.readings import Reading
+from gradscope.recording.writer import RecordingWriter
 
 TOGETHER = 10
 """Number of buckets of a summary, and of summaries that become one."""

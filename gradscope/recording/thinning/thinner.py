@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from gradscope.recording.records import CapturedStep, EventRecord, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
-from gradscope.recording.store import RecordingWriter
 from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS
 from gradscope.recording.thinning.captures import CapturesKept
 from gradscope.recording.thinning.chunks import (
@@ -21,6 +20,7 @@ from gradscope.recording.thinning.chunks import (
 )
 from gradscope.recording.thinning.readings import Reading, Readings
 from gradscope.recording.thinning.room import FOLDED, Room
+from gradscope.recording.writer import RecordingWriter
 
 _BEFORE, _AFTER = 128, 10
 """Steps before and after an event that are kept: with so many before it, rules compare a spike."""
