@@ -86,14 +86,15 @@ class RecordingWriter:
         # By table: number of rows, which is the next record's index.
         self._places: dict[str, int] = {}
         self._transactions = 0
-        self._pages: int | None = None
-        """Number of pages that the file will have at most; None without a limit."""
+        self.largest = 0
+        """Size in bytes that the file will have at most; 0 without a limit."""
         try:
             if force:
                 self.path.unlink(missing_ok=True)
             is_new = claim(self.path)
             self._file = file_at(self.path)
             self._connection = _create(self.path, header, limit, is_new=is_new)
+            (self._page,) = self._connection.execute("PRAGMA page_size").fetchone()
             self.norm_sets = NormSets(self._connection)
         except (OSError, sqlite3.Error) as error:
             raise unwritable(self.path, str(error)) from error
@@ -128,13 +129,13 @@ class RecordingWriter:
     def _error(self, error: sqlite3.Error) -> GradscopeError:
         if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
             return unwritable(self.path, str(error))
-        is_at_limit = self._pages is not None and disk_usage(self.path.parent).free > _SPARE
+        is_at_limit = self.largest > 0 and disk_usage(self.path.parent).free > _SPARE
         return FullError(self.path, str(error), is_at_limit=is_at_limit)
 
     def allow(self, size: int) -> None:
         """Set the size in bytes that the file will have at most."""
-        self._pages = size // PAGE
-        self._connection.execute(f"PRAGMA max_page_count = {self._pages}")
+        self.largest = size
+        self._connection.execute(f"PRAGMA max_page_count = {size // self._page}")
 
     def add(self, table: Table[Record], records: Iterable[Record]) -> None:
         """Add records after the existing ones of the table; inside a transaction."""
@@ -157,10 +158,7 @@ class RecordingWriter:
 
     def add_captured_step(self, captured: CapturedStep) -> None:
         """Add a captured step, without what it repeats of another; inside a transaction."""
-        if CAPTURED_STEPS.name not in self._places:
-            for definition in captured_step_definitions():
-                self._connection.execute(definition)
-        location = self._places.get(CAPTURED_STEPS.name, 0)
+        location = self._captured_place()
         header = header_of(captured.recording)
         row = CapturedStepRow(
             step=captured.step, order=captured.order, header=header, same_as=captured.same_as
@@ -173,6 +171,16 @@ class RecordingWriter:
             twin = tables[table.name]
             rows = ((location, index, *twin.write(one)) for index, one in enumerate(records))
             self._connection.executemany(twin.insertion, rows)
+
+    def skip_captured_steps(self, count: int) -> None:
+        """Leave out captured steps, by whose indices others may refer to them."""
+        self._places[CAPTURED_STEPS.name] = self._captured_place() + count
+
+    def _captured_place(self) -> int:
+        if CAPTURED_STEPS.name not in self._places:
+            for definition in captured_step_definitions():
+                self._connection.execute(definition)
+        return self._places.get(CAPTURED_STEPS.name, 0)
 
     def add_stored_gradients(self, gradients: Iterable[StoredGradient]) -> None:
         """Add gradients with their numbers; inside a transaction."""
@@ -259,6 +267,9 @@ class RecordingWriter:
 PAGE = 4_096
 """Bytes of a page of the file."""
 
+_SMALL = 8_000_000
+"""Size in bytes up to which a recording has smaller pages."""
+
 
 _SPARE = 2**24
 """Bytes: a disk with so much room is not full."""
@@ -289,9 +300,12 @@ def _create(path: Path, header: Header, limit: int | None, *, is_new: bool) -> s
     # A run is written by any thread that makes a step, one at a time.
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
+        # Each of the many tables takes a page at least.
+        page = PAGE if limit is None or limit > _SMALL else PAGE // 4
+        connection.execute(f"PRAGMA page_size = {page}")
         _lay_out(connection, header)
         if limit is not None:  # the log is besides the file
-            pages = min(max(_LEAST_LOG, limit // (20 * PAGE)), 1_000)
+            pages = min(max(_LEAST_LOG, limit // 20), 1_000 * PAGE) // page
             connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
             connection.execute(f"PRAGMA journal_size_limit = {limit // 10}")
     except BaseException as error:
@@ -322,5 +336,5 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
     connection.execute("SELECT name FROM meta").fetchone()
 
 
-_LEAST_LOG = 200
-"""Pages of the log after which it is written back at the soonest: that waits for the disk."""
+_LEAST_LOG = 800_000
+"""Bytes of the log after which it is written back at the soonest: that waits for the disk."""

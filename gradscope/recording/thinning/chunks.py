@@ -1,7 +1,7 @@
 """Summaries of consecutive steps in the file, and the steps among them that are still whole."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import get_args
 
@@ -84,6 +84,17 @@ class Chunk:
         """Delete the whole steps that are neither of its block nor kept otherwise."""
         for step in set(self.whole) - set(self.block) - set(kept):
             self.whole.pop(step).remove(writer)
+
+    def drop_norms(self, writer: RecordingWriter, most: int) -> None:
+        """Delete the norms of all whole steps but some in the middle, and of the summary."""
+        measured = [one for one in self.whole.values() if one.has_norms]
+        start = max(0, len(measured) - most) // 2
+        for one in (*measured[:start], *measured[start + most :]):
+            writer.remove(NORMS, one.rows[NORMS])
+            rows = {table: span for table, span in one.rows.items() if table != NORMS}
+            self.whole[one.step] = replace(one, rows=rows)
+        table = evidence_tables()[NormSummary].name
+        writer.remove(table, self.rows.pop(table, range(0)))
 
     def write(self, writer: RecordingWriter, norms: Mapping[NormKind, Sequence[Bucket]]) -> None:
         """Write the summary."""

@@ -44,6 +44,7 @@ from gradscope.report.run.phrasing import (
     cost_text,
     course_text,
     curves_note,
+    dropped_text,
     extreme_text,
     heading,
     kept_text,
@@ -86,6 +87,7 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         ("run", " · ".join(word for word in parts if word)),
         ("watched", "" if run.cost is None else cost_text(run.cost)),
         ("kept", kept_text(run)),
+        ("dropped", dropped_text(run)),
         ("tensors", captured_steps_text(run)),
     )
     yield Facts((*(Fact(name, line) for name, line in reported if line), *further))
