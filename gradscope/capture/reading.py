@@ -1,9 +1,10 @@
 """Decides whether a tensor's elements can be read, and through which tensor.
 
-This module is the only gate to tensor memory. torch's kernels trust a tensor: a read of freed
-memory ends the process. Tensor subclasses may answer a read with a collective or with their own
-code. Therefore gradscope reads no element before this module allows it. Callers disable torch
-functions, for example by `DisableTorchFunction`, where a tensor may be a subclass.
+This module is the only gate to tensor memory, with `first_elements`, which builds on it. torch's
+kernels trust a tensor: a read of freed memory ends the process. Tensor subclasses may answer a read
+with a collective or with their own code. Therefore gradscope reads no element before this module
+allows it. Callers disable torch functions, for example by `DisableTorchFunction`, where a tensor
+may be a subclass.
 """
 
 import sys

@@ -25,6 +25,7 @@ from gradscope.recording.evidence.failures import (
     NonfiniteRecord,
     SuspectedBreak,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -39,6 +40,7 @@ from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
+    CastRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -86,6 +88,7 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     BatchRecord,
     CallerRecord,
+    CastRecord,
     ClipPass,
     ClipScope,
     ClipTrial,
@@ -141,6 +144,7 @@ EVIDENCE: tuple[type, ...] = (
     UnitRecord,
     UnrepeatedRegion,
     WatchCost,
+    WithheldRecord,
     WrappedModel,
 )
 """Every kind, in the order of their tables in a file."""
