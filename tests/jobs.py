@@ -24,6 +24,9 @@ MODULES = (
     "torch._dynamo",
 )
 
+_LIMIT = 60
+"""Seconds that a job may take for each of its ranks."""
+
 
 class Jobs:
     """A process that forks the ranks of one job after another."""
@@ -66,7 +69,7 @@ class Jobs:
         )
         return [
             (code, (folder / f"out{rank}").read_text(), (folder / f"err{rank}").read_text())
-            for rank, code in enumerate(self._server.all_ended())
+            for rank, code in enumerate(self._server.all_ended(ranks * _LIMIT))
         ]
 
     def recordings(self, script: Path, folder: Path, *options: str) -> tuple[Recording, ...]:
