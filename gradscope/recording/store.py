@@ -1,6 +1,5 @@
 """The file of a recording: written step by step, saved whole, and loaded."""
 
-import gc
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from gradscope.errors import GradscopeError
+from gradscope.garbage import no_garbage_collection
 from gradscope.recording import step_norms
 from gradscope.recording.meta import Header, header_of, read_header, write_header
 from gradscope.recording.norm_table import norms_of
@@ -346,24 +346,12 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
             _check_format(base, file)
             # One transaction: tables that are read in sequence must be consistent.
             base.execute("BEGIN")
-            with _no_collection():
+            with no_garbage_collection():
                 return _outline(base) if is_outline else _read(base, file)
     except (sqlite3.Error, ValueError) as error:
         raise GradscopeError(f"cannot read `{file}`: {error}") from error
     except (KeyError, TypeError) as error:  # a wrong text or a missing value
         raise GradscopeError(f"cannot read `{file}`: it is damaged ({error!r})") from error
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would traverse a million new records repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _check_magic(file: Path) -> None:
