@@ -10,6 +10,7 @@ from torch import nn
 from gradscope.recording.evidence.failures import LateCapture
 from gradscope.rules.engine import judge
 from gradscope.step_capture import singular_points
+from tests.nightly import some_on_push
 from tests.step_capture import broken_loops
 from tests.step_capture.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 
@@ -30,7 +31,7 @@ def late(recorded):
     return [one for one in recorded.captured_steps if one.recording.evidence_of(LateCapture)]
 
 
-@pytest.mark.parametrize("name", IN_FORWARD)
+@pytest.mark.parametrize("name", some_on_push(IN_FORWARD, 3))
 def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_steps, name):
     if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
         pytest.skip("this torch does not tell which saved tensors lie behind a hook")
@@ -41,7 +42,7 @@ def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_st
     assert (evidence["line_is"], evidence["matched_step"]) == ("matched", 3)
 
 
-@pytest.mark.parametrize("name", IN_BACKWARD)
+@pytest.mark.parametrize("name", some_on_push(IN_BACKWARD, 2))
 def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(capture_steps, name):
     loss_of = IN_BACKWARD[name]
     found, evidence = only(capture_steps(lambda: train(loss_of, 5), tensor_every=100), "GS103")
