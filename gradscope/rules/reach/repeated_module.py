@@ -12,8 +12,8 @@ from gradscope.recording.records import ModuleRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 
-_MULTIPLIED = re.compile(r"\]\s*\*\s*[\w(]|[\w)]\s*\*\s*\[|\brepeat\(")
-"""A list that is multiplied, or `itertools.repeat`."""
+_MULTIPLIED = re.compile(r"\]\s*\*\s*[\w(]|[\w)]\s*\*\s*\[|\b(repeat|fromkeys)\(")
+"""A list that is multiplied, `itertools.repeat`, or `dict.fromkeys`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class RepeatedModule(Rule):
 
     What it finds:
         A module with parameters that has several consecutive indices of one container, as in
-        `nn.Sequential(*[Block()] * 4)`.
+        `nn.Sequential(*[Block()] * 4)`, or several keys, as in `dict.fromkeys(names, Head())`.
 
     Why it matters:
         The entries are one object: all layers share their weights, and the model has a fraction of
@@ -30,9 +30,10 @@ class RepeatedModule(Rule):
 
     How it is measured:
         By the names under which the model holds each module, and by the statement that made it. A
-        module counts if it has two or more consecutive numbers in one container, and if a list is
-        multiplied in the statement. Layers that a loop adds or calls again are shared on purpose.
-        Nothing is measured in numbers, so there is no threshold.
+        module counts if it has two or more consecutive numbers or keys in one container, and if the
+        statement multiplies a list, or calls `itertools.repeat` or `dict.fromkeys`. Layers that a
+        loop adds or calls again are shared on purpose. Nothing is measured in numbers, so there is
+        no threshold.
 
     How to fix it:
         Make a new module for each entry: `nn.Sequential(*[Block() for _ in range(4)])`.
@@ -75,10 +76,10 @@ class RepeatedModule(Rule):
 
 
 def _times(module: ModuleRecord) -> int:
-    """Return how many consecutive numbers a module has in its container."""
+    """Return how many consecutive numbers, or how many keys, a module has in its container."""
     container, _, number = module.path.rpartition(".")
     if not number.isdigit():
-        return 1
+        return 1 + sum(alias.rpartition(".")[0] == container for alias in module.aliases)
     names = {module.path, *module.aliases}
     last = int(number)
     while f"{container}.{last + 1}".removeprefix(".") in names:

@@ -42,6 +42,13 @@ def test_a_multiplied_list_is_found_at_its_line(inspect_file, blocks):
     assert found.location.line == 9
 
 
+def test_one_module_under_all_keys_is_found(inspect_file):
+    blocks = 'self.blocks = nn.ModuleDict(dict.fromkeys("abc", nn.Linear(6, 6)))'
+    text = MODEL.replace("BLOCKS", blocks).replace("in self.blocks", "in self.blocks.values()")
+    found = only(inspect_file(text).findings, "GS219")
+    assert dict(found.evidence)["entries"] == 3
+
+
 @pytest.mark.parametrize(
     "blocks",
     [
