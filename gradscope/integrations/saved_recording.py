@@ -5,11 +5,8 @@ from pathlib import Path
 from typing import Self
 
 from gradscope.options.recording_options import KEEP
-from gradscope.recording.store import (
-    absorb_continuation,
-    continuation_of,
-    remove_recording,
-)
+from gradscope.recording.paths import continuation_of, remove_recording
+from gradscope.recording.store import absorb_continuation
 from gradscope.recording.thinning.room import Room
 
 _LEAST = 0.25

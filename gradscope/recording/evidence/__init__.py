@@ -62,7 +62,12 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import (
+    LimitRecord,
+    NormSummary,
+    SeriesSummary,
+    StepSummary,
+)
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
@@ -102,6 +107,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LibraryCall,
+    LimitRecord,
     LoadedRecord,
     LogitRecord,
     LossTermRecord,
