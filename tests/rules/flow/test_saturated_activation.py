@@ -202,3 +202,36 @@ def test_saturation_that_zeroes_gradients_is_told_with_them():
 def test_without_a_second_forward_the_rule_does_not_run():
     report = gradscope.inspect(network(nn.Tanh(), 40), torch.randn(9, 8), probe_steps=0)
     assert "GS106" in {one.rule for one in judge(report.recording).skipped}
+
+
+SOFT_STEPS = """
+import torch
+from torch import nn
+
+class Bins(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.edges = nn.Parameter(torch.linspace(-2, 2, 6))
+        self.out = nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.out(torch.sigmoid(SCALE * (INPUT - self.edges)))
+
+model = Bins()
+torch.manual_seed(0)
+batch = torch.randn(64, 6)
+
+def loss_fn(output, batch):
+    return (output - 1).square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "given", "severity"),
+    [("8", "x", "note"), ("80", "self.first(x)", "warning")],
+)
+def test_soft_steps_on_data_are_meant_to_be_flat(inspect_file, scale, given, severity):
+    text = SOFT_STEPS.replace("SCALE", scale).replace("INPUT", given)
+    found = [one for one in inspect_file(text).findings if one.rule == "GS106"]
+    assert [one.severity for one in found] == [severity]
