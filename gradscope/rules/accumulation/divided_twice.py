@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
-from gradscope.recording.events import BackwardEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.accumulation.scaled_without_accumulation import scaling_sites
@@ -36,7 +35,7 @@ class DividedTwice(Rule):
 
     How it is measured:
         A step counts if k backward passes of one line feed it, and each starts from a mean loss
-        that constants divide by k times k. The rule reports at least `share` of an optimizer's
+        that constants together divide by k times k. The rule reports at least `share` of an optimizer's
         steps, with k of three or more: a warning for SGD, a note for other optimizers, most of
         which are scale-free.
 
@@ -109,12 +108,8 @@ class DividedTwice(Rule):
 def _is_divided_twice(window: Window) -> bool:
     passes = len(window.passes)
     is_written = window.step.written > 0  # the script may have multiplied the gradients
-    is_squared = all(abs(_divisor(one) / passes**2 - 1) < 1e-6 for one in window.passes)
+    is_squared = all(abs((one.divided or 1) / passes**2 - 1) < 1e-6 for one in window.passes)
     return passes >= _LEAST and is_mean(window.passes) and is_squared and not is_written
-
-
-def _divisor(one: BackwardEvent) -> float:
-    return (one.divided or 1) * (one.multiplied or 1)
 
 
 def _division(context: RuleContext, backward: int | None) -> Site | None:
