@@ -35,9 +35,9 @@ class DividedTwice(Rule):
 
     How it is measured:
         A step counts if k backward passes of one line feed it, and each starts from a mean loss
-        that constants together divide by k times k. The rule reports at least `share` of an optimizer's
-        steps, with k of three or more: a warning for SGD, a note for other optimizers, most of
-        which are scale-free.
+        that constants together divide by k times k. The rule reports at least `share` of an
+        optimizer's steps, with k of three or more: a warning for SGD, a note for other optimizers,
+        most of which are scale-free.
 
     How to fix it:
         Remove the division from the script, if a library accumulates for it.
