@@ -187,6 +187,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
+    "GS710": (_STEP,),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

@@ -57,6 +57,7 @@ from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
@@ -190,6 +191,7 @@ RULES: tuple[type[Rule], ...] = (
     ExamplesMixed,
     FlatLoss,
     TargetsShiftedTwice,
+    ConstantLoss,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
