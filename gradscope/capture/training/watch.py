@@ -127,6 +127,11 @@ class TrainingWatch:
         if self._running is not None and os.getpid() == self._process:
             self._running.see_end(error)
 
+    def continue_at(self, step: int) -> None:
+        """Record that a trainer has resumed the training, behind a number of optimizer steps."""
+        if self._running is not None and os.getpid() == self._process:
+            self._running.continue_at(step)
+
     def flush(self) -> None:
         """Write the steps that are held."""
         if self._running is not None and os.getpid() == self._process:
@@ -277,6 +282,10 @@ class _Running:
         self._patches.restore()
         if self._training.captures is not None:
             self._training.captures.stop()
+
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        self._guard.run(self._writer.continue_at, step)
 
     def flush(self) -> None:
         """Write the steps that are held."""

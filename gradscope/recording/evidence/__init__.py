@@ -62,11 +62,17 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import (
+    LimitRecord,
+    NormSummary,
+    SeriesSummary,
+    StepSummary,
+)
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
     ClipTrial,
+    ContinuedRun,
     LibraryCall,
     OptimizerRecord,
     OverfitRecord,
@@ -88,6 +94,7 @@ EVIDENCE: tuple[type, ...] = (
     ClipScope,
     ClipTrial,
     ComparisonRecord,
+    ContinuedRun,
     CustomFunctionRecord,
     DroppedRecord,
     FlushRecord,
@@ -100,6 +107,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LibraryCall,
+    LimitRecord,
     LoadedRecord,
     LogitRecord,
     LossTermRecord,

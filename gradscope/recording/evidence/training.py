@@ -151,6 +151,15 @@ class WatchCost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuedRun:
+    """A training was resumed from a checkpoint. Its recording continues that of the part before."""
+
+    table: ClassVar[str] = "continued_run"
+    step: int
+    """Number of optimizer steps made before, as the trainer counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryCall:
     """A line of an installed package, as of a trainer, and the user's line that led to it."""
 
