@@ -98,7 +98,8 @@ def test_examples_of_one_number_whose_order_does_not_count_are_fine(findings_of)
             self.layer = nn.Linear(1, 1)
 
         def forward(self, inside, edge):
-            return self.layer(inside).square().mean() + self.layer.weight.sum() * edge.mean()
+            values = self.layer(inside).squeeze(1) * torch.arange(16.0)
+            return values.mean() + self.layer.weight.sum() * edge.mean()
 
     whole = torch.arange(16.0).unsqueeze(1)  # their sum is exact in any order
     batch = {"inside": torch.randn(16, 1, generator=G), "edge": whole}
