@@ -45,6 +45,10 @@ class Known:
     """By `id` of the entry: norm of the parameter at its last measurement."""
     rested: Line | None = None
     """Line of the script's function of the step that set its learning rate to 0."""
+    base_rate: float | None = None
+    """Learning rate that a `LambdaLR` multiplies by its function; None without one."""
+    rate_function: Line | None = None
+    """Line of this function."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -66,6 +70,8 @@ class Known:
             replaced=self.replaced,
             joined=self.joined,
             rested=site_of(self.rested),
+            base_rate=self.base_rate,
+            rate_function=site_of(self.rate_function),
         )
 
 

@@ -80,7 +80,9 @@ class ComparisonRecord:
     """
 
     table: ClassVar[str] = "comparison"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"left_from", "right_from", "reduction"})
+    later_columns: ClassVar[frozenset[str]] = frozenset(
+        {"left_from", "right_from", "reduction", "ahead"}
+    )
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None
@@ -96,6 +98,9 @@ class ComparisonRecord:
     right_from: Shape | None = None
     reduction: str | None = None
     """`mean`, `sum` or `none`, of a loss function; None if unknown."""
+    ahead: int | None = None
+    """Positions by which the classes of a loss run ahead of the tokens that the model has looked
+    up: 1 if it is to predict the next token. None if they are no tokens of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
