@@ -122,6 +122,28 @@ def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
     assert "gradient_clip_val=1234.5" in found.location.source
 
 
+def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
+    callback = GradscopeCallback()
+    torch.manual_seed(0)
+    data = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 1)), 4)
+    trainer = L.Trainer(
+        precision="bf16-true",
+        accelerator="cpu",
+        callbacks=[callback],
+        max_epochs=4,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    net = Net()
+    net.configure_optimizers = lambda: torch.optim.SGD(net.parameters(), lr=1e-6)
+    trainer.fit(net, data)
+    (found,) = [one for one in callback.report.findings if one.rule == "GS603"]
+    assert "torch.optim.SGD" in found.location.source
+    assert 'precision="bf16-true",' in [one.source for one in found.related]
+
+
 def test_training_is_bit_identical(tmp_path):
     with_it, _ = fit(GradscopeCallback(tensor_every=1), tmp_path, accumulate_grad_batches=2)
     without, _ = fit(None, tmp_path, accumulate_grad_batches=2)

@@ -111,6 +111,26 @@ def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
     assert "max_grad_norm=4321.5" in found.location.source
 
 
+def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
+    callback = GradscopeCallback()
+    net = make_trainer(tmp_path).model.to(torch.bfloat16)
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        learning_rate=1e-6,
+        bf16=True,
+        max_steps=24,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+    )
+    Trainer(model=net, args=arguments, train_dataset=Tokens(), callbacks=[callback]).train()
+    (found,) = [one for one in callback.report.findings if one.rule == "GS603"]
+    assert found.location.source == "bf16=True,"
+    assert any(one.source.startswith("Trainer(model=net") for one in found.related)
+    places = [one.location for one in callback.report.findings]
+    assert not any(one.is_installed for one in places if one is not None)
+
+
 def test_training_is_bit_identical(tmp_path):
     trained = []
     for callbacks in ([GradscopeCallback(tensor_every=1)], []):

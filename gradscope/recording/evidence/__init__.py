@@ -71,6 +71,7 @@ from gradscope.recording.evidence.training import (
     OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
     WatchCost,
 )
 from gradscope.recording.run_ending import RunEnding
@@ -133,6 +134,7 @@ EVIDENCE: tuple[type, ...] = (
     SymmetryRecord,
     TermPairRecord,
     TrainedOptimizer,
+    TrainerArgument,
     TwinRecord,
     UnitRecord,
     UnrepeatedRegion,

@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
 from gradscope.recording.events import BackwardEvent
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
@@ -50,6 +51,7 @@ class UnscaledAccumulation(Rule):
     code: ClassVar[str] = "GS303"
     name: ClassVar[str] = "unscaled-accumulation"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
 
     share: float = 0.5
