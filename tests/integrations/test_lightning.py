@@ -322,6 +322,7 @@ def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Report of") == 1
+    assert "2 ranks" in done.stderr
     files = sorted(tmp_path.glob("*.gradscope"))
     assert [one.name for one in files] == ["run.rank0.gradscope", "run.rank1.gradscope"]
     for file in files:
