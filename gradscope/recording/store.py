@@ -13,6 +13,7 @@ from typing import Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
+from gradscope.recording.continuation.joining import continued, start_of
 from gradscope.recording.meta import Header, header_of, read_header, write_header
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.opening import APPLICATION_ID, FORMAT, opened_to_read
@@ -88,14 +89,13 @@ class RecordingWriter:
         # By table: number of rows, which is the next record's index.
         self._places: dict[str, int] = {}
         try:
-            self.path.unlink(missing_ok=True)
-            remove_logs(self.path)
+            remove_recording(continuation_of(self.path))
+            remove_recording(self.path)
             self._connection = _create(self.path, header, limit)
             self.norm_sets = NormSets(self._connection)
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
-                self.path.unlink(missing_ok=True)
-                remove_logs(self.path)
+                remove_recording(self.path)
             raise unwritable(self.path, str(error)) from error
 
     @contextmanager
@@ -254,6 +254,27 @@ def remove_logs(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
+def remove_recording(path: Path) -> None:
+    """Remove a recording with its logs, if it exists."""
+    path.unlink(missing_ok=True)
+    remove_logs(path)
+
+
+def continuation_of(path: Path) -> Path:
+    """Return the file beside a recording that is written after the training is resumed."""
+    return path.with_name(f"{path.name}-next")
+
+
+def absorb_continuation(path: Path) -> None:
+    """Join a recording with the part in the file beside it, which is removed.
+
+    Raises:
+        GradscopeError: One cannot be read, or the whole recording cannot be written.
+    """
+    if continuation_of(path).exists():
+        save_recording(load_recording(path), path, force=True)
+
+
 def unwritable(path: Path, reason: str) -> GradscopeError:
     """Return the error of a recording that cannot be written."""
     return GradscopeError(f"cannot write `{path}`: {reason}")
@@ -315,6 +336,8 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
             writer.add_stored_gradients(recording.stored_gradients)
         remove_logs(target)
         partial.replace(target)
+        # If the process is killed here, joining again gives the same.
+        remove_recording(continuation_of(target))
     except OSError as error:
         raise unwritable(target, str(error)) from error
     finally:
@@ -322,7 +345,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
 
 
 def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Recording:
-    """Read a recording; of a running process, the finished steps.
+    """Read a recording; of a running process, the finished steps; of a resumed training, all parts.
 
     Args:
         path: Its file.
@@ -333,6 +356,17 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
     """
     file = Path(path)
+    recording = _load(file, is_outline=is_outline)
+    following = continuation_of(file)
+    if not following.exists() or not following.stat().st_size:
+        return recording
+    after = _load(following, is_outline=is_outline)
+    start = start_of(after)
+    # Without its first step, the training was killed before it was resumed.
+    return recording if start is None else continued(recording, after, start)
+
+
+def _load(file: Path, *, is_outline: bool) -> Recording:
     with opened_to_read(file) as base, _no_collection():
         return _outline(base) if is_outline else _read(base, file)
 
