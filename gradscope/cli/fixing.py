@@ -49,7 +49,13 @@ class Trial:
         """
         jobs = [self._job(proposals.edited(edits)) for edits in trials]
         seen = run_all(jobs, usual_limit([self.planned])) if jobs else []
-        return [self._report(one) for one in seen]
+        return [
+            self._report(one, edits, proposals) for one, edits in zip(seen, trials, strict=True)
+        ]
+
+    def original(self, file: str) -> str:
+        """Return the file that is written for an edited one."""
+        return file
 
     def _job(self, overlay: Mapping[str, str]) -> PlannedJob:
         job = Job(
@@ -64,14 +70,23 @@ class Trial:
         )
         return PlannedJob(job=job, folder=self.planned.folder, timeout=self.planned.timeout)
 
-    def _report(self, seen: Recording | Failure) -> Report | str:
+    def _report(
+        self, seen: Recording | Failure, edits: Sequence[Edit], proposals: Proposals
+    ) -> Report | str:
         if isinstance(seen, Recording):
             return Report.from_recording(seen, judge(seen, self.settings))
-        return f"{seen.what}: {seen.cause}" if seen.cause else seen.what
+        text = f"{seen.what}: {seen.cause}" if seen.cause else seen.what
+        if seen.file is None or seen.line is None:
+            return text
+        return f"{text} at {proposals.shown(seen.file, seen.line, edits)}"
 
 
 class Runner(Protocol):
     """Runs a program with edited files, and judges it."""
+
+    def original(self, file: str) -> str:
+        """Return the file that is written for an edited one."""
+        ...
 
     def run(self, proposals: Proposals, trials: Sequence[Sequence[Edit]]) -> list[Report | str]:
         """Return for each trial the report of the edited program, or why there is none."""
@@ -170,7 +185,8 @@ class Fixing:
                     left_out += 1
                 else:
                     chosen, after = together, seen
-        write_edited(self._proposals.edited(self._edits(chosen)), self._proposals.files)
+        texts = self._proposals.edited(self._edits(chosen))
+        write_edited(texts, self._proposals.files, self._trial.original)
         for one in chosen:
             show_note(f"fixed {one.rule} {one.name}: {self._fixes[id(one)].fix.verdict}")
         if left_out:

@@ -15,7 +15,7 @@ from gradscope.rules.fix import FixFunction
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import rules_named
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.text_edits import applied, by_file, diff_of
+from gradscope.source_edits.text_edits import applied, by_file, diff_of, line_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,10 @@ class Proposals:
     def diff(self, edits: tuple[Edit, ...]) -> str:
         """Return edits as a unified diff."""
         return diff_of(edits, self._text, lambda file: shown_path(file, self._root))
+
+    def shown(self, file: str, line: int, edits: Iterable[Edit]) -> str:
+        """Return a line of an edited file as `file:line` of the original."""
+        return f"{shown_path(file, self._root)}:{line_before(file, line, edits)}"
 
     def edited(self, edits: Iterable[Edit]) -> dict[str, str]:
         """Return the texts of the edited files, by path."""

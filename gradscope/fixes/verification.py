@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
-from gradscope.analysis.view import shown_site
+from gradscope.analysis.view import shown_path, shown_site
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit, Numbers
 from gradscope.recording.records import Site
+from gradscope.recording.run_ending import RunEnding
 from gradscope.rules.catalogue import RULES
 from gradscope.source_edits.text_edits import line_before
 
@@ -110,6 +111,15 @@ class _Comparison:
         was = ended_by(self._before.recording)
         if error is not None and (was is None or error.kind != was.kind):
             yield f"backward of the edited program raises {error.exception}"
+            return
+        ending, known = _raised(self._after), _raised(self._before)
+        if ending is None or (known is not None and _same_exception(ending, known)):
+            return
+        at = ""
+        if ending.line is not None:
+            line = line_before(ending.file, ending.line, self._edits)
+            at = f" at {shown_path(ending.file, self._after.target.root)}:{line}"
+        yield f"the edited script raises {ending.exception}: {ending.message}{at}"
 
     def _remaining(self) -> Iterator[str]:
         """Yield how the finding remains, alone or as a consequence of another one."""
@@ -163,6 +173,16 @@ class _Comparison:
             yield f"the gradient norm is {_number(norm)}"
         elif was is not None and now is not None and abs(now) > _MOST_CHANGE * max(abs(was), 1.0):
             yield f"the loss is {_number(now)} (was {_number(was)})"
+
+
+def _same_exception(one: RunEnding, other: RunEnding) -> bool:
+    return (one.exception, one.message) == (other.exception, other.message)
+
+
+def _raised(report: Report) -> RunEnding | None:
+    """Return the uncaught exception that ended a script; None without one."""
+    endings = report.recording.evidence_of(RunEnding)
+    return next((one for one in endings if one.kind == "raised"), None)
 
 
 @dataclass(frozen=True, slots=True)

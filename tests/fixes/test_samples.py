@@ -9,9 +9,11 @@ import pytest
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 CHANGED = {
+    "duplicate_in_optimizer": "+    parameters = list(model.parameters())",
     "gradient_cut": "+        code = self.encoder(noisy)  # GS201",
     "in_place_modification": "+        weights = weights.clone()",
     "loss_broadcast": "+    return ((output.squeeze(-1) - target) ** 2).mean()  # GS702",
+    "non_finite_gradient": "+        return torch.sqrt(squared + 1e-8)  # GS103",
     "normalised_twice": "+        return self.head(hidden)  # GS701",
     "unregistered_parameter": (
         "+        self.blocks = nn.ModuleList([Block(24) for _ in range(depth)])  # GS207"
