@@ -14,6 +14,7 @@ from gradscope.cli.errors import QUIET, show_note
 from gradscope.cli.isolation import Job
 from gradscope.cli.output import Destination, write_text
 from gradscope.cli.side_by_side import PlannedJob, run_all
+from gradscope.fixes.choosing import best_of, other_text, with_loss
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
 from gradscope.fixes.verification import Result, numbers_of, result_of
@@ -136,10 +137,14 @@ class Fixing:
 
         The first edits that are verified are kept; without any, the first ones.
         """
-        for number in range(max((len(one.candidates) for one in proposals), default=0)):
+        for proposal in proposals:
+            if proposal.is_search:
+                self._fixes[id(proposal.finding)] = self._searched(proposal)
+        stepwise = [one for one in proposals if not one.is_search]
+        for number in range(max((len(one.candidates) for one in stepwise), default=0)):
             open_ones = [
                 one
-                for one in proposals
+                for one in stepwise
                 if number < len(one.candidates) and not self._is_verified(one)
             ]
             edits = [one.candidates[number] for one in open_ones]
@@ -149,6 +154,23 @@ class Fixing:
                 tried = self._judged(proposal, proposal.candidates[number], after)
                 if number == 0 or tried.fix.verified:
                     self._fixes[id(proposal.finding)] = tried
+
+    def _searched(self, proposal: Proposal) -> "_Tried":
+        """Return the best of all candidates; its verdict tells the results of the others."""
+        reports = self._trial.run(self._proposals, proposal.candidates)
+        tried = [
+            self._judged(proposal, edits, after)
+            for edits, after in zip(proposal.candidates, reports, strict=True)
+        ]
+        results = [(bool(one.fix.verified), one.after) for one in tried]
+        best = tried[best_of(results)]
+        others = [
+            (self._proposals.added(one.fix.edits), one.fix.verdict, result)
+            for one, result in zip(tried, results, strict=True)
+            if one is not best
+        ]
+        verdict = "; ".join([with_loss(best.fix.verdict, best.after), *map(other_text, others)])
+        return _Tried(fix=replace(best.fix, verdict=verdict), after=best.after)
 
     def _is_verified(self, proposal: Proposal) -> bool:
         tried = self._fixes.get(id(proposal.finding))

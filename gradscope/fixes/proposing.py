@@ -26,6 +26,8 @@ class Proposal:
     safety: Safety
     candidates: tuple[tuple[Edit, ...], ...]
     """The edits of each possible fix, the best first."""
+    is_search: bool
+    """Whether all candidates are tried."""
 
 
 class Proposals:
@@ -52,7 +54,12 @@ class Proposals:
                 continue
             candidates = self._candidates(finding, _function_of(rule))
             if candidates:
-                yield Proposal(finding=finding, safety=rule.fix.safety, candidates=candidates)
+                yield Proposal(
+                    finding=finding,
+                    safety=rule.fix.safety,
+                    candidates=candidates,
+                    is_search=rule.fix.is_search,
+                )
 
     def _candidates(self, finding: Finding, function: FixFunction) -> tuple[tuple[Edit, ...], ...]:
         """Return the edits of each possible fix, from the first recording that has any."""
@@ -66,6 +73,12 @@ class Proposals:
     def fix(self, proposal: Proposal, edits: tuple[Edit, ...]) -> Fix:
         """Return one of the possible fixes, which was not run."""
         return Fix(safety=proposal.safety, edits=edits, diff=self.diff(edits))
+
+    def added(self, edits: tuple[Edit, ...]) -> str:
+        """Return the lines that edits add, in one line."""
+        lines = self.diff(edits).split("\n")
+        added = [line[1:].strip() for line in lines if line[:1] == "+" and line[:3] != "+++"]
+        return " / ".join(line.partition("  #")[0] for line in added)
 
     def diff(self, edits: tuple[Edit, ...]) -> str:
         """Return edits as a unified diff."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
+from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_path, shown_site
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit, Numbers
@@ -19,6 +20,7 @@ _MOST_CHANGE = 100.0
 """Factor by which the loss of the repaired program may be larger. Chosen: another reduction or
 normalisation stays within it, a diverging loss does not."""
 
+_NAMELESS = re.compile(r"parameter\d+$")
 _NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
 
 
@@ -127,8 +129,13 @@ class _Comparison:
         for one in self._after.findings:
             explained = {other.rule for other in one.consequences}
             is_same = was.is_same(one, self._earlier(one.location))
-            if is_same or self._finding.rule in explained:
+            if is_same or self._is_elsewhere(one) or self._finding.rule in explained:
                 yield f"{self._finding.rule} stays{self._measured(one)}"
+
+    def _is_elsewhere(self, other: Finding) -> bool:
+        """Return whether the finding is now reported at another line, for the same parameters."""
+        is_alike = other.rule == self._finding.rule and other in self._new
+        return is_alike and not set(other.parameters).isdisjoint(self._finding.parameters)
 
     def _measured(self, now: Finding) -> str:
         """Return how bad a finding is and was, if it has a degree."""
@@ -161,7 +168,7 @@ class _Comparison:
             enough = ("gradient", "zero") if name in broken else ("gradient",)
             if name in rows and rows[name].requires_grad and rows[name].reach not in enough:
                 yield f"{name} gets no gradient"
-        if len(rows) < len(self._before.parameters):
+        if len(_owned(self._after)) < len(_owned(self._before)):
             yield "the model has fewer parameters"
 
     def _losses(self) -> Iterator[str]:
@@ -173,6 +180,13 @@ class _Comparison:
             yield f"the gradient norm is {_number(norm)}"
         elif was is not None and now is not None and abs(now) > _MOST_CHANGE * max(abs(was), 1.0):
             yield f"the loss is {_number(now)} (was {_number(was)})"
+
+
+def _owned(report: Report) -> list[ParameterRow]:
+    """Return the parameters of models; an optimizer of a script may hold others, without names."""
+    return [
+        row for row in report.parameters if row.reach != "none" or not _NAMELESS.match(row.name)
+    ]
 
 
 def _same_exception(one: RunEnding, other: RunEnding) -> bool:
