@@ -34,9 +34,10 @@ def command(
 class ForkedCommands:
     """A process that has imported modules, and forks for each command line of gradscope.
 
-    A forked command has its own streams, folder, environment, arguments and exit code, and ends as
-    any process does. What it cannot show: which modules a command imports, what an option of the
-    interpreter does, and what holds for the variables that only a starting interpreter reads.
+    A forked command has its own streams, folder, environment, arguments and exit code, and calls
+    what is registered for its end. What it cannot show: which modules a command imports, what an
+    option of the interpreter does, what holds for the variables that only a starting interpreter
+    reads, and what happens while the interpreter takes its modules apart.
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:

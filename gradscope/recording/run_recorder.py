@@ -11,6 +11,7 @@ from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
     ClipScope,
+    ContinuedRun,
     LibraryCall,
     RoundedUpdate,
     TrainedOptimizer,
@@ -149,6 +150,11 @@ class RunRecorder:
                 self._writer.add(REPEATED_STEPS, [steps])
             else:
                 self.thinner.repeat(steps)
+
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        with self._writer.transaction():
+            self._writer.add(evidence_tables()[ContinuedRun], [ContinuedRun(step=step)])
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Add the description of what is trained, once it is known."""

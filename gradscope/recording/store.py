@@ -13,8 +13,10 @@ from typing import Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
+from gradscope.recording.continuation.joining import continued, start_of
 from gradscope.recording.meta import Header, header_of, read_header, write_header
 from gradscope.recording.norm_table import norms_of
+from gradscope.recording.opening import APPLICATION_ID, FORMAT, opened_to_read
 from gradscope.recording.records import CapturedStep, Recording
 from gradscope.recording.repetitions import own_part
 from gradscope.recording.step_norms import (
@@ -45,12 +47,6 @@ from gradscope.recording.tables import (
     recording_of,
 )
 from gradscope.recording.views import VIEWS
-
-APPLICATION_ID = 0x47726164
-"""`Grad`: identifies recordings among SQLite files."""
-
-FORMAT = 2
-"""Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
@@ -93,14 +89,13 @@ class RecordingWriter:
         # By table: number of rows, which is the next record's index.
         self._places: dict[str, int] = {}
         try:
-            self.path.unlink(missing_ok=True)
-            remove_logs(self.path)
+            remove_recording(continuation_of(self.path))
+            remove_recording(self.path)
             self._connection = _create(self.path, header, limit)
             self.norm_sets = NormSets(self._connection)
         except (OSError, sqlite3.Error) as error:
             with suppress(OSError):
-                self.path.unlink(missing_ok=True)
-                remove_logs(self.path)
+                remove_recording(self.path)
             raise unwritable(self.path, str(error)) from error
 
     @contextmanager
@@ -259,6 +254,27 @@ def remove_logs(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
+def remove_recording(path: Path) -> None:
+    """Remove a recording with its logs, if it exists."""
+    path.unlink(missing_ok=True)
+    remove_logs(path)
+
+
+def continuation_of(path: Path) -> Path:
+    """Return the file beside a recording that is written after the training is resumed."""
+    return path.with_name(f"{path.name}-next")
+
+
+def absorb_continuation(path: Path) -> None:
+    """Join a recording with the part in the file beside it, which is removed.
+
+    Raises:
+        GradscopeError: One cannot be read, or the whole recording cannot be written.
+    """
+    if continuation_of(path).exists():
+        save_recording(load_recording(path), path, force=True)
+
+
 def unwritable(path: Path, reason: str) -> GradscopeError:
     """Return the error of a recording that cannot be written."""
     return GradscopeError(f"cannot write `{path}`: {reason}")
@@ -297,8 +313,6 @@ def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
 _LEAST_LOG = 200
 """Pages of the log after which it is written back at the soonest: that waits for the disk."""
 
-_MAGIC = b"SQLite format 3\x00"
-
 
 def save_recording(recording: Recording, path: str | PathLike[str], *, force: bool = False) -> None:
     """Write a whole recording to a file; an existing file stays whole until it is replaced.
@@ -322,6 +336,8 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
             writer.add_stored_gradients(recording.stored_gradients)
         remove_logs(target)
         partial.replace(target)
+        # If the process is killed here, joining again gives the same.
+        remove_recording(continuation_of(target))
     except OSError as error:
         raise unwritable(target, str(error)) from error
     finally:
@@ -329,7 +345,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
 
 
 def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Recording:
-    """Read a recording; of a running process, the finished steps.
+    """Read a recording; of a running process, the finished steps; of a resumed training, all parts.
 
     Args:
         path: Its file.
@@ -340,18 +356,19 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
     """
     file = Path(path)
-    _check_magic(file)
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
-            _check_format(base, file)
-            # One transaction: tables that are read in sequence must be consistent.
-            base.execute("BEGIN")
-            with _no_collection():
-                return _outline(base) if is_outline else _read(base, file)
-    except (sqlite3.Error, ValueError) as error:
-        raise GradscopeError(f"cannot read `{file}`: {error}") from error
-    except (KeyError, TypeError) as error:  # a wrong text or a missing value
-        raise GradscopeError(f"cannot read `{file}`: it is damaged ({error!r})") from error
+    recording = _load(file, is_outline=is_outline)
+    following = continuation_of(file)
+    if not following.exists() or not following.stat().st_size:
+        return recording
+    after = _load(following, is_outline=is_outline)
+    start = start_of(after)
+    # Without its first step, the training was killed before it was resumed.
+    return recording if start is None else continued(recording, after, start)
+
+
+def _load(file: Path, *, is_outline: bool) -> Recording:
+    with opened_to_read(file) as base, _no_collection():
+        return _outline(base) if is_outline else _read(base, file)
 
 
 @contextmanager
@@ -364,32 +381,6 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _check_magic(file: Path) -> None:
-    try:
-        with file.open("rb") as stream:
-            start = stream.read(len(_MAGIC))
-    except OSError as error:
-        raise GradscopeError(f"cannot read `{file}`: {error.strerror}") from error
-    if not start:
-        raise GradscopeError(f"`{file}` is empty")
-    if start != _MAGIC:
-        raise GradscopeError(f"`{file}` is not a recording of gradscope")
-
-
-def _check_format(base: sqlite3.Connection, file: Path) -> None:
-    (application,) = base.execute("PRAGMA application_id").fetchone()
-    if application != APPLICATION_ID:
-        raise GradscopeError(
-            f"`{file}` is a SQLite file of another program, not a recording of gradscope"
-        )
-    (version,) = base.execute("PRAGMA user_version").fetchone()
-    if version > FORMAT:
-        raise GradscopeError(
-            f"`{file}` has format {version}; this gradscope reads formats up to {FORMAT}",
-            help="read it with the gradscope that wrote it, or a newer one",
-        )
 
 
 def _read(base: sqlite3.Connection, file: Path) -> Recording:

@@ -33,22 +33,22 @@ def fixes_in(done):
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_fix_of_a_sample_is_verified_and_final(name, tmp_path, fixing_in):
+def test_fix_of_a_sample_is_verified_and_final(name, tmp_path, gradscope_in):
     shutil.copy(SAMPLES / f"{name}.py", tmp_path)
     written = ["--unsafe-fixes"] if name in UNSAFE else []
     form = ("--output-format", "json")
-    done = fixing_in(tmp_path, "check", f"{name}.py", "--diff", *written, *form)
+    done = gradscope_in(tmp_path, "check", f"{name}.py", "--diff", *written, *form)
     (fix,) = fixes_in(done)
     safety = "unsafe" if name in UNSAFE else "safe"
     assert (fix["verified"], fix["safety"]) == (True, safety), fix["verdict"]
     added = [line for line in fix["diff"].split("\n")[2:] if line.startswith("+")]
     assert added == [CHANGED[name]]
     assert fix["after"]["grad_norm"] > 0
-    done = fixing_in(tmp_path, "check", f"{name}.py", "--fix", *written)
+    done = gradscope_in(tmp_path, "check", f"{name}.py", "--fix", *written)
     assert done.returncode == 0, done.stderr
     content = (tmp_path / f"{name}.py").read_bytes()
     assert CHANGED[name].removeprefix("+").encode() in content
-    done = fixing_in(tmp_path, "check", f"{name}.py", "--fix", *written)
+    done = gradscope_in(tmp_path, "check", f"{name}.py", "--fix", *written)
     assert done.returncode == 0 and (tmp_path / f"{name}.py").read_bytes() == content
 
 
@@ -61,8 +61,8 @@ SEARCHED = {
         "GS102",
         [
             "for layer in self.hidden:",
-            "nn.init.kaiming_normal_(layer.weight)",
-            "x = torch.relu(layer(x))  # GS102",
+            "nn.init.xavier_normal_(layer.weight)",
+            "x = torch.tanh(layer(x))  # GS102",
         ],
     ),
 }
@@ -83,10 +83,10 @@ def test_unsafe_fix_of_a_sample_is_verified_and_final(name, tmp_path, monkeypatc
 
 
 def test_the_best_of_several_candidates_is_shown_with_the_numbers_of_the_others(
-    tmp_path, fixing_in
+    tmp_path, gradscope_in
 ):
     shutil.copy(SAMPLES / "update_too_large.py", tmp_path)
-    done = fixing_in(tmp_path, "check", "update_too_large.py", "--diff", "--unsafe-fixes")
+    done = gradscope_in(tmp_path, "check", "update_too_large.py", "--diff", "--unsafe-fixes")
     (verdict,) = (line for line in done.stdout.splitlines() if line.startswith("unsafe, verified"))
     best, *others = verdict.split("; ")
     assert "GS108 gone" in best and best.endswith(" in 3 steps")
@@ -97,11 +97,11 @@ def test_the_best_of_several_candidates_is_shown_with_the_numbers_of_the_others(
     assert len(rest) == 2 and all(float(one) > lost for one in rest)
 
 
-def test_unsafe_fixes_are_only_counted_unless_asked_for(tmp_path, fixing_in):
+def test_unsafe_fixes_are_only_counted_unless_asked_for(tmp_path, gradscope_in):
     shutil.copy(SAMPLES / "gradient_cut.py", tmp_path)
-    done = fixing_in(tmp_path, "check", "gradient_cut.py", "--diff")
+    done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--diff")
     assert done.stdout.rstrip().endswith("no fix available; 1 more with --unsafe-fixes")
-    done = fixing_in(tmp_path, "check", "gradient_cut.py", "--fix")
+    done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--fix")
     assert done.returncode == 1
     text = (SAMPLES / "gradient_cut.py").read_bytes()
     assert (tmp_path / "gradient_cut.py").read_bytes() == text

@@ -25,6 +25,7 @@ from gradscope.recording.evidence.failures import (
     NonfiniteRecord,
     SuspectedBreak,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -39,6 +40,7 @@ from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
+    CastRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -65,6 +67,7 @@ from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
     ClipTrial,
+    ContinuedRun,
     LibraryCall,
     OptimizerRecord,
     OverfitRecord,
@@ -81,10 +84,12 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     BatchRecord,
     CallerRecord,
+    CastRecord,
     ClipPass,
     ClipScope,
     ClipTrial,
     ComparisonRecord,
+    ContinuedRun,
     CustomFunctionRecord,
     DroppedRecord,
     FlushRecord,
@@ -135,6 +140,7 @@ EVIDENCE: tuple[type, ...] = (
     UnitRecord,
     UnrepeatedRegion,
     WatchCost,
+    WithheldRecord,
     WrappedModel,
 )
 """Every kind, in the order of their tables in a file."""
