@@ -98,12 +98,12 @@ class Judge:
                 skipped.append(SkippedRule(rule=rule.code, reason=reason))
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]
         grouped = with_consequences(counted, in_order=self.context.is_run)
-        grouped = in_one_story(self.context, grouped)
-        grouped = at_users_lines(
-            grouped, self.context, {rule.code: rule.argument for rule in RULES}
+        stories = in_one_story(self.context, grouped)
+        located = at_users_lines(
+            stories, self.context, {rule.code: rule.argument for rule in RULES}
         )
         return Verdict(
-            findings=tuple(sorted(grouped, key=rank_of)),
+            findings=tuple(sorted(located, key=rank_of)),
             ran=tuple(ran),
             skipped=tuple(skipped),
             ignored=len(findings) - len(counted),
