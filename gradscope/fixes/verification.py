@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit, Numbers
+from gradscope.recording.finding import Edit, Finding, Numbers
 from gradscope.recording.records import Site
 from gradscope.rules.catalogue import RULES
 from gradscope.source_edits.text_edits import line_before

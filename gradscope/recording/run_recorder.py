@@ -13,6 +13,7 @@ from gradscope.recording.evidence.training import (
     ClipScope,
     LibraryCall,
     RoundedUpdate,
+    RunEnding,
     TrainedOptimizer,
     WatchCost,
 )
@@ -27,7 +28,6 @@ from gradscope.recording.records import (
     StepRecord,
 )
 from gradscope.recording.repetitions import RepeatedSteps
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_norms import NormRow
 from gradscope.recording.store import RecordingWriter
 from gradscope.recording.stored_gradient import StoredGradient

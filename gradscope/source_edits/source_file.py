@@ -15,7 +15,7 @@ from libcst.metadata import (
     QualifiedNameSource,
 )
 
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit
 from gradscope.source_edits.text_edits import edits_between
 
 Item = TypeVar("Item")

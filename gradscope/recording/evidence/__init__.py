@@ -30,12 +30,13 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
     HorizonRecord,
+    LogitRecord,
     PathCutRecord,
+    RouterRecord,
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
 )
-from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
@@ -69,10 +70,10 @@ from gradscope.recording.evidence.training import (
     OptimizerRecord,
     OverfitRecord,
     RoundedUpdate,
+    RunEnding,
     TrainedOptimizer,
     WatchCost,
 )
-from gradscope.recording.run_ending import RunEnding
 
 EVIDENCE: tuple[type, ...] = (
     AccumulatedGradient,

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import counted
-from gradscope.phrasing import short, times_text
+from gradscope.phrasing import counted, short, times_text
 from gradscope.recording.events import GradientHooksEvent, event_of, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
