@@ -29,6 +29,11 @@ made both on a snapshot, and restored the model afterwards. `run` steps are a sc
 optimizer steps, and the events before each."""
 
 
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to an installed package, and is not the user's own code."""
+    return "site-packages" in file or "dist-packages" in file
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """A line of code outside torch."""
@@ -43,7 +48,7 @@ class Site:
     @property
     def is_installed(self) -> bool:
         """Whether the line belongs to an installed package, and not to the user's own code."""
-        return "site-packages" in self.file or "dist-packages" in self.file
+        return is_installed(self.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     NonfiniteRecord,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -167,6 +168,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS505": (
         ("custom functions", _evidence(CustomFunctionRecord)),
         ("checkpoints with random numbers", _evidence(UnrepeatedRegion)),
+        ("inputs of custom functions without a gradient", _evidence(WithheldRecord)),
     ),
     "GS506": (_ERROR,),
     "GS601": (_GRADIENT,),

@@ -30,8 +30,9 @@ from gradscope.options.recording_options import KEEP
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
+from gradscope.recording.paths import check_free, remove_logs
 from gradscope.recording.records import Recording
-from gradscope.recording.store import check_free, load_recording, remove_logs
+from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.recording.thinning.room import Room
@@ -270,6 +271,10 @@ class Watch:
             self._state = "stopped"
             if self._log is not None:
                 self._log.close()
+
+    def continue_at(self, step: int) -> None:
+        """Record that a trainer has resumed the training, behind a number of optimizer steps."""
+        self._training.continue_at(step)
 
     def report(self) -> Report:
         """Judge the steps so far and return the report. It works during recording and after.

@@ -1,65 +1,43 @@
 """Each program of the test bed gets the edit that a reviewer would accept, or none."""
 
-import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from tests.fixes.odd_programs import PROGRAMS
+from tests.fixes import odd_programs, odd_trainings
+from tests.fixes.in_process import fixes_of, training_report
+from tests.rules.inspecting import report_of_file
 
+PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS]
 A_PUSH = {True: 4, False: 2}
 """How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
 
-def programs_of(rule, *, is_push):
-    kinds = [
-        [one for one in PROGRAMS if one.rule == rule and (one.added is not None) == has_edit]
-        for has_edit in A_PUSH
-    ]
-    numbers = A_PUSH.values()
-    return [
-        program
-        for kind, number in zip(kinds, numbers, strict=True)
-        for program in (kind[:number] if is_push else kind[number:])
-    ]
-
-
-RULES = sorted({program.rule for program in PROGRAMS})
-OTHERS = [rule for rule in RULES if programs_of(rule, is_push=False)]
-
-
-@pytest.mark.parametrize(
-    ("rule", "is_push"),
-    [
-        *((rule, True) for rule in RULES),
-        *(pytest.param(rule, False, marks=pytest.mark.nightly) for rule in OTHERS),
-    ],
-)
-def test_edits_are_right_or_absent(rule, is_push, tmp_path, gradscope_in):
-    programs = programs_of(rule, is_push=is_push)
+def marked(programs):
+    """Yield the programs, marked by whether a push tests them."""
+    seen = Counter()
     for program in programs:
-        (tmp_path / f"{program.name}.py").write_bytes(program.text.encode(program.encoding))
-        for name, text in program.others.items():
-            (tmp_path / name).write_text(text)
-    names = [f"{program.name}.py" for program in programs]
-    options = ("--diff", "--unsafe-fixes", "--output-format", "json")
-    done = gradscope_in(tmp_path, "check", *names, *options)
-    assert done.stdout, done.stderr
-    findings = json.loads(done.stdout)["findings"]
-    for program in programs:
-        of_program = [one for one in findings if one["target"] == f"{program.name}.py"]
-        assert_edit(program, of_program)
+        kind = program.rule, program.added is not None
+        seen[kind] += 1
+        marks = [] if seen[kind] <= A_PUSH[kind[1]] else [pytest.mark.nightly]
+        yield pytest.param(program, id=program.name, marks=marks)
 
 
-def assert_edit(program, findings):
-    found = [one for one in findings if one["rule"] == program.rule]
-    assert found, (program.name, [one["rule"] for one in findings])
-    fixes = [one["fix"] for one in found if "fix" in one]
+@pytest.mark.parametrize("program", [*marked(PROGRAMS)])
+def test_edit_is_right_or_absent(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"{program.name}.py"
+    path.write_bytes(program.text.encode(program.encoding))
+    for name, text in program.others.items():
+        (tmp_path / name).write_text(text)
+    run = training_report if program.is_training else report_of_file
+    before, fixes = fixes_of(path, program.rule, run)
+    assert program.rule in [one.rule for one in before.findings], before.findings
     if program.added is None:
-        assert fixes == [], program.name
+        assert fixes == []
         return
     (fix,) = fixes
-    assert fix["verified"], (fix["verdict"], fix["diff"])
-    lines = fix["diff"].split("\n")
-    assert lines[1] == f"+++ b/{program.edited or f'{program.name}.py'}"
-    added = [line[1:].strip() for line in lines[2:] if line.startswith("+")]
-    assert tuple(added) == program.added
+    assert fix.is_verified, (fix.verdict, fix.diff)
+    assert [Path(file).name for file in fix.texts] == [program.edited or path.name]
+    assert fix.added == program.added, fix.diff

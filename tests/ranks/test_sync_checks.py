@@ -66,7 +66,7 @@ def test_equal_replicas_are_equal_and_the_job_stays_the_same(jobs, tmp_path):
 
 
 class Notes:
-    """Takes what a check notes, as the ledger does."""
+    """Takes what a check notes, as the log of a rank does."""
 
     def __init__(self):
         self.kinds = []

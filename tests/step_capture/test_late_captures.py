@@ -135,6 +135,42 @@ def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(capture_step
     assert "step 5 wrote it with lr=3e38" in found.message
 
 
+@pytest.mark.parametrize("at", [5, 10])
+def test_a_weight_that_the_script_has_broken_is_not_blamed_on_the_step(capture_steps, at):
+    """The update of step 10 is measured; that of step 5 is bounded by its gradients."""
+
+    def loop():
+        net = broken_loops.model()
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+        for step in range(14):
+            optimizer.zero_grad()
+            net(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()  # here
+            if step == at:
+                with torch.no_grad():
+                    next(net.parameters()).div_(0)
+
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
+    assert (found.step, found.severity) == (at + 1, "error")
+    assert found.location.line != line_in(loop)
+    assert f"although step {at} left it finite: the script wrote it later" in found.message
+    assert "copy_()" in found.remedy
+
+
+def test_a_weight_that_a_step_without_epsilon_has_broken_is_blamed_on_the_step(capture_steps):
+    def loop():
+        net = broken_loops.model().half()
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, eps=1e-8)  # 0 in float16
+        for step in range(9):
+            optimizer.zero_grad()
+            net(torch.randn(16, 4).half() * (step > 4)).float().square().mean().backward()
+            optimizer.step()  # here
+
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
+    assert "wrote it with lr=0.001" in found.message
+    assert found.location.line == line_in(loop)
+
+
 def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(capture_steps):
     def loop():
         torch.manual_seed(0)

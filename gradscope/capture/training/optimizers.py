@@ -1,7 +1,7 @@
 """The optimizers of a script, and their steps."""
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gradscope.capture.naming import optimizer_family
+from gradscope.capture.source.lines import Line
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
 from gradscope.capture.training.locations import (
@@ -42,6 +43,8 @@ class Known:
     """Optimizers whose steps are part of its own."""
     weights: dict[int, float | None] = field(default_factory=dict)
     """By `id` of the entry: norm of the parameter at its last measurement."""
+    rested: Line | None = None
+    """Line of the script's function of the step that set its learning rate to 0."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -50,7 +53,7 @@ class Known:
         """Parameters of the optimizer, and of those that step with it."""
         return [*self.entries, *(entry for part in self.parts for entry in part.entries)]
 
-    def record(self, site: int | None) -> TrainedOptimizer:
+    def record(self, site_of: Callable[[Line | None], int | None]) -> TrainedOptimizer:
         """Return its record."""
         self.is_changed = False
         indices = dict.fromkeys(entry.index for entry in self.all_entries)
@@ -58,10 +61,11 @@ class Known:
             class_name=self.class_name,
             family=self.family,
             name=self.name,
-            site=site,
+            site=site_of(self.location.user or self.location.inner),
             parameters=tuple(index for index in indices if index is not None),
             replaced=self.replaced,
             joined=self.joined,
+            rested=site_of(self.rested),
         )
 
 

@@ -26,7 +26,6 @@ from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
-from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.by_hand import ByHand
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
@@ -128,6 +127,11 @@ class TrainingWatch:
         if self._running is not None and os.getpid() == self._process:
             self._running.see_end(error)
 
+    def continue_at(self, step: int) -> None:
+        """Record that a trainer has resumed the training, behind a number of optimizer steps."""
+        if self._running is not None and os.getpid() == self._process:
+            self._running.continue_at(step)
+
     def flush(self) -> None:
         """Write the steps that are held."""
         if self._running is not None and os.getpid() == self._process:
@@ -207,14 +211,13 @@ class _Running:
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
-        self._between_steps = BetweenSteps(training)
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
     def check_ranks(self, every: int) -> None:
         """Let ranks compare digests of their replicas in every Nth step."""
         ranks = self._training.ranks
-        ranks.sync_checks = SyncChecks(self._training, ranks.ledger, every)
+        ranks.sync_checks = SyncChecks(self._training, ranks.log, every)
 
     def start(
         self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header
@@ -253,7 +256,6 @@ class _Running:
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
         self._training.ranks.install(patches)
-        self._between_steps.start()
         # Last: its hook may end the recording, and torch iterates over the hooks meanwhile.
         self._steps.start()
         self._compilations.start()
@@ -267,7 +269,7 @@ class _Running:
         """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
-        self._guard.run(self._between_steps.finish)
+        self._guard.run(self._steps.between.finish)
         self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
         self.remove()
@@ -275,12 +277,15 @@ class _Running:
     def remove(self) -> None:
         """Restore torch."""
         self._steps.stop()
-        self._between_steps.stop()
         self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()
         if self._training.captures is not None:
             self._training.captures.stop()
+
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        self._guard.run(self._writer.continue_at, step)
 
     def flush(self) -> None:
         """Write the steps that are held."""

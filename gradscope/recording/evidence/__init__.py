@@ -25,6 +25,7 @@ from gradscope.recording.evidence.failures import (
     NonfiniteRecord,
     SuspectedBreak,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -40,6 +41,7 @@ from gradscope.recording.evidence.forward import (
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
+    CastRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -61,11 +63,17 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import (
+    LimitRecord,
+    NormSummary,
+    SeriesSummary,
+    StepSummary,
+)
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
     ClipTrial,
+    ContinuedRun,
     LibraryCall,
     OptimizerRecord,
     OverfitRecord,
@@ -82,10 +90,12 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     BatchRecord,
     CallerRecord,
+    CastRecord,
     ClipPass,
     ClipScope,
     ClipTrial,
     ComparisonRecord,
+    ContinuedRun,
     CustomFunctionRecord,
     DroppedRecord,
     FlushRecord,
@@ -98,6 +108,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LibraryCall,
+    LimitRecord,
     LoadedRecord,
     LogitRecord,
     LossTermRecord,
@@ -136,6 +147,7 @@ EVIDENCE: tuple[type, ...] = (
     UnitRecord,
     UnrepeatedRegion,
     WatchCost,
+    WithheldRecord,
     WrappedModel,
 )
 """Every kind, in the order of their tables in a file."""

@@ -89,7 +89,7 @@ class TrainedOptimizer:
     """
 
     table: ClassVar[str] = "trained_optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"joined"})
+    later_columns: ClassVar[frozenset[str]] = frozenset({"joined", "rested"})
     class_name: str
     family: OptimizerFamily
     name: str
@@ -103,6 +103,9 @@ class TrainedOptimizer:
     joined: int | None = None
     """Index of the optimizer whose steps include its own: a wrapper, or one that steps in the same
     backward. None if it steps by itself."""
+    rested: int | None = None
+    """Line of the script's function of the step that set its learning rate to 0; None without one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +142,15 @@ class WatchCost:
     """Number of steps captured in detail."""
     repeated: int
     """Number of steps recorded only as repetitions of another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuedRun:
+    """A training was resumed from a checkpoint. Its recording continues that of the part before."""
+
+    table: ClassVar[str] = "continued_run"
+    step: int
+    """Number of optimizer steps made before, as the trainer counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

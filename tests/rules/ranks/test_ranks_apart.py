@@ -120,6 +120,24 @@ def test_a_rank_that_never_steps_is_found(jobs, tmp_path):
     assert found(jobs, ONE_STEPS, tmp_path, "GS801").ranks
 
 
+SOME_LEFT_OUT = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(24):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    if rank == 0 or step % 4 != 3:
+        optimizer.step()  # FAULT
+"""
+
+
+def test_steps_that_a_rank_leaves_out_are_one_finding(jobs, tmp_path):
+    finding = found(jobs, SOME_LEFT_OUT, tmp_path, "GS801")
+    assert dict(finding.evidence) == {"fewest_steps": 18, "most_steps": 24}
+
+
 WEIGHT_NOISE = """
 model = DDP(Net())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -143,6 +143,10 @@ class StepWriter:
             self._told.add(note)
             self._skipped.append(note)
 
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        self._recorder.continue_at(step)
+
     def write(self, finished: Finished) -> None:
         """Write a step with all events since the previous one."""
         self._training.pace.flush()
@@ -238,7 +242,7 @@ class StepWriter:
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._training.event_log.sites.index
         return tuple(
-            (one.index, one.record(site(one.location.user or one.location.inner)))
+            (one.index, one.record(site))
             for one in self._training.optimizers.known
             if one.is_changed
         )
