@@ -19,8 +19,8 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.records import EventRecord, Recording, Site
-from gradscope.recording.run_ending import RunEnding
 
 _FIRST_PASSES = 24
 """Number of first backward passes whose rows and tokens are compared."""
@@ -343,3 +343,28 @@ def _last_seconds(rank: Rank) -> float:
 def _last_site(rank: Rank) -> Site | None:
     sites = (event.site for event in reversed(rank.recording.events[-16:]))
     return rank.site(next((site for site in sites if site is not None), None))
+
+
+Kind = tuple[object, ...]
+
+
+def kind_of(recording: Recording) -> Kind:
+    """Return the properties that a rank shares with others of its kind.
+
+    These are its ending, its numbers of steps and passes, the kinds and lines of its events,
+    whether its losses and norms stay finite, and which numbers it lacks.
+    """
+    rank = Rank(recording)
+    ending = rank.ending
+    losses = [step.loss for step in recording.steps if step.loss is not None]
+    return (
+        None if ending is None else (ending.kind, ending.exception, ending.file, ending.line),
+        rank.step_count,
+        rank.backward_count,
+        frozenset((event.kind, rank.site(event.site)) for event in recording.events),
+        frozenset((kind, event.site) for kind, found in rank.events.items() for event in found),
+        all(map(math.isfinite, losses)),
+        all(math.isfinite(v) for values in rank.numbers.values() for v in values if v is not None),
+        frozenset(record.reason for record in recording.skipped),
+        tuple(parameter.name for parameter in recording.parameters),
+    )

@@ -15,10 +15,9 @@ from gradscope.analysis.folding import (
     merge_containers,
     without_plain,
 )
-from gradscope.analysis.module_rows import parameters_held
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.report import Report
-from gradscope.analysis.rows import ModuleRow
+from gradscope.analysis.rows import ModuleRow, parameters_held
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.evidence.training import TrainedOptimizer

@@ -107,11 +107,6 @@ def named(parts: Iterable[Part]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: `1 parameter`, `4 parameters`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 HEAD_SHARE = 0.1
 """Learning parameters count as a head if they hold less than this share of the trainable elements.
 """

@@ -7,7 +7,6 @@ from typing import Self
 
 from gradscope.analysis import assembly
 from gradscope.analysis.job_summary import JobSummary, job_summary
-from gradscope.analysis.module_rows import module_rows
 from gradscope.analysis.ranks.joined import joined_recording
 from gradscope.analysis.recording_index import first_step, last_run_step
 from gradscope.analysis.rows import (
@@ -17,6 +16,7 @@ from gradscope.analysis.rows import (
     ParameterRow,
     Summary,
     TensorRow,
+    module_rows,
 )
 from gradscope.analysis.training_run import TrainingRun, failure_text, training_run
 from gradscope.phrasing import printable

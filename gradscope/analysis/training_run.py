@@ -17,11 +17,10 @@ from gradscope.analysis.view import line_text, shown_path
 from gradscope.errors import GradscopeError
 from gradscope.recording.events import ClipEvent, StepEvent, only
 from gradscope.recording.evidence.summaries import LimitRecord, SeriesKind
-from gradscope.recording.evidence.training import WatchCost
+from gradscope.recording.evidence.training import RunEnding, WatchCost
 from gradscope.recording.finding import UNJUDGED, Verdict
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
-from gradscope.recording.run_ending import RunEnding
 
 _SHOWN = 4
 """Maximum number of steps, or of ranges of steps, that are listed."""

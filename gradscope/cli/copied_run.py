@@ -16,7 +16,7 @@ from gradscope.errors import GradscopeError
 from gradscope.fixes.proposing import Proposals
 from gradscope.phrasing import counted
 from gradscope.progress import tell_stage
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.rules.settings import Settings

@@ -19,8 +19,7 @@ from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
 from gradscope.fixes.verification import Result, numbers_of, result_of
 from gradscope.fixes.writing import write_edited
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit, Fix
+from gradscope.recording.finding import Edit, Finding, Fix
 from gradscope.recording.records import Recording
 from gradscope.report.fixes import ShownFinding, closing_text, render_fixes
 from gradscope.rules.engine import judge

@@ -104,7 +104,7 @@ def read_in_full(job: Loaded) -> Loaded:
     """Return a job; of outlines the first of each kind is read in full."""
     if not job.recordings[0].is_outline:
         return job
-    from gradscope.analysis.ranks.kinds import kind_of
+    from gradscope.analysis.job import kind_of
     from gradscope.recording.store import load_recording
 
     kinds = {kind_of(one): position for position, one in reversed([*enumerate(job.recordings)])}

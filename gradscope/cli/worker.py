@@ -41,7 +41,7 @@ def main(folder: str) -> None:
         faulthandler.enable()
         try:
             if job.overlay:
-                from gradscope.target.discovery.overlay import install_overlay  # only for fixes
+                from gradscope.target.discovery.importing import install_overlay  # only for fixes
 
                 install_overlay(job.overlay)
             with _progress_of(job), reserved_stdout():

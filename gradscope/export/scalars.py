@@ -1,13 +1,13 @@
 """The steps of a recording in numbers, and as scalars under tags."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from gradscope.analysis.norms import total_norm
+from gradscope.analysis.ranks.rank_series import rank_series
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import TrainingRun
-from gradscope.export.ranks import rank_scalars
 from gradscope.export.table import ExportTable, Row
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording, StepKind
@@ -201,3 +201,34 @@ def _modules_of(recording: Recording) -> list[tuple[int, ...]]:
             module = recording.modules[module].parent
         holders.append(tuple(found))
     return [tuple(one for one in found if counts[one] > 1) for found in holders]
+
+
+def _rank_rows(report: Report) -> Iterator[Row]:
+    """Yield a row for each step of each rank; none outside of a job of several."""
+    for one in rank_series(report.ranks):
+        losses, norms = dict(one.losses), dict(one.norms)
+        for step in sorted({*losses, *norms}):
+            yield (step, one.rank, losses.get(step), norms.get(step), one.is_part)
+
+
+RANKS = ExportTable(
+    name="ranks",
+    columns=(
+        ("step", "integer"),
+        ("rank", "integer"),
+        ("loss", "number"),
+        ("grad_norm", "number"),
+        ("is_part", "flag"),
+    ),
+    rows=_rank_rows,
+)
+
+
+def rank_scalars(report: Report) -> Mapping[int, list[tuple[str, float]]]:
+    """Return the loss and the gradient norm of each rank under their tags, by step."""
+    found: dict[int, list[tuple[str, float]]] = {}
+    for one in rank_series(report.ranks):
+        for tag, values in (("rank_loss", one.losses), ("rank_grad_norm", one.norms)):
+            for step, value in values:
+                found.setdefault(step, []).append((f"{tag}/{one.rank}", value))
+    return found

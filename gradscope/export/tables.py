@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gradscope.analysis.report import Report
-from gradscope.export.ranks import RANKS
-from gradscope.export.scalars import STEPS
+from gradscope.export.scalars import RANKS, STEPS
 from gradscope.export.table import LOCATION_COLUMNS, ExportTable, Kind, Row, location_cells
 from gradscope.recording.norm_table import REACHES, NormTable
 from gradscope.recording.records import GradientStat, ModuleCallRecord, ModuleRecord, Recording

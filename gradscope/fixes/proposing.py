@@ -6,8 +6,7 @@ from importlib import import_module
 from typing import cast
 
 from gradscope.analysis.view import shown_path
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit, Fix, Safety
+from gradscope.recording.finding import Edit, Finding, Fix, Safety
 from gradscope.recording.records import Recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext

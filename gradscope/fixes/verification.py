@@ -9,10 +9,9 @@ from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_path, shown_site
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit, Numbers
+from gradscope.recording.evidence.training import RunEnding
+from gradscope.recording.finding import Edit, Finding, Numbers
 from gradscope.recording.records import Site
-from gradscope.recording.run_ending import RunEnding
 from gradscope.rules.catalogue import RULES
 from gradscope.source_edits.text_edits import line_before
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from gradscope.launch.program import CannotRunError, Program, enter
 from gradscope.launch.tracebacks import drop_own_frames
-from gradscope.recording.run_ending import EndingKind, RunEnding
+from gradscope.recording.evidence.training import EndingKind, RunEnding
 
 TELLING_SECONDS = 1.0
 """CPU seconds above which child processes are reported. The import of torch alone takes more."""

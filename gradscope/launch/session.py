@@ -10,7 +10,7 @@ from gradscope.garbage import no_garbage_collection
 from gradscope.launch.execution import Ending, execute
 from gradscope.launch.imports import Shadows, after_torch_import
 from gradscope.launch.program import Program
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.evidence.training import RunEnding
 
 
 class Watch(Protocol):

@@ -14,6 +14,7 @@ from gradscope.recording.evidence.training import (
     ContinuedRun,
     LibraryCall,
     RoundedUpdate,
+    RunEnding,
     TrainedOptimizer,
     TrainerArgument,
     WatchCost,
@@ -29,7 +30,6 @@ from gradscope.recording.records import (
     StepRecord,
 )
 from gradscope.recording.repetitions import RepeatedSteps
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_norms import NormRow
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Table

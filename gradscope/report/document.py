@@ -10,8 +10,7 @@ from typing import Literal
 
 from gradscope.analysis.columns import Cells
 from gradscope.analysis.folding import Span
-from gradscope.recording.finding import Severity
-from gradscope.recording.fix import Fix
+from gradscope.recording.finding import Fix, Severity
 from gradscope.report.snippets import Snippet
 from gradscope.report.strips import Scale, StripLayout
 

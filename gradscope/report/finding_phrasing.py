@@ -10,8 +10,7 @@ from typing import Self
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
-from gradscope.recording.finding import SEVERITIES, Finding, SkippedRule
-from gradscope.recording.fix import Fix
+from gradscope.recording.finding import SEVERITIES, Finding, Fix, SkippedRule
 from gradscope.recording.records import TargetRecord
 from gradscope.report.number_format import figure, operation_text
 from gradscope.report.page import UNICODE

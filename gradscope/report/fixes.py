@@ -7,8 +7,7 @@ from rich.style import Style
 
 from gradscope.analysis.view import shown_site
 from gradscope.phrasing import printable
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Fix
+from gradscope.recording.finding import Finding, Fix
 from gradscope.report.finding_phrasing import fix_text
 from gradscope.report.page import Page
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit, Safety
+from gradscope.recording.finding import Edit, Finding, Safety
 from gradscope.rules.context import RuleContext
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import KEEP
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.paths import check_free, remove_logs
 from gradscope.recording.records import Recording
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory

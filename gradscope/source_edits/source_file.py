@@ -17,7 +17,7 @@ from libcst.metadata import (
     ScopeProvider,
 )
 
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit
 from gradscope.source_edits.text_edits import edits_between
 
 Item = TypeVar("Item")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher, unified_diff
 from itertools import pairwise, takewhile
 
-from gradscope.recording.fix import Edit, Position
+from gradscope.recording.finding import Edit, Position
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 """A line as Python counts them; `splitlines` also ends lines at a form feed."""

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from gradscope.comparison.tolerance import Tolerance
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.evidence.training import RunEnding
 from tests.comparison.sides import GivenGradient, compared, finding, of_run, of_step, reported
 
 BASE = {"a.weight": 1.0, "b.weight": 2.0}

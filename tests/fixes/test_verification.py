@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from gradscope.fixes.verification import result_of
-from gradscope.recording.finding import Consequence, SkippedRule
-from gradscope.recording.fix import Edit, Position
+from gradscope.recording.finding import Consequence, Edit, Position, SkippedRule
 from tests.rules.inspecting import report_of_file
 
 SAMPLE = Path(__file__).parents[2] / "sample_models" / "loss_broadcast.py"

@@ -13,7 +13,7 @@ from gradscope.cli.run.recorders import RankPlan
 from gradscope.launch.options import WatchOptions
 from gradscope.launch.program import Program
 from gradscope.launch.started_ranks import VARIABLE, StartedRanks
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.store import load_recording
 from tests.jobs import free_port
 from tests.launch.conftest import ENVIRONMENT

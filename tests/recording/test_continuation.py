@@ -8,11 +8,15 @@ from gradscope.analysis.kept_steps import KeptSteps
 from gradscope.analysis.loop_windows import windows
 from gradscope.recording.continuation.joining import continued
 from gradscope.recording.evidence.summaries import NormSummary, StepSummary
-from gradscope.recording.evidence.training import ContinuedRun, RoundedUpdate, TrainedOptimizer
+from gradscope.recording.evidence.training import (
+    ContinuedRun,
+    RoundedUpdate,
+    RunEnding,
+    TrainedOptimizer,
+)
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.paths import continuation_of
 from gradscope.recording.records import Site
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunStep
 from gradscope.recording.store import absorb_continuation, load_recording, save_recording
 from tests.recording.recordings import same, small

@@ -8,13 +8,13 @@ from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.training import (
     ClipScope,
     RoundedUpdate,
+    RunEnding,
     TrainedOptimizer,
     WatchCost,
 )
 from gradscope.recording.meta import header_of
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_norms import rows_by_step
 from gradscope.recording.store import load_recording

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradscope.recording.fix import Edit, Position
+from gradscope.recording.finding import Edit, Position
 from gradscope.source_edits.text_edits import (
     applied,
     diff_of,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 import pytest
 
 from gradscope.cli.view.serving import serving
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.meta import header_of
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.rules.settings import DEFAULT_SETTINGS
 from tests.recording.test_growing import steps_of

@@ -7,8 +7,8 @@ import pytest
 
 from gradscope.cli.running import judged
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.overview import course_of, read_overview
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import load_recording
 from gradscope.rules.settings import DEFAULT_SETTINGS
 from gradscope.view.catalogue import Catalogue

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isnan
 
-from gradscope.recording.evidence.logits import LogitKind, LogitRecord
+from gradscope.recording.evidence.forward import LogitKind, LogitRecord
 from gradscope.recording.records import Recording, Site
 
 

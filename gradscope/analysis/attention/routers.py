@@ -6,7 +6,7 @@ from math import log
 from typing import NamedTuple
 
 from gradscope.analysis.attention.logits import position_of, steps_of
-from gradscope.recording.evidence.logits import RouterRecord
+from gradscope.recording.evidence.forward import RouterRecord
 from gradscope.recording.records import ModuleRecord, Recording, Site
 
 _LEVELS = 3

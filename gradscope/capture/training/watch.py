@@ -31,8 +31,8 @@ from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.steps.writer import StepWriter
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.meta import Header, run_header
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.recording.thinning.room import Room
 from gradscope.switch import NO_TENSORS, OFF

@@ -29,8 +29,8 @@ from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.ranks import RankIdentity
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.records import Recording
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.store import load_recording
 from gradscope.report.check.phrasing import closing_text, found_text
 from gradscope.report.document import Mark, Word

@@ -5,11 +5,12 @@ Other lines, such as a request for help or a misspelt option, are left to typer.
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-from gradscope.options.declaration import Argument, Setting, without_none
+from gradscope.launch.program import Program
+from gradscope.options.declaration import Argument, Parameter, Setting, without_none
 
 
 class _NotPlainError(Exception):
@@ -136,3 +137,33 @@ class _Line:
         values = self._given.setdefault(option.name, [])
         assert isinstance(values, list)
         values.append(value)
+
+
+def misplaced_options(program: Program, command: Callable[..., None]) -> Iterator[str]:
+    """Yield the script's arguments that are options of the command and unknown to the script.
+
+    A script knows an option if its file contains the option's name, as for `argparse`.
+    """
+    if program.is_module:
+        return
+    try:
+        source = Path(program.name).read_text(errors="replace")
+    except OSError:
+        return
+    if "parse_known_args" in source:
+        return
+    known = set(_names(command))
+    for argument in program.arguments:
+        name = argument.partition("=")[0]
+        plain = name.lstrip("-")
+        mentioned = any(text in source for text in {name, plain, plain.replace("-", "_")})
+        if name in known and len(plain) > 1 and not mentioned:
+            yield name
+
+
+def _names(command: Callable[..., None]) -> Iterator[str]:
+    for parameter in inspect.signature(command).parameters.values():
+        told = get_args(parameter.annotation)[1]
+        if isinstance(told, Parameter) and not isinstance(told, Argument):
+            for name in told.names or (f"--{parameter.name.replace('_', '-')}",):
+                yield from name.split("/")

@@ -6,6 +6,6 @@ from pathlib import Path
 # As with `python -m gradscope`: the first entry is where gradscope is, not this folder.
 sys.path[0] = str(Path(__file__).parents[3])
 
-from gradscope.cli.run.started_rank import main  # noqa: E402
+from gradscope.cli.run.rank_launching import main  # noqa: E402
 
 main()

@@ -16,7 +16,7 @@ from gradscope.probes.forward.operations import (
     is_readable,
     reference,
 )
-from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
+from gradscope.recording.evidence.forward import LogitRecord, RouterRecord
 
 _ROWS = 64
 """Maximum number of queries, or rows of outputs, that are measured; they are equally spaced."""

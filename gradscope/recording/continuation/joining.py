@@ -19,12 +19,12 @@ from gradscope.recording.evidence.training import (
     ClipScope,
     ContinuedRun,
     RoundedUpdate,
+    RunEnding,
     TrainedOptimizer,
     WatchCost,
 )
 from gradscope.recording.norm_table import NormTable, norms_of
 from gradscope.recording.records import Recording
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.thinning.buckets import COLUMNS
 
 _One = TypeVar("_One")

@@ -31,12 +31,13 @@ from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
     HorizonRecord,
+    LogitRecord,
     PathCutRecord,
+    RouterRecord,
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
 )
-from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
@@ -77,11 +78,11 @@ from gradscope.recording.evidence.training import (
     OptimizerRecord,
     OverfitRecord,
     RoundedUpdate,
+    RunEnding,
     TrainedOptimizer,
     TrainerArgument,
     WatchCost,
 )
-from gradscope.recording.run_ending import RunEnding
 
 EVIDENCE: tuple[type, ...] = (
     AccumulatedGradient,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from gradscope.check.results import CheckedFinding, CheckResult, Failure, TargetResult
 from gradscope.phrasing import printable
-from gradscope.recording.finding import SEVERITIES, Severity, at_least
-from gradscope.recording.fix import Fix
+from gradscope.recording.finding import SEVERITIES, Fix, Severity, at_least
 from gradscope.recording.records import Recording
 from gradscope.report.check.phrasing import seeds_text, when_text
 from gradscope.report.ci.locations import Placement, placement

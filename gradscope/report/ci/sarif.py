@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from gradscope.check.results import CheckResult, TargetResult, exit_code
 from gradscope.phrasing import printable
-from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.fix import Edit, Fix
+from gradscope.recording.finding import Edit, Finding, Fix, Severity
 from gradscope.report.check.phrasing import unjudged_rules
 from gradscope.report.ci.locations import Location, RelatedLocation, location_of
 from gradscope.report.ci.reported import (

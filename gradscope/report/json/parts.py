@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_path
+from gradscope.recording.finding import Edit, RelatedLocation, Safety, Severity
 from gradscope.recording.finding import Finding as FindingRecord
-from gradscope.recording.finding import RelatedLocation, Severity
-from gradscope.recording.fix import Edit, Safety
 from gradscope.recording.records import Site
 from gradscope.report.json.shape import (
     INLINE,

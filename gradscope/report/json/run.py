@@ -9,7 +9,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun as TrainingRunFacts
 from gradscope.analysis.view import shown_path
-from gradscope.recording.run_ending import EndingKind, RunEnding
+from gradscope.recording.evidence.training import EndingKind, RunEnding
 from gradscope.report.json.parts import Where
 from gradscope.report.json.shape import Count, Given, Of, Positive, Read, Shape, Share
 from gradscope.report.run.phrasing import pattern_text

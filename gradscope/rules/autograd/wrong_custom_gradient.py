@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
-from gradscope.analysis.reach import Reach, counted, named
-from gradscope.phrasing import short, times_text
+from gradscope.analysis.reach import Reach, named
+from gradscope.phrasing import counted, short, times_text
 from gradscope.recording.events import GradientHooksEvent, event_of, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
-from gradscope.analysis.reach import counted
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import PartlyUnfrozenRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site

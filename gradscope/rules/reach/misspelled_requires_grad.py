@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import counted
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import AttributeRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

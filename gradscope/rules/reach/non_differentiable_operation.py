@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach, Stop, counted, named
+from gradscope.analysis.reach import Reach, Stop, named
+from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import intent

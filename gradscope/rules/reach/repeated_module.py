@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Subtrees, counted
+from gradscope.analysis.reach import Subtrees
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.code import StatementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord, Site

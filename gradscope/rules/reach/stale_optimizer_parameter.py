@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach, counted, named
+from gradscope.analysis.reach import Reach, named
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord

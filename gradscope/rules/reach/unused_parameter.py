@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Part, Reach, counted, named
+from gradscope.analysis.reach import Part, Reach, named
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import DroppedRecord, OverwrittenRecord
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import ModuleCallRecord, Site

@@ -2,15 +2,17 @@
 
 import importlib
 import importlib.util
+import io
+import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from traceback import extract_tb
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from gradscope.errors import GradscopeError
 from gradscope.target.files import exists, require_file
@@ -226,3 +228,27 @@ def _missing_module_help(name: str, path: Path | None) -> str:
     if "pipx" in Path(sys.prefix).parts or "/uv/" in Path(sys.prefix).as_posix():
         return "gradscope is installed in another environment: install it where your code runs"
     return f"install it in THIS environment: {sys.executable} -m pip install {top}"
+
+
+def install_overlay(texts: Mapping[str, str]) -> None:
+    """Let all later imports of this process read some files as other texts.
+
+    The process must import nothing else of the files before, and is not put back.
+
+    Args:
+        texts: Texts by absolute path.
+    """
+    own_code = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+        path = loader.get_filename(fullname)
+        if path not in texts:
+            return own_code(loader, fullname)
+        # Compiled here: a cached bytecode file has the code of the file on disk.
+        return loader.source_to_code(texts[path], path)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]
+    for path, text in texts.items():
+        # Without a time of modification, the entry stays although the file differs.
+        lines = io.StringIO(text, newline=None).readlines()
+        linecache.cache[path] = (len(text), None, lines, path)

@@ -8,7 +8,7 @@ from torch import nn
 
 import gradscope
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.recording.run_ending import RunEnding
+from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.store import load_recording
 
 

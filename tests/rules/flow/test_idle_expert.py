@@ -1,6 +1,6 @@
 import pytest
 
-from gradscope.recording.evidence.logits import RouterRecord
+from gradscope.recording.evidence.forward import RouterRecord
 from gradscope.recording.records import TensorRef
 from gradscope.rules.flow.idle_expert import IdleExpert
 from tests.rules.flow.captured_evidence import found_by, module, with_captured

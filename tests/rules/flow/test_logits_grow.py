@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gradscope.recording.evidence.logits import LogitRecord
+from gradscope.recording.evidence.forward import LogitRecord
 from gradscope.recording.records import TensorRef
 from gradscope.rules.flow.logits_grow import LogitsGrow
 from tests.rules.flow.captured_evidence import found_by, with_captured

@@ -17,9 +17,8 @@ from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.steps.stored_gradients import StoredEntry
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import counted
-from gradscope.recording.evidence.training import RoundedUpdate, TrainedOptimizer
+from gradscope.recording.evidence.training import RoundedUpdate, RunEnding, TrainedOptimizer
 from gradscope.recording.records import EventRecord, Reach, Skipped, StepRecord
-from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_norms import NormRow
 from gradscope.recording.stored_gradient import StoredGradient

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from gradscope.recording.events import CarriedEvent, event_of
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_file import SourceFile, method_call, only
 from gradscope.source_edits.source_files import SourceFiles

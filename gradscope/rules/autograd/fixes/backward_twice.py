@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from gradscope.recording.evidence.failures import AutogradErrorRecord, Carried
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, site_of
 from gradscope.source_edits.passes import call_on

@@ -6,8 +6,7 @@ import libcst as cst
 
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.phrasing import literal
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import judged_series
 from gradscope.source_edits.numbers import literal_of

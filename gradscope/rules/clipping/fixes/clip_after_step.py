@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_files import SourceFiles
 from gradscope.source_edits.statement_order import call_named, moved_before, statement_on

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.clipping.clips import Clips
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_file import only
 from gradscope.source_edits.source_files import SourceFiles

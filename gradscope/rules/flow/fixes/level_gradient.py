@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.source_edits.imported_names import spelled
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.gradient_breaks import plain_name
 from gradscope.source_edits.imported_names import spelled

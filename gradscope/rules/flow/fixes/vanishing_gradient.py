@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.flow.fixes.level_gradient import candidates
 from gradscope.source_edits.source_files import SourceFiles

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.source_file import (

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradscope.recording.finding import Finding
-from gradscope.recording.fix import Edit
+from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
 from gradscope.source_edits.source_files import SourceFiles
