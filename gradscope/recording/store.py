@@ -1,14 +1,12 @@
 """The file of a recording: saved whole, and loaded."""
 
-import gc
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from gradscope.garbage import no_garbage_collection
 from gradscope.recording.continuation.joining import continued, start_of
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.norm_table import norms_of
@@ -99,20 +97,8 @@ def absorb_continuation(path: Path) -> None:
 
 
 def _load(file: Path, *, is_outline: bool) -> Recording:
-    with opened_to_read(file) as base, _no_collection():
+    with opened_to_read(file) as base, no_garbage_collection():
         return _outline(base) if is_outline else _read(base, file)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would traverse a million new records repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _read(base: sqlite3.Connection, file: Path) -> Recording:

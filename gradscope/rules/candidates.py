@@ -131,6 +131,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS216": (_PATH_CUT,),
     "GS217": (_PATH_CUT, _CUT),
     "GS218": (("inputs without influence", _evidence(IgnoredInputRecord)),),
+    "GS219": (("modules", lambda recording: len(recording.modules)),),
     "GS301": (_BACKWARD, _ZERO, _STEP),
     "GS302": (_BACKWARD, _ZERO, _STEP),
     "GS303": (_BACKWARD, _STEP),

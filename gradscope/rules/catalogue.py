@@ -94,6 +94,7 @@ from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGra
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
 from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.repeated_module import RepeatedModule
 from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
@@ -139,6 +140,7 @@ RULES: tuple[type[Rule], ...] = (
     PathCut,
     SampledWithoutGradient,
     InputIgnored,
+    RepeatedModule,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,

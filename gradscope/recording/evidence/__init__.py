@@ -78,6 +78,7 @@ from gradscope.recording.evidence.training import (
     OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
     WatchCost,
 )
 from gradscope.recording.run_ending import RunEnding
@@ -142,6 +143,7 @@ EVIDENCE: tuple[type, ...] = (
     SymmetryRecord,
     TermPairRecord,
     TrainedOptimizer,
+    TrainerArgument,
     TwinRecord,
     UnitRecord,
     UnrepeatedRegion,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.records import CutKind, Shape, TensorRef
+from gradscope.recording.records import CutKind, Measured, Shape, TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardStat:
+class ForwardStat(Measured):
     """The values of a tensor of the first step's graph; views of another tensor have none."""
 
     table: ClassVar[str] = "forward_stat"
@@ -22,11 +22,6 @@ class ForwardStat:
     """Number of elements that are exactly zero."""
     nonfinite: int
     """Number of NaN or infinite elements."""
-
-    @property
-    def rms(self) -> float:
-        """Root mean square over all elements; NaN for an empty tensor."""
-        return self.norm / self.numel**0.5 if self.numel else float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
