@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.evidence.failures import WithheldRecord
 from gradscope.recording.evidence.parameters import InfluenceRecord
 from gradscope.recording.records import (
     CutRecord,
@@ -281,6 +282,15 @@ class Reach:
         return is_whole and len(blocks) == 1 == len({one.parent for one in of})
 
     @cached_property
+    def withheld(self) -> dict[int, tuple[WithheldRecord, ...]]:
+        """The lost parameters to which the backward of custom functions returns no gradient."""
+        found: dict[int, tuple[WithheldRecord, ...]] = {}
+        for record in self.recording.evidence_of(WithheldRecord):
+            if record.parameter in self.lost:
+                found[record.parameter] = (*found.get(record.parameter, ()), record)
+        return found
+
+    @cached_property
     def _influence(self) -> dict[int, bool]:
         """By parameter: whether the loss changed with it, if that was tested."""
         records = self.recording.evidence_of(InfluenceRecord)
@@ -290,6 +300,8 @@ class Reach:
 
     def _leading(self, parameter: int) -> list[CutRecord]:
         """Return the cuts behind which a parameter is and whose result reaches the loss."""
+        if parameter in self.withheld:  # a custom function's forward runs without gradients
+            return []
         behind = [cut for cut in self.recording.cuts if parameter in cut.parameters]
         return [cut for cut in behind if cut.joins] or [
             cut for cut in behind if self._may_lead(cut, self._influence.get(parameter))

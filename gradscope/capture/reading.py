@@ -1,9 +1,10 @@
 """Decides whether a tensor's elements can be read, and through which tensor.
 
-This module is the only gate to tensor memory. torch's kernels trust a tensor: a read of freed
-memory ends the process. Tensor subclasses may answer a read with a collective or with their own
-code. Therefore gradscope reads no element before this module allows it. Callers disable torch
-functions, for example by `DisableTorchFunction`, where a tensor may be a subclass.
+This module is the only gate to tensor memory, with `first_elements`, which builds on it. torch's
+kernels trust a tensor: a read of freed memory ends the process. Tensor subclasses may answer a read
+with a collective or with their own code. Therefore gradscope reads no element before this module
+allows it. Callers disable torch functions, for example by `DisableTorchFunction`, where a tensor
+may be a subclass.
 """
 
 import sys
@@ -129,7 +130,8 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
     """
     if type(tensor) is not Tensor or not tensor.is_cpu or tensor.dtype not in CALCULABLE:
         return None
-    if tensor.layout is not torch.strided or tensor.is_nested or tensor.numel() > most:
+    count = tensor.numel()
+    if count > most or tensor.layout is not torch.strided or tensor.is_nested:
         return None
     try:
         # Functional tensors and those of transforms of `torch.func` raise here.
@@ -138,6 +140,8 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
         return None
     if not address or not is_in_memory(tensor):
         return None
+    if count == 1:
+        return [tensor.item()]
     found = tensor.tolist()
     return found if tensor.dim() == 1 else _flat(found)
 

@@ -144,9 +144,12 @@ class _Comparison:
     def _lost_gradients(self) -> Iterator[str]:
         """Yield parameters that had a gradient, or should get one by the fix, and have none."""
         rows = {row.name: row for row in self._after.parameters}
-        had = {row.name for row in self._before.parameters if row.reach == "gradient"}
-        for name in [*had, *self._finding.parameters]:
-            if name in rows and rows[name].requires_grad and rows[name].reach != "gradient":
+        had = [row for row in self._before.parameters if row.reach == "gradient"]
+        broken = {row.name for row in had if row.grad is not None and row.grad.nonfinite}
+        for name in dict.fromkeys([*(row.name for row in had), *self._finding.parameters]):
+            # What was not a number may turn out to be zero.
+            enough = ("gradient", "zero") if name in broken else ("gradient",)
+            if name in rows and rows[name].requires_grad and rows[name].reach not in enough:
                 yield f"{name} gets no gradient"
         if len(rows) < len(self._before.parameters):
             yield "the model has fewer parameters"

@@ -7,13 +7,9 @@ from typing import Self
 
 from gradscope.analysis.job import identity_of
 from gradscope.options.recording_options import KEEP
+from gradscope.recording.paths import continuation_of, remove_recording
 from gradscope.recording.records import Recording
-from gradscope.recording.store import (
-    absorb_continuation,
-    continuation_of,
-    load_recording,
-    remove_recording,
-)
+from gradscope.recording.store import absorb_continuation, load_recording
 from gradscope.recording.thinning.room import Room
 
 _LEAST = 0.25

@@ -2,14 +2,19 @@
 
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import CodeType
 
+import torch
+from torch import Tensor
+
+from gradscope.capture.naming import dtype_name
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.partial_unfreezing import partly_unfrozen
 from gradscope.recording.evidence.parameters import (
+    CastRecord,
     FreezeRecord,
     InitialisationRecord,
     LoadedRecord,
@@ -20,8 +25,14 @@ from gradscope.recording.evidence.parameters import (
 _FREEZES = re.compile(r"requires_grad(\s*=\s*False|_\(\s*(requires_grad\s*=\s*)?False)")
 
 
+_HALF = {torch.float16: "float16|half", torch.bfloat16: "bfloat16"}
+"""Names of the short types in calls, as patterns."""
+
+_CAST = r"\.to\([^#]*\b({0})\b|\.({0})\(\)|dtype\s*=\s*(torch\.)?({0})\b"
+
+
 def probe_freezes(context: ProbeContext) -> str | None:
-    """Record which modules were loaded or replaced, and the lines that freeze parameters."""
+    """Record which modules were loaded or replaced, and the lines that freeze or cast weights."""
     loaded = context.definitions.loaded
     for position, module in enumerate(context.named.modules):
         if module in loaded or _is_pretrained(module):
@@ -30,13 +41,27 @@ def probe_freezes(context: ProbeContext) -> str | None:
         if line is not None:
             site = context.assembler.site_of(line)
             context.assembler.note(ReplacementRecord(module=position, site=site))
-    for file in sorted(_files(context)):
-        for line in _freezing_lines(file):
+    frozen = [one for one in context.named.parameters if not one.requires_grad]
+    for file in sorted(_files(context, frozen)):
+        for line in _lines_with(file, _FREEZES):
             site = context.assembler.site_of(line)
             if site is not None:
                 context.assembler.note(FreezeRecord(site=site))
         _note_partly_unfrozen(context, file)
+    _note_casts(context)
     return None
+
+
+def _note_casts(context: ProbeContext) -> None:
+    """Record the lines that name a short type, in the files that make parameters of this type."""
+    for dtype, names in _HALF.items():
+        casts = re.compile(_CAST.format(names))
+        short = [one for one in context.named.parameters if one.dtype is dtype]
+        for file in sorted(_files(context, short)):
+            for line in _lines_with(file, casts):
+                site = context.assembler.site_of(line)
+                if site is not None and "autocast" not in linecache.getline(file, line.number):
+                    context.assembler.note(CastRecord(site=site, dtype=dtype_name(dtype)))
 
 
 def _note_partly_unfrozen(context: ProbeContext, file: str) -> None:
@@ -54,19 +79,16 @@ def _is_pretrained(module: object) -> bool:
     return isinstance(name, str) and bool(name)
 
 
-def _files(context: ProbeContext) -> set[str]:
-    """Return the files that make frozen parameters, and the modules that own them."""
-    lines = []
-    for parameter in context.named.parameters:
-        if not parameter.requires_grad:
-            registration = context.definitions.registration(parameter)
-            lines.append(None if registration is None else registration.line)
+def _files(context: ProbeContext, parameters: Iterable[Tensor]) -> set[str]:
+    """Return the files that make some parameters, and the modules that own them."""
+    registrations = map(context.definitions.registration, parameters)
+    lines = [None if one is None else one.line for one in registrations]
     return {line.code.co_filename for line in lines if line is not None}
 
 
-def _freezing_lines(file: str) -> Iterator[Line]:
+def _lines_with(file: str, pattern: re.Pattern[str]) -> Iterator[Line]:
     source = linecache.getlines(file)
-    numbers = [number for number, text in enumerate(source, 1) if _FREEZES.search(text)]
+    numbers = [number for number, text in enumerate(source, 1) if pattern.search(text)]
     if not numbers:
         return
     try:

@@ -8,6 +8,7 @@ from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.custom_functions import probe_custom_functions
 from gradscope.probes.forward.forward_values import probe_forward
 from gradscope.probes.forward.nonfinite_origins import probe_nonfinite
+from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
 from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons
 from gradscope.probes.horizons import probe_horizons
 from gradscope.probes.influence import (
@@ -58,6 +59,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("redraws", probe_redraws),
     ("symmetry", probe_symmetry),
     ("twins", probe_twins),
+    ("withheld gradients", probe_withheld_gradients),
 )
 """Name, as rules refer to it, and probe."""
 

@@ -29,6 +29,11 @@ made both on a snapshot, and restored the model afterwards. `run` steps are a sc
 optimizer steps, and the events before each."""
 
 
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to an installed package, and is not the user's own code."""
+    return "site-packages" in file or "dist-packages" in file
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """A line of code outside torch."""
@@ -43,7 +48,7 @@ class Site:
     @property
     def is_installed(self) -> bool:
         """Whether the line belongs to an installed package, and not to the user's own code."""
-        return "site-packages" in self.file or "dist-packages" in self.file
+        return is_installed(self.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +188,21 @@ class CutRecord:
     """Line (a site) that disabled gradients: a `with` or a decorator."""
 
 
+class Measured:
+    """What has the norm of so many elements."""
+
+    __slots__ = ()
+    numel: int
+    norm: float
+
+    @property
+    def rms(self) -> float:
+        """Root mean square over all elements; NaN for an empty tensor."""
+        return self.norm / self.numel**0.5 if self.numel else float("nan")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradientStat:
+class GradientStat(Measured):
     """Statistics of one gradient; None for those not measured: in a run, all but the norm.
 
     `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider).
@@ -216,11 +234,6 @@ class GradientStat:
     def is_zero(self) -> bool:
         """Whether every element is exactly zero."""
         return (self.norm if self.absolute_maximum is None else self.absolute_maximum) == 0.0
-
-    @property
-    def rms(self) -> float:
-        """Root mean square over all elements; NaN for an empty tensor."""
-        return self.norm / self.numel**0.5 if self.numel else float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
+    CastRecord,
     DroppedRecord,
     FreezeRecord,
     InitialisationRecord,
@@ -187,6 +188,7 @@ _OF_STRUCTURE = frozenset(
         CallerRecord,
         ComparisonRecord,
         DroppedRecord,
+        CastRecord,
         FreezeRecord,
         PartlyUnfrozenRecord,
         InitialisationRecord,

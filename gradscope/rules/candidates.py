@@ -16,6 +16,7 @@ from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     NonfiniteRecord,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -130,6 +131,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS216": (_PATH_CUT,),
     "GS217": (_PATH_CUT, _CUT),
     "GS218": (("inputs without influence", _evidence(IgnoredInputRecord)),),
+    "GS219": (("modules", lambda recording: len(recording.modules)),),
     "GS301": (_BACKWARD, _ZERO, _STEP),
     "GS302": (_BACKWARD, _ZERO, _STEP),
     "GS303": (_BACKWARD, _STEP),
@@ -149,6 +151,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS317": (_BACKWARD, _ZERO, _STEP),
     "GS318": (_STEP,),
     "GS319": (_BACKWARD, _STEP),
+    "GS320": (_BACKWARD, _STEP),
+    "GS321": (_SCHEDULE, _STEP),
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),
@@ -167,6 +171,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS505": (
         ("custom functions", _evidence(CustomFunctionRecord)),
         ("checkpoints with random numbers", _evidence(UnrepeatedRegion)),
+        ("inputs of custom functions without a gradient", _evidence(WithheldRecord)),
     ),
     "GS506": (_ERROR,),
     "GS601": (_GRADIENT,),
@@ -182,6 +187,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS706": (_COMPARISON,),
     "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
     "GS708": (_STEP,),
+    "GS709": (_COMPARISON,),
+    "GS710": (_STEP,),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

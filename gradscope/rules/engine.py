@@ -21,6 +21,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings, matches
+from gradscope.rules.story import in_one_story
 from gradscope.rules.trainer_lines import at_users_lines
 
 _DEPENDENT = ("GS1", "GS203", "GS204", "GS211", "GS4", "GS6", "GS7")
@@ -96,13 +97,12 @@ class Judge:
             else:
                 skipped.append(SkippedRule(rule=rule.code, reason=reason))
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]
-        grouped = at_users_lines(
-            with_consequences(counted, in_order=self.context.is_run),
-            self.context,
-            {rule.code: rule.argument for rule in RULES},
-        )
+        grouped = with_consequences(counted, in_order=self.context.is_run)
+        grouped = in_one_story(self.context, grouped)
+        arguments = {one.code: one.argument for one in RULES}
+        placed = at_users_lines(grouped, self.context, arguments)
         return Verdict(
-            findings=tuple(sorted(grouped, key=rank_of)),
+            findings=tuple(sorted(placed, key=rank_of)),
             ran=tuple(ran),
             skipped=tuple(skipped),
             ignored=len(findings) - len(counted),

@@ -13,6 +13,8 @@ from libcst.metadata import (
     PositionProvider,
     QualifiedNameProvider,
     QualifiedNameSource,
+    Scope,
+    ScopeProvider,
 )
 
 from gradscope.recording.fix import Edit
@@ -26,6 +28,7 @@ Replacement = (
     | cst.RemovalSentinel
     | cst.FlattenSentinel[cst.BaseSmallStatement]
     | cst.FlattenSentinel[cst.SimpleStatementLine]
+    | cst.FlattenSentinel[cst.BaseStatement]
 )
 Changes = Mapping[cst.CSTNode, Replacement]
 """New nodes by the node of the tree that each replaces."""
@@ -106,6 +109,10 @@ class SourceFile:
             for one in (found() if callable(found) else found)
         )
         return names.pop() if len(names) == 1 and imported else ""
+
+    def scope(self, node: cst.CSTNode) -> Scope | None:
+        """Return the scope of a node; None if it has none, as a keyword."""
+        return self._wrapper.resolve(ScopeProvider).get(node)
 
     def statements(self, line: int) -> list[cst.CSTNode]:
         """Return the statements that a line is in, without those around them."""
@@ -252,6 +259,8 @@ _OPEN = (
     cst.Return,
 )
 """Nodes in which an expression needs no parentheses."""
+_BRACKETED = (cst.Arg, cst.Element)
+"""Nodes in which it needs none on several lines."""
 
 
 def operand(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -267,7 +276,9 @@ def in_place_of(
     """Return an expression that can stand where another one does."""
     if old.lpar and not new.lpar:
         return new.with_changes(lpar=old.lpar, rpar=old.rpar)
-    is_open = isinstance(source.parent(old), _OPEN) and "\n" not in source.code(new)
+    outer = source.parent(old)
+    is_one_line = "\n" not in source.code(new)
+    is_open = isinstance(outer, _OPEN) and (is_one_line or isinstance(outer, _BRACKETED))
     return new if is_open else operand(new)
 
 

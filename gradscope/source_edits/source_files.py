@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.recording.evidence.code import SourceRecord
-from gradscope.recording.records import Recording, Site
+from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import Recording, Site, is_installed
 from gradscope.source_edits.source_file import SourceFile
 from gradscope.source_edits.text_edits import lines_of
 
@@ -44,9 +45,9 @@ class SourceFiles:
         self._read: dict[str, ReadFile | None] = {}
         self._parsed: dict[str, SourceFile | None] = {}
 
-    def at(self, site: Site | None) -> SourceFile | None:
+    def at(self, site: Site | RelatedLocation | None) -> SourceFile | None:
         """Return the file of a line; None if it is not the user's, or not exactly what ran."""
-        return None if site is None or site.is_installed else self.file(site.file)
+        return None if site is None or is_installed(site.file) else self.file(site.file)
 
     def file(self, path: str) -> SourceFile | None:
         """Return a file; see `at`."""

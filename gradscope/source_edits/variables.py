@@ -1,10 +1,11 @@
-"""Where code reads a variable."""
+"""Where code reads and assigns variables."""
 
 from collections.abc import Iterator
 
 import libcst as cst
+from libcst.metadata import Assignment
 
-from gradscope.source_edits.source_file import SourceFile
+from gradscope.source_edits.source_file import SourceFile, only
 
 
 def reads(source: SourceFile, outer: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression]:
@@ -25,3 +26,50 @@ def reads_behind(
     outer = source.module if function is None else function.body
     end = source.end(statement)
     return [node for node in reads(source, outer, name) if source.start(node) >= end]
+
+
+def binding_of(source: SourceFile, name: cst.BaseExpression) -> cst.CSTNode | None:
+    """Return the name, parameter or import that binds a variable; None if several do."""
+    scope = source.scope(name) if isinstance(name, cst.Name) else None
+    if scope is None or not isinstance(name, cst.Name):
+        return None
+    found = only(scope[name.value])
+    return found.node if isinstance(found, Assignment) else None
+
+
+def value_of(source: SourceFile, name: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return the value of a variable that is assigned once, and by its name alone."""
+    binding = binding_of(source, name)
+    target = None if binding is None else source.parent(binding)
+    if isinstance(target, cst.AssignTarget):
+        statement = source.parent(target)
+        is_alone = isinstance(statement, cst.Assign) and len(statement.targets) == 1
+        return statement.value if is_alone and isinstance(statement, cst.Assign) else None
+    is_own = isinstance(target, cst.AnnAssign) and target.target is binding
+    return target.value if is_own and isinstance(target, cst.AnnAssign) else None
+
+
+def is_visible(source: SourceFile, expression: cst.BaseExpression, at: cst.CSTNode) -> bool:
+    """Return whether all names of an expression mean the same at another node."""
+    here, there = source.scope(expression), source.scope(at)
+    if here is None or there is None:
+        return False
+    return all(
+        {id(one) for one in here[name]} == {id(one) for one in there[name]}
+        for name in names_in(source, expression)
+    )
+
+
+def names_in(source: SourceFile, expression: cst.BaseExpression) -> set[str]:
+    """Return the names that an expression reads, without attributes and keywords."""
+    return {name.value for name in _free_names(source, expression)}
+
+
+def _free_names(source: SourceFile, expression: cst.BaseExpression) -> Iterator[cst.Name]:
+    """Yield the names that an expression reads, without attributes and keywords."""
+    for node in source.inside(expression, cst.Name):
+        parent = source.parent(node)
+        is_keyword = isinstance(parent, cst.Arg) and parent.keyword is node
+        is_part = isinstance(parent, cst.Attribute) and parent.attr is node
+        if not (is_keyword or is_part):
+            yield node

@@ -16,6 +16,7 @@ from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
 from gradscope.probes.forward.forward_values import note_forward
 from gradscope.probes.forward.nonfinite_origins import note_origins
+from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
 from gradscope.probes.forward_calls import probe_checkpoints, probe_comparisons
 from gradscope.probes.influence import probe_dropped, probe_ignored_inputs
 from gradscope.probes.leaves import probe_leaves
@@ -152,6 +153,7 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "path cuts": probe_path_cuts,
     "symmetry": probe_symmetry,
     "twins": probe_twins,
+    "withheld gradients": probe_withheld_gradients,
 }
 
 _OCCASIONAL = frozenset({"attributes", "forward", "ignored inputs", "symmetry", "twins"})

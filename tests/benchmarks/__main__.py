@@ -274,7 +274,7 @@ def rules() -> None:
         for kind in RULES:
             start = time.perf_counter()
             rule = kind()
-            if rule.obstacle(context) is None:
+            if rule.skip_reason(context) is None:
                 list(rule.check(context))
             times[kind.code] = time.perf_counter() - start
         for code in sorted(times, key=times.__getitem__, reverse=True)[:5]:

@@ -1,6 +1,7 @@
 """Tensors of every kind of torch pass through all code that reads elements."""
 
 import math
+import struct
 import time
 import warnings
 
@@ -11,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parameter import UninitializedParameter
 from torch.testing._internal.two_tensor import TwoTensor
 
+from gradscope.capture.first_elements import FirstElements
 from gradscope.capture.reading import (
     NotReadable,
     elements,
@@ -211,6 +213,7 @@ def test_no_reader_reads_what_cannot_be_read(make_unreadable):
             read(tensor)
     with torch._C.DisableTorchFunction():
         assert few_numbers(tensor, 1 << 20) is None
+        assert FirstElements(tensor, 1).read() is None
         assert not _is_zero(tensor)
         assert number(tensor) is None
         assert _sampled(tensor) is None
@@ -257,6 +260,48 @@ def test_a_few_numbers_are_those_of_the_tensor(make_readable):
         assert few_numbers(torch._efficientzerotensor(3), 3) is None
     functional = torch._to_functional_tensor(torch.ones(3))
     assert few_numbers(functional, 3) is None
+
+
+def test_the_first_elements_are_those_of_the_tensor(make_readable):
+    tensor = make_readable(SIZES[0])
+    elements = FirstElements(tensor, 2)
+    found = elements.read()
+    assert found is None or elements.numbers(found) == tensor.detach().flatten()[:2].tolist()
+
+
+def test_the_first_elements_are_read_where_they_are_now():
+    weight = nn.Parameter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    elements = FirstElements(weight, 2)
+    assert elements.read() == struct.pack("=2f", 1, 2)
+    weight.data.mul_(2)
+    assert elements.read() == struct.pack("=2f", 2, 4)
+    weight.data = torch.arange(8.0)[3:]
+    assert elements.read() == struct.pack("=2f", 3, 4)
+    weight.untyped_storage().resize_(16)  # three elements, and the first of these
+    assert elements.read() is None
+    weight.untyped_storage().resize_(0)
+    assert elements.read() is None
+    weight.data = torch.ones(4)
+    assert elements.read() == struct.pack("=2f", 1, 1)
+    del weight
+    assert elements.read() is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [torch.arange(8.0)[::2], torch.ones(1), torch.ones(4).double(), torch.ones(4).bfloat16()],
+)
+def test_the_first_elements_of_another_kind_are_not_read(other):
+    weight = nn.Parameter(torch.ones(4))
+    elements = FirstElements(weight, 2)
+    assert elements.read() is not None
+    weight.data = other
+    assert elements.read() is None
+
+
+def test_the_first_elements_of_tensors_that_stand_for_others_are_not_read():
+    assert FirstElements(torch._neg_view(torch.ones(4)), 2).read() is None
+    assert FirstElements(torch._to_functional_tensor(torch.ones(4)), 2).read() is None
 
 
 def test_no_elements_are_readable_wherever_they_are_not():

@@ -34,6 +34,8 @@ class Program:
     """Further files by name."""
     edited: str = ""
     """The file that is edited; empty for the program itself."""
+    is_training: bool = False
+    """Whether it is a script that trains."""
 
 
 PROGRAMS: list[Program] = []
@@ -569,6 +571,117 @@ classes(
     "nn.Linear(4, 3)  # scores",
 )
 in_place("two_writes_on_a_line", ["h += 1; x *= 2"], None)
+
+
+def listed(name, parameters, *added, before=""):
+    text = f"""
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+    def forward(self, x): return self.head(self.body(x).tanh())
+def build_model(): return Net()
+def build_optimizer(model):
+    {before}return torch.optim.SGD({parameters}, lr=.01)
+"""
+    add("GS215", name, text, *added, around=HEADER + CLASSES)
+
+
+listed(
+    "sum", "list(model.head.parameters()) + list(model.parameters())",
+    "return torch.optim.SGD(list(model.parameters()), lr=.01)",
+)  # fmt: skip
+listed(
+    "whole_first", "params=list(model.parameters()) + list(model.head.parameters())",
+    "return torch.optim.SGD(params=list(model.parameters()), lr=.01)",
+)  # fmt: skip
+listed(
+    "starred", "[*model.parameters(), *model.head.parameters(),]",
+    "return torch.optim.SGD([*model.parameters(),], lr=.01)",
+)  # fmt: skip
+listed(
+    "chain", "chain(model.head.parameters(), model.parameters())",
+    "from itertools import chain; return torch.optim.SGD(chain(model.parameters()), lr=.01)",
+    before="from itertools import chain; ",
+)  # fmt: skip
+listed(
+    "variable", "weights",
+    "weights = list(model.parameters())",
+    before="weights = list(model.body.parameters()) + list(model.parameters())\n    ",
+)  # fmt: skip
+listed(
+    "comprehension", "[p for m in model.modules() for p in m.parameters()]",
+    "return torch.optim.SGD("
+    "list(dict.fromkeys([p for m in model.modules() for p in m.parameters()])), lr=.01)",
+)  # fmt: skip
+listed("variable_changed", "weights", None,
+    before="weights = list(model.parameters()); weights += model.head.parameters()\n    ",
+)  # fmt: skip
+listed("group", "[{'params': [*model.parameters(), model.head.bias]}]", None)
+
+
+def distance(name, body, *added, before="", model="model = nn.Linear(4, 4)"):
+    text = f"""
+{before}def build_batch():
+    x = torch.randn(8, 4); x[3] = 0
+    return x, torch.zeros(8)
+{model}
+with torch.no_grad(): model.bias.zero_()
+def loss_fn(output, target):
+    {body}
+"""
+    add("GS103", name, text, *added, around=HEADER)
+
+
+distance(
+    "root", "return torch.sqrt(output.pow(2).sum(-1)).mean()",
+    "return torch.sqrt(output.pow(2).sum(-1) + 1e-8).mean()",
+)  # fmt: skip
+distance(
+    "method", "d = (output * output).sum(1).sqrt(); return d.mean()",
+    "d = ((output * output).sum(1) + 1e-8).sqrt(); return d.mean()",
+)  # fmt: skip
+distance(
+    "sum_under_the_root", "return (output[:, 0]**2 + output[:, 1]**2).sqrt().mean()",
+    "return (output[:, 0]**2 + output[:, 1]**2 + 1e-8).sqrt().mean()",
+)  # fmt: skip
+distance(
+    "power", "return (((output ** 2).sum(-1)) ** .5).mean()",
+    "return (((output ** 2).sum(-1) + 1e-8) ** .5).mean()",
+)  # fmt: skip
+distance(
+    "function_of_power", "return torch.pow(output.square().sum(-1), exponent=0.5).mean()",
+    "return torch.pow(output.square().sum(-1) + 1e-8, exponent=0.5).mean()",
+)  # fmt: skip
+distance(
+    "many_lines",
+    "return torch.sqrt(\n        output.square()  # squares\n        .sum(-1)\n    ).mean()",
+    ".sum(-1) + 1e-8",
+)  # fmt: skip
+distance(
+    "chosen_afterwards",
+    "s = output.square().sum(-1)\n    return torch.where(s > 0, torch.sqrt(s), s).mean()",
+    "return torch.where(s > 0, torch.sqrt(torch.where(s > 0, s, 1.0)), s).mean()",
+)  # fmt: skip
+distance(
+    "division_chosen_afterwards",
+    "s = output.abs().sum(-1)\n    return torch.where(s > 0, 1 / s, s).mean()",
+    "return torch.where(s > 0, 1 / torch.where(s > 0, s, 1.0), s).mean()",
+)  # fmt: skip
+distance(
+    "angle", "return torch.acos(output.mean(-1).cos()).mean()",
+    "return torch.acos(output.mean(-1).cos().clamp(-1 + 1e-6, 1 - 1e-6)).mean()",
+)  # fmt: skip
+distance(
+    "two_roots",
+    "return (output.square().sum(-1).sqrt() + output[:, :2].square().sum(-1).sqrt()).mean()",
+    None,
+)  # fmt: skip
+distance(
+    "root_in_another_function", "return length(output).mean()",
+    "def length(x): return torch.sqrt((x * x).sum(-1) + 1e-8)",
+    before="def length(x): return torch.sqrt((x * x).sum(-1))\n",
+)  # fmt: skip
 
 
 def cut(name, forward, *added, **further):

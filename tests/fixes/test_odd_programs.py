@@ -1,42 +1,43 @@
 """Each program of the test bed gets the edit that a reviewer would accept, or none."""
 
-import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from tests.fixes.odd_programs import PROGRAMS
+from tests.fixes import odd_programs, odd_trainings
+from tests.fixes.in_process import fixes_of, training_report
+from tests.rules.inspecting import report_of_file
+
+PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS]
+A_PUSH = {True: 4, False: 2}
+"""How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
 
-@pytest.fixture(scope="module")
-def checked(tmp_path_factory, fixing_in, request):
-    """Returns the findings of every program that is tested, from one check of all."""
-    folder = tmp_path_factory.mktemp("programs")
-    items = [item for item in request.session.items if item.module is request.module]
-    programs = [item.callspec.params["program"] for item in items]
+def marked(programs):
+    """Yield the programs, marked by whether a push tests them."""
+    seen = Counter()
     for program in programs:
-        (folder / f"{program.name}.py").write_bytes(program.text.encode(program.encoding))
-        for name, text in program.others.items():
-            (folder / name).write_text(text)
-    names = [f"{program.name}.py" for program in programs]
-    done = fixing_in(folder, "check", *names, "--diff", "--unsafe-fixes", "--output-format", "json")
-    assert done.stdout, done.stderr
-    found: dict[str, list] = {name: [] for name in names}
-    for finding in json.loads(done.stdout)["findings"]:
-        found[finding["target"]].append(finding)
-    return found
+        kind = program.rule, program.added is not None
+        seen[kind] += 1
+        marks = [] if seen[kind] <= A_PUSH[kind[1]] else [pytest.mark.nightly]
+        yield pytest.param(program, id=program.name, marks=marks)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_edit_is_right_or_absent(program, checked):
-    found = [one for one in checked[f"{program.name}.py"] if one["rule"] == program.rule]
-    assert found, [one["rule"] for one in checked[f"{program.name}.py"]]
-    fixes = [one["fix"] for one in found if "fix" in one]
+@pytest.mark.parametrize("program", [*marked(PROGRAMS)])
+def test_edit_is_right_or_absent(program, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / f"{program.name}.py"
+    path.write_bytes(program.text.encode(program.encoding))
+    for name, text in program.others.items():
+        (tmp_path / name).write_text(text)
+    run = training_report if program.is_training else report_of_file
+    before, fixes = fixes_of(path, program.rule, run)
+    assert program.rule in [one.rule for one in before.findings], before.findings
     if program.added is None:
         assert fixes == []
         return
     (fix,) = fixes
-    assert fix["verified"], (fix["verdict"], fix["diff"])
-    lines = fix["diff"].split("\n")
-    assert lines[1] == f"+++ b/{program.edited or f'{program.name}.py'}"
-    added = [line[1:].strip() for line in lines[2:] if line.startswith("+")]
-    assert tuple(added) == program.added
+    assert fix.is_verified, (fix.verdict, fix.diff)
+    assert [Path(file).name for file in fix.texts] == [program.edited or path.name]
+    assert fix.added == program.added, fix.diff

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.opening import APPLICATION_ID, FORMAT
 from gradscope.recording.records import EdgeRecord, EventRecord, Site, StepRecord
-from gradscope.recording.store import APPLICATION_ID, FORMAT, load_recording, save_recording
+from gradscope.recording.store import load_recording, save_recording
 from gradscope.recording.table import BATCH
 from tests.recording.recordings import (
     gradient,

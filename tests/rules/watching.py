@@ -29,6 +29,9 @@ def recording_of(loop: Callable[[], object], folder: Path) -> Recording:
     watch.start()
     try:
         loop()
+    except Exception as error:
+        watch.see_end(error)
+        raise
     finally:
         watch.stop()
     return load_recording(path)
@@ -36,6 +39,11 @@ def recording_of(loop: Callable[[], object], folder: Path) -> Recording:
 
 def findings_of_script(script: Path, folder: Path) -> tuple[Finding, ...]:
     """Run a training script, and return what the rules find in it."""
+    return judge(recording_of_script(script, folder)).findings
+
+
+def recording_of_script(script: Path, folder: Path) -> Recording:
+    """Run a training script, and return the recording of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of some of the mistakes too
-        return findings_of(lambda: runpy.run_path(str(script), run_name="__main__"), folder)
+        return recording_of(lambda: runpy.run_path(str(script), run_name="__main__"), folder)

@@ -15,7 +15,7 @@ from torch.autograd.graph import Node
 from torch.distributed import distributed_c10d
 
 from gradscope.capture.compiler import is_traced
-from gradscope.capture.ranks.observations import Ledger
+from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.source.lines import created
 from gradscope.capture.source.statements import nodes_within, tree_of
 from gradscope.capture.statistics import norms
@@ -174,11 +174,11 @@ class Collectives:
 
     Args:
         training: State of the training.
-        ledger: Receives what is observed.
+        log: Receives what is observed.
     """
 
-    def __init__(self, training: TrainingState, ledger: Ledger) -> None:
-        self._training, self._ledger = training, ledger
+    def __init__(self, training: TrainingState, log: RankLog) -> None:
+        self._training, self._log = training, log
         self.window = Window()
         self.is_on = False
         self._gradients: dict[int, int] | None = None
@@ -254,7 +254,7 @@ class Collectives:
         location = self._training.locations.of(frame)
         reach = gather_reaches_loss(location, name)
         numbers = {"reaches": float(reach.loss), "replaced": float(reach.own)}
-        self._ledger.note("gathered", self._ledger.site(location), name, numbers)
+        self._log.note("gathered", self._log.site(location), name, numbers)
 
     def _changed(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
         """Note a collective that changes a tensor in place."""
@@ -264,12 +264,12 @@ class Collectives:
         elif not tensor.is_floating_point() or tensor.numel() == 1:
             return
         elif self._is_weight(tensor):
-            self._ledger.note("weight-reduced", self._site(frame), name)
+            self._log.note("weight-reduced", self._site(frame), name)
         elif name != "broadcast":
             if self.window.has_backward:
                 self._reduced(name, tensor, operation, frame)
             else:
-                self._ledger.note("reduced-too-early", self._site(frame), name)
+                self._log.note("reduced-too-early", self._site(frame), name)
 
     def _reduced(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
         """Note a reduction of a gradient, or of a tensor that may hold several."""
@@ -282,17 +282,17 @@ class Collectives:
         owner = self._gradients.get(_address(tensor))
         if owner is None:
             self.window.is_flat = True
-            self._ledger.note("flat-reduced", site, f"{name} {operation}")
+            self._log.note("flat-reduced", site, f"{name} {operation}")
             self.window.last = (site, tensor.numel(), None, operation)
             return
         if self._training.gradient_state.entries[self._positions[owner]].clipped:
-            self._ledger.note("clipped-before", site, name)
+            self._log.note("clipped-before", site, name)
         self.window.gradients.add(owner)
-        self._ledger.note("gradient-reduced", site, f"{name} {operation}")
+        self._log.note("gradient-reduced", site, f"{name} {operation}")
         self.window.last = (site, owner, None, operation)
 
     def _site(self, frame: FrameType) -> int | None:
-        return self._ledger.site(self._training.locations.of(frame))
+        return self._log.site(self._training.locations.of(frame))
 
     def _is_weight(self, tensor: Tensor) -> bool:
         entries = self._training.gradient_state.entries
@@ -318,7 +318,7 @@ class Collectives:
             return
         for number, (site, is_number, name) in waiting.items():
             if _has(root.grad_fn, number):
-                self._ledger.note("loss-reduced" if is_number else "value-reduced", site, name)
+                self._log.note("loss-reduced" if is_number else "value-reduced", site, name)
 
     def backward_ended(self) -> None:
         """Note that gradients have arrived."""
@@ -333,17 +333,17 @@ class Collectives:
             now = _norm_now(list(held), owner)
             if now is not None and before:
                 numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
-                self._ledger.note("gradient-scaled", site, operation, numbers)
+                self._log.note("gradient-scaled", site, operation, numbers)
         return window
 
     def _note_summed(self) -> None:
         """Record the numbers that ranks have summed for one of the first steps."""
         summed, self._summed = self._summed, []
-        if self._ledger.step < _FIRST_SUMS:
+        if self._log.step < _FIRST_SUMS:
             for site, tensor in summed:
                 if tensor.is_cpu:  # on other devices, reading would wait for it
                     numbers = {"value": float(tensor.detach())}
-                    self._ledger.note("summed-number", site, str(self._ledger.step), numbers)
+                    self._log.note("summed-number", site, str(self._log.step), numbers)
 
 
 def _norm_now(held: list[Tensor], owner: int) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from gradscope.capture.ranks.observations import Ledger, Squares, squares_of
+from gradscope.capture.ranks.observations import RankLog, Squares, squares_of
 from gradscope.capture.ranks.placement import Placements, has_own_divisor, is_fsdp1, is_fsdp2
 from gradscope.capture.ranks.reducers import Reducers
 from gradscope.capture.training.event_log import number
@@ -35,11 +35,11 @@ class ComparedNumbers:
 
     Args:
         training: State of the training.
-        ledger: Receives the numbers and placements.
+        log: Receives the numbers and placements.
     """
 
-    def __init__(self, training: TrainingState, ledger: Ledger) -> None:
-        self._training, self._ledger = training, ledger
+    def __init__(self, training: TrainingState, log: RankLog) -> None:
+        self._training, self._log = training, log
         self._rates: tuple[float | None, ...] = ()
         """Learning rates of the last step."""
         self._changes = 0
@@ -52,7 +52,7 @@ class ComparedNumbers:
 
     def backward_ended(self) -> None:
         """Measure the gradients that a backward leaves."""
-        if is_due(self._ledger.step):
+        if is_due(self._log.step):
             self._after_backward = self._gradients()
 
     def step_begins(self, held: Collection[int]) -> None:
@@ -80,9 +80,9 @@ class ComparedNumbers:
             rate if isinstance(rate := number(group.get("lr")), float) else None
             for group in optimizer.param_groups
         )
-        if rates != self._rates and (self._changes < _RATES or is_due(self._ledger.step)):
+        if rates != self._rates and (self._changes < _RATES or is_due(self._log.step)):
             self._changes += 1
-            self._ledger.add(RankNumbers(step=self._ledger.step, moment="rate", values=rates))
+            self._log.add(RankNumbers(step=self._log.step, moment="rate", values=rates))
         self._rates = rates
 
     def settle(self) -> None:
@@ -96,7 +96,7 @@ class ComparedNumbers:
             elif known:
                 size = max(known) + 1
                 row = tuple(known.get(index) for index in range(size))
-                self._ledger.add(RankNumbers(step=step, moment=moment, values=row))
+                self._log.add(RankNumbers(step=step, moment=moment, values=row))
 
     def place(self, reducers: Reducers) -> None:
         """Record the placement of new parameters.
@@ -117,25 +117,25 @@ class ComparedNumbers:
         placements = Placements(modules, reducers.reduced())
         for index, parameter in new:
             self._placed.add(index)
-            self._ledger.add(placements.of(parameter, index))
+            self._log.add(placements.of(parameter, index))
 
     def _note_wrapped(self, modules: list[nn.Module]) -> None:
         for module in modules:
             kind = "FSDP1" if is_fsdp1(module) else "FSDP2" if is_fsdp2(module) else None
             if kind is not None and kind not in self._wrapped:
                 self._wrapped.add(kind)
-                self._ledger.add(
+                self._log.add(
                     WrappedModel(
                         kind=kind,
                         name=type(getattr(module, "module", module)).__name__,
                         site=None,
-                        step=self._ledger.step,
+                        step=self._log.step,
                         options=tuple(_options(kind, module)),
                     )
                 )
 
     def _hold(self, moment: Moment, values: Squares) -> None:
-        self._waiting.append((self._ledger.step, moment, values))
+        self._waiting.append((self._log.step, moment, values))
 
     def _entries(self) -> list[tuple[Entry, Tensor]]:
         entries = self._training.gradient_state.entries

@@ -75,7 +75,7 @@ class Taken:
     """New and changed events with their indices."""
 
 
-class Ledger:
+class RankLog:
     """The records of a rank. Equal events at one line are one record with a count."""
 
     def __init__(self, sites: Sites) -> None:

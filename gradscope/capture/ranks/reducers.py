@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import SyncBatchNorm, _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
-from gradscope.capture.ranks.observations import Ledger
+from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.evidence.ranks import Synchronisation, WrappedModel
 
@@ -61,16 +61,16 @@ class Reducers:
 
     Args:
         training: State of the training.
-        ledger: Receives what is observed.
+        log: Receives what is observed.
     """
 
-    def __init__(self, training: TrainingState, ledger: Ledger) -> None:
-        self._training, self._ledger = training, ledger
+    def __init__(self, training: TrainingState, log: RankLog) -> None:
+        self._training, self._log = training, log
         self.known: list[Reducer] = []
 
     def made(self, model: DistributedDataParallel, frame: FrameType) -> None:
         """Add a model that was wrapped."""
-        site = self._ledger.site(self._training.locations.of(frame))
+        site = self._log.site(self._training.locations.of(frame))
         # A few gradients show whether a backward reached the model: looking at all would be slow.
         parameters = list(reduced_by(model))
         chosen = {0, len(parameters) // 2, len(parameters) - 1} if parameters else set()
@@ -87,9 +87,9 @@ class Reducers:
                 parameters=held,
             )
         )
-        self._ledger.add(self._record(model, site))
+        self._log.add(self._record(model, site))
         for name in getattr(model, "parameters_to_ignore", ()):
-            self._ledger.note("ignored", site, str(name))
+            self._log.note("ignored", site, str(name))
 
     def kinds(self, module: nn.Module) -> list[object]:
         """Return data type and device of a few reduced parameters of a model or a part of it."""
@@ -101,8 +101,8 @@ class Reducers:
     def converted(self, module: nn.Module, before: list[object], frame: FrameType) -> None:
         """Note a conversion that gave parameters another type: their hooks of DDP are lost."""
         if before != self.kinds(module):
-            site = self._ledger.site(self._training.locations.of(frame))
-            self._ledger.note("converted", site, type(module).__name__)
+            site = self._log.site(self._training.locations.of(frame))
+            self._log.note("converted", site, type(module).__name__)
 
     def _record(self, model: DistributedDataParallel, site: int | None) -> WrappedModel:
         norms = [one for one in model.module.modules() if isinstance(one, _BatchNorm)]
@@ -120,9 +120,9 @@ class Reducers:
             kind="DDP",
             name=type(model.module).__name__,
             site=site,
-            step=self._ledger.step,
+            step=self._log.step,
             options=tuple((name, float(value)) for name, value in options.items()),
-            batch_norm=self._ledger.line(made),
+            batch_norm=self._log.line(made),
         )
 
     def reduced(self) -> dict[int, int]:
@@ -143,8 +143,8 @@ class Reducers:
         # DDP's reducer is prepared in forward: `no_sync` around backward alone has no effect.
         one.forward = "reduced" if model.require_backward_grad_sync else "no-sync"
         one.has_forward = True
-        if one.forward_site is None or self._ledger.step < _LOCATED:
-            one.forward_site = self._ledger.site(self._training.locations.of(frame))
+        if one.forward_site is None or self._log.step < _LOCATED:
+            one.forward_site = self._log.site(self._training.locations.of(frame))
 
     def _of(self, model: DistributedDataParallel) -> Reducer | None:
         return next((one for one in self.known if one.model() is model), None)
@@ -155,7 +155,7 @@ class Reducers:
             one.states = tuple(_states(one.sentinels))
             model = one.model()
             if one.forward == "reduced" and model and not model.require_backward_grad_sync:
-                self._ledger.note("no-sync-late", one.forward_site, one.name, {}, (one.site,))
+                self._log.note("no-sync-late", one.forward_site, one.name, {}, (one.site,))
 
     def backward_ended(self, called: "dict[int, int | None]", backward: int | None) -> Pass | None:
         """Note which models a backward reached, and return the pass of the first.
@@ -202,11 +202,11 @@ class Reducers:
                 kind = f"step-after-{last.how}"
                 related = (last.backward, step, one.site)
                 numbers = {"passes": float(len(passes)), "reduced": float(len(reduced))}
-                self._ledger.note(kind, last.forward, one.name, numbers, related)
+                self._log.note(kind, last.forward, one.name, numbers, related)
             elif len(reduced) > 1:
                 numbers = {"passes": float(len(passes)), "reduced": float(len(reduced))}
                 lines = (reduced[0].backward, step)
-                self._ledger.note("reduced-early", reduced[0].forward, one.name, numbers, lines)
+                self._log.note("reduced-early", reduced[0].forward, one.name, numbers, lines)
 
     def unknown(self, held: set[int]) -> Iterator[tuple[Reducer, str, Tensor, nn.Module]]:
         """Yield parameters that get gradients and that the reducer of their model does not know.

@@ -14,7 +14,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from gradscope.capture.compiler import is_traced, skip_frame
 from gradscope.capture.interpreter import uncounted
-from gradscope.capture.ranks.observations import Ledger
+from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.state import TrainingState
 
@@ -24,11 +24,11 @@ class Sources:
 
     Args:
         training: State of the training.
-        ledger: Receives what is observed.
+        log: Receives what is observed.
     """
 
-    def __init__(self, training: TrainingState, ledger: Ledger) -> None:
-        self._training, self._ledger = training, ledger
+    def __init__(self, training: TrainingState, log: RankLog) -> None:
+        self._training, self._log = training, log
         self._made: WeakKeyDictionary[DistributedSampler[Any], int | None] = WeakKeyDictionary()
         self._passes: WeakKeyDictionary[DistributedSampler[Any], dict[int, int]] = (
             WeakKeyDictionary()
@@ -94,23 +94,23 @@ class Sources:
         return manual_seed
 
     def _site(self, frame: FrameType) -> int | None:
-        return self._ledger.site(self._training.locations.of(frame))
+        return self._log.site(self._training.locations.of(frame))
 
     def _seeded(self, seed: object, frame: FrameType) -> None:
         location = self._training.locations.of(frame)
         if isinstance(seed, int) and location.user is not None:
             numbers = {"seed": float(seed)}
-            self._ledger.note("seed", self._ledger.site(location), "", numbers)
+            self._log.note("seed", self._log.site(location), "", numbers)
 
     def _loaded(self, module: nn.Module, frame: FrameType) -> None:
         location = self._training.locations.of(frame)
         if location.user is not None:
-            self._ledger.note("load", self._ledger.site(location), type(module).__name__)
+            self._log.note("load", self._log.site(location), type(module).__name__)
 
     def _loader_made(self, loader: DataLoader[Any], frame: FrameType) -> None:
         site = self._site(frame)
         has_sampler = isinstance(getattr(loader, "sampler", None), DistributedSampler)
-        self._ledger.note("loader", site, "", {"distributed": float(has_sampler)})
+        self._log.note("loader", site, "", {"distributed": float(has_sampler)})
 
     def _loader_iterated(self, loader: DataLoader[Any], frame: FrameType) -> None:
         self._line = self._site(frame)
@@ -118,7 +118,7 @@ class Sources:
     def _sampler_made(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
         self._made[sampler] = site = self._site(frame)
         numbers = {"rank": float(sampler.rank), "ranks": float(sampler.num_replicas)}
-        self._ledger.note("sampler", site, type(sampler).__name__, numbers)
+        self._log.note("sampler", site, type(sampler).__name__, numbers)
 
     def _iterated(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
         """Count the epochs in which a sampler gave the same order."""
@@ -132,7 +132,7 @@ class Sources:
         passes[sampler.epoch] = passes.get(sampler.epoch, 0) + 1
         if passes[sampler.epoch] > 1:
             numbers = {"epochs": float(sum(passes.values())), "alike": float(passes[sampler.epoch])}
-            self._ledger.note(
+            self._log.note(
                 "same-order",
                 self._made.get(sampler),
                 type(sampler).__name__,

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
-from gradscope.capture.ranks.observations import Ledger
+from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.reading import is_plain
 from gradscope.capture.training.gradient_state import Entry
 from gradscope.capture.training.state import TrainingState
@@ -54,12 +54,12 @@ class SyncChecks:
 
     Args:
         training: State of the training.
-        ledger: Receives the first difference, and why checks ended.
+        log: Receives the first difference, and why checks ended.
         every: Number of steps from one check to the next.
     """
 
-    def __init__(self, training: TrainingState, ledger: Ledger, every: int) -> None:
-        self._training, self._ledger, self._every = training, ledger, every
+    def __init__(self, training: TrainingState, log: RankLog, every: int) -> None:
+        self._training, self._log, self._every = training, log, every
         self._is_over = self._was_empty = False
 
     def is_due(self, step: int) -> bool:
@@ -134,7 +134,7 @@ class SyncChecks:
             "parameters": float(parameters),
             "compared": float(len(replicas)),
         }
-        self._ledger.note("sync-difference", site, name, numbers)
+        self._log.note("sync-difference", site, name, numbers)
         share = f"{parameters:,} of {counted(len(replicas), 'parameter')}"
         _tell(f"rank {rank} differs from rank 0 before step {step:,}: {kind} of {name} ({share})")
 
@@ -148,7 +148,7 @@ class SyncChecks:
         self._note("sync-ended", f"sync checks end at step {step:,}: {why}")
 
     def _note(self, kind: str, text: str) -> None:
-        self._ledger.note(kind, None, text)
+        self._log.note(kind, None, text)
         _tell(f"rank {dist.get_rank()}: {text}")
 
 

@@ -17,7 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.ranks.collectives import Collectives
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
-from gradscope.capture.ranks.observations import Ledger, Taken, digest, line_outside
+from gradscope.capture.ranks.observations import RankLog, Taken, digest, line_outside
 from gradscope.capture.ranks.placement import identity, is_in_group, is_launched
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.script_source import divisions, written_lines
@@ -52,11 +52,11 @@ class RankWatch:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
-        self.ledger = Ledger(training.event_log.sites)
-        self._reducers = Reducers(training, self.ledger)
-        self._collectives = Collectives(training, self.ledger)
-        self._sources = Sources(training, self.ledger)
-        self._numbers = ComparedNumbers(training, self.ledger)
+        self.log = RankLog(training.event_log.sites)
+        self._reducers = Reducers(training, self.log)
+        self._collectives = Collectives(training, self.log)
+        self._sources = Sources(training, self.log)
+        self._numbers = ComparedNumbers(training, self.log)
         self._clock = time.time()
         self._patches: Patches | None = None
         self._forward_handle: RemovableHandle | None = None
@@ -135,7 +135,7 @@ class RankWatch:
         return _apply
 
     def _note_hook(self, name: str, frame: FrameType) -> None:
-        self.ledger.note("hook", self.ledger.site(self._training.locations.of(frame)), name)
+        self.log.note("hook", self.log.site(self._training.locations.of(frame)), name)
 
     def _wrap_destroy(self, original: Function) -> Function:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -154,7 +154,7 @@ class RankWatch:
         self._training.record_in_full()
         self._observe()
         self.is_on = self._collectives.is_on = True
-        self.ledger.add(identity(self._clock))
+        self.log.add(identity(self._clock))
         self._watch_forwards(is_wanted=True)
         self._training.flush_ranks()
 
@@ -195,7 +195,7 @@ class RankWatch:
         is_first = self._first is None
         if not is_first and (id(module) in self._called or not self._reducers.known):
             return
-        site = self.ledger.line(line_outside(self._training.locations.users(frame)))
+        site = self.log.line(line_outside(self._training.locations.users(frame)))
         if is_first:
             found = list(tensors(args))
             rows = next((one.shape[0] for one in found if one.dim()), None)
@@ -218,7 +218,7 @@ class RankWatch:
         self._reducers.backward_begins()
         if self._passes < _PASSES or self._reducers.misses_line:
             location = self._training.locations.of(frame)
-            self._backward = self.ledger.site(location)
+            self._backward = self.log.site(location)
             self._note_written(frame)
 
     def _note_written(self, frame: FrameType) -> None:
@@ -228,16 +228,16 @@ class RankWatch:
                 continue
             self._files.add(file)
             for kind, line in written_lines(file):
-                self.ledger.note(f"written-{kind}", self.ledger.line(line))
+                self.log.note(f"written-{kind}", self.log.line(line))
             for subject, line in divisions(file):
-                self.ledger.note("divided-by-ranks", self.ledger.line(line), subject)
+                self.log.note("divided-by-ranks", self.log.line(line), subject)
 
     def backward_ended(self) -> None:
         """Note that a backward has ended without an exception."""
         self._collectives.backward_ended()
         found = self._reducers.backward_ended(self._called, self._backward)
         if self._passes < _PASSES:
-            self.ledger.add(self._pass(found))
+            self.log.add(self._pass(found))
         self._passes += 1
         self._sources.backwards = self._passes
         self._first, self._called = None, {}
@@ -249,7 +249,7 @@ class RankWatch:
         site, rows, code = self._first or (None, None, None)
         return RankPass(
             number=self._passes,
-            step=self.ledger.step,
+            step=self.log.step,
             synchronisation="unwrapped" if found is None else found.how,
             forward=site if found is None or found.forward is None else found.forward,
             backward=self._backward,
@@ -275,15 +275,15 @@ class RankWatch:
         ids = set(map(id, held))
         step = None
         is_shadow = _is_shadow(frame)
-        if self.ledger.step < _PASSES or is_shadow:
-            step = self.ledger.site(self._training.locations.of(frame))
+        if self.log.step < _PASSES or is_shadow:
+            step = self.log.site(self._training.locations.of(frame))
         if is_shadow:
-            self.ledger.note("shadow-step", step)
+            self.log.note("shadow-step", step)
         self._reducers.step_begins(ids, is_by_hand=window.is_by_hand, step=step)
         self._numbers.note_rates(optimizer)
-        if self.sync_checks is not None and self.sync_checks.is_due(self.ledger.step):
+        if self.sync_checks is not None and self.sync_checks.is_due(self.log.step):
             self._compare(self.sync_checks, ids, frame, is_by_hand=window.is_by_hand)
-        if is_due(self.ledger.step):
+        if is_due(self.log.step):
             if not window.is_by_hand:
                 self._note_unknown(ids, step)
             self._numbers.step_begins(ids)
@@ -293,8 +293,8 @@ class RankWatch:
     ) -> None:
         """Compare the replicas of an optimizer with those of rank 0."""
         found = replicas(self._training, self._reducers.reduced(), held, is_by_hand=is_by_hand)
-        site = self.ledger.site(self._training.locations.of(frame))
-        checks.check(self.ledger.step, found, site)
+        site = self.log.site(self._training.locations.of(frame))
+        checks.check(self.log.step, found, site)
         self._training.flush_ranks()
 
     def _note_unknown(self, ids: set[int], step: int | None) -> None:
@@ -302,9 +302,9 @@ class RankWatch:
         for one, name, _, module in self._reducers.unknown(ids):
             line = definitions.replacements.get(module)
             made = definitions.modules.get(module)
-            site = self.ledger.line(line or made)
+            site = self.log.line(line or made)
             numbers = {"replaced": float(line is not None)}
-            self.ledger.note("unknown-parameter", site, name, numbers, (one.site, step))
+            self.log.note("unknown-parameter", site, name, numbers, (one.site, step))
 
     def leave_step(self, optimizer: Optimizer) -> None:
         """Note that an optimizer's step has ended."""
@@ -314,8 +314,8 @@ class RankWatch:
 
     def _step_ended(self) -> None:
         self._numbers.step_ended()
-        step = self.ledger.step
-        self.ledger.step += 1
+        step = self.log.step
+        self.log.step += 1
         if is_due_later(step):  # the first steps are all written by themselves
             self._training.flush_ranks()
 
@@ -323,7 +323,7 @@ class RankWatch:
         """Record when the process ended, and how many passes it began."""
         if not self.is_on:
             return
-        self.ledger.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
+        self.log.note("end", None, "", {"clock": time.time(), "passes": float(self._begun)})
 
     def take(self) -> Taken:
         """Return what is new since the last call; parameters have their indices by now."""
@@ -331,7 +331,7 @@ class RankWatch:
             return Taken((), ())
         self._numbers.place(self._reducers)
         self._numbers.settle()
-        return self.ledger.take()
+        return self.log.take()
 
 
 def _is_shadow(frame: FrameType | None) -> bool:

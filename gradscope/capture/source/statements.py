@@ -222,17 +222,73 @@ def function_of(node: object) -> type[Function] | None:
 
 def backward_code(function: type[Function]) -> Line | None:
     """Return the line at which a function's backward returns, or the line that defines it."""
-    own = function.backward if function.backward is not Function.backward else function.vjp
-    code = getattr(inspect.unwrap(own), "__code__", None)
+    code = _code_of_backward(function)
     if code is None:
         return None
+    returns = _returns(code)
+    return Line(code, returns[-1][0] if returns else code.co_firstlineno)
+
+
+def line_of_returned(function: type[Function], position: int) -> Line | None:
+    """Return the line that decides whether a function's backward returns a gradient for an input.
+
+    That is the innermost `if` around the only assignment of what it returns, or its return.
+
+    Args:
+        function: The custom function.
+        position: Index of the input.
+    """
+    code = _code_of_backward(function)
+    returns = [] if code is None else _returns(code)
+    if code is None or not returns:
+        return backward_code(function)
+    line, node, body, first = returns[-1]
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    value = values[position] if position < len(values) else None
+    if isinstance(value, ast.IfExp):
+        return Line(code, first + value.lineno)
+    if isinstance(value, ast.Name):
+        guards = [
+            around.lineno
+            for around in _own_nodes(body)
+            if isinstance(around, ast.If) and _assigns(around.body, value.id)
+        ]
+        line = first + max(guards) if guards else line
+    return Line(code, line)
+
+
+def _assigns(statements: Iterable[ast.stmt], name: str) -> bool:
+    """Return whether some statements assign a name."""
+    return any(
+        isinstance(target, ast.Name) and target.id == name
+        for statement in statements
+        for node in (statement, *_own_nodes(statement))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    )
+
+
+def _code_of_backward(function: type[Function]) -> CodeType | None:
+    own = function.backward if function.backward is not Function.backward else function.vjp
+    return getattr(inspect.unwrap(own), "__code__", None)
+
+
+def _returns(code: CodeType) -> list[tuple[int, ast.Return, ast.AST, int]]:
+    """Return a function's returns: line, statement, body, and the line before the source's first.
+
+    Nothing for code that was typed in or generated.
+    """
     try:
         lines, first = inspect.getsourcelines(code)
         tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError):  # code typed in, or generated
-        return Line(code, code.co_firstlineno)
-    returns = [node.lineno for node in _own_nodes(tree.body[0]) if isinstance(node, ast.Return)]
-    return Line(code, first + max(returns) - 1 if returns else code.co_firstlineno)
+    except (OSError, SyntaxError):
+        return []
+    body = tree.body[0]
+    found = [node for node in _own_nodes(body) if isinstance(node, ast.Return)]
+    return sorted(
+        ((first + node.lineno - 1, node, body, first - 1) for node in found),
+        key=lambda one: one[0],
+    )
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

@@ -1,21 +1,23 @@
 """Records where a script starts an epoch, steps its learning-rate schedulers, or compiles."""
 
 import ast
+import dis
 import sys
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from types import FrameType, FunctionType
 from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
 from gradscope.capture.compiler import is_traced, may_run_compiled
+from gradscope.capture.source.lines import Line, is_users_file
 from gradscope.capture.training.event_log import known, number, unread
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import stem
-from gradscope.capture.training.optimizers import learning_rate
+from gradscope.capture.training.optimizers import Known, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import EpochEvent, SchedulerEvent
 
@@ -100,6 +102,9 @@ def _length(loader: DataLoader[Any]) -> int | None:
         return None
 
 
+_MOST_CALLED = 2
+"""Maximum depth of calls that are followed in a function of the learning rate."""
+
 _INNER = "_update_lr" if hasattr(LRScheduler, "_update_lr") else "step"
 """Called by `LRScheduler.step` after its warnings, which thus name the script's line."""
 
@@ -141,14 +146,56 @@ class Schedulers:
 
     def _note(self, scheduler: LRScheduler, before: object, frame: FrameType) -> None:
         training = self._training
-        optimizer = _optimizer(scheduler)
+        optimizer, rate = _optimizer(scheduler), _rate(scheduler)
+        if optimizer is not None and rate == 0.0:
+            entry = training.optimizers.of(optimizer)
+            if entry.rested is None:
+                entry.rested = _line_of_zero(scheduler)
+                entry.is_changed |= entry.rested is not None
+        if optimizer is not None and isinstance(scheduler, LambdaLR):
+            _note_function(training.optimizers.of(optimizer), scheduler)
         training.event_log.note(
             "scheduler",
             training.locations.of(frame),
-            known(SchedulerEvent, lr_before=unread(before), lr_after=unread(_rate(scheduler))),
+            known(SchedulerEvent, lr_before=unread(before), lr_after=unread(rate)),
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
+
+
+def _note_function(entry: Known, scheduler: LambdaLR) -> None:
+    """Note the rate that a scheduler multiplies, and the script's function of the factor."""
+    if entry.base_rate is None and scheduler.base_lrs:
+        base, function = scheduler.base_lrs[0], scheduler.lr_lambdas[0]
+        entry.base_rate = float(base) if isinstance(base, (int, float)) else None
+        entry.rate_function = _line_of(function) if type(function) is FunctionType else None
+        entry.is_changed = True
+
+
+def _line_of_zero(scheduler: LRScheduler) -> Line | None:
+    """Return the line of a `LambdaLR`'s functions that divides whole numbers, or the function."""
+    functions = [one for one in getattr(scheduler, "lr_lambdas", ()) if type(one) is FunctionType]
+    if not functions:
+        return None
+    lines = dict.fromkeys(line for one in functions for line in _divisions(one, _MOST_CALLED))
+    return next(iter(lines)) if len(lines) == 1 else _line_of(functions[0])
+
+
+def _divisions(function: FunctionType, depth: int) -> Iterator[Line]:
+    """Yield the lines of a function, and of the script's functions it names, that round down."""
+    line = function.__code__.co_firstlineno
+    for one in dis.get_instructions(function.__code__):
+        line = (one.positions and one.positions.lineno) or line
+        if one.argrepr in ("//", "//="):
+            yield Line(function.__code__, line)
+    for name in function.__code__.co_names if depth else ():
+        called = function.__globals__.get(name)
+        if type(called) is FunctionType and is_users_file(called.__code__.co_filename):
+            yield from _divisions(called, depth - 1)
+
+
+def _line_of(function: FunctionType) -> Line:
+    return Line(function.__code__, function.__code__.co_firstlineno)
 
 
 def _is_initial(scheduler: LRScheduler) -> bool:

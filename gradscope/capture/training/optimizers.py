@@ -1,15 +1,16 @@
 """The optimizers of a script, and their steps."""
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradscope.capture.naming import optimizer_family
+from gradscope.capture.source.lines import Line
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
 from gradscope.capture.training.locations import (
@@ -22,18 +23,6 @@ from gradscope.capture.training.locations import (
 )
 from gradscope.phrasing import literal
 from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
-
-_ADAPTIVE = (
-    torch.optim.Adadelta,
-    torch.optim.Adagrad,
-    torch.optim.Adam,
-    torch.optim.Adamax,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.RMSprop,
-    torch.optim.SparseAdam,
-)
 
 
 @dataclass(slots=True)
@@ -55,6 +44,12 @@ class Known:
     """Optimizers whose steps are part of its own."""
     weights: dict[int, float | None] = field(default_factory=dict)
     """By `id` of the entry: norm of the parameter at its last measurement."""
+    rested: Line | None = None
+    """Line of the script's function of the step that set its learning rate to 0."""
+    base_rate: float | None = None
+    """Learning rate that a `LambdaLR` multiplies by its function; None without one."""
+    rate_function: Line | None = None
+    """Line of this function."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -63,7 +58,7 @@ class Known:
         """Parameters of the optimizer, and of those that step with it."""
         return [*self.entries, *(entry for part in self.parts for entry in part.entries)]
 
-    def record(self, site: int | None) -> TrainedOptimizer:
+    def record(self, site_of: Callable[[Line | None], int | None]) -> TrainedOptimizer:
         """Return its record."""
         self.is_changed = False
         indices = dict.fromkeys(entry.index for entry in self.all_entries)
@@ -71,10 +66,13 @@ class Known:
             class_name=self.class_name,
             family=self.family,
             name=self.name,
-            site=site,
+            site=site_of(self.location.user or self.location.inner),
             parameters=tuple(index for index in indices if index is not None),
             replaced=self.replaced,
             joined=self.joined,
+            rested=site_of(self.rested),
+            base_rate=self.base_rate,
+            rate_function=site_of(self.rate_function),
         )
 
 
@@ -177,7 +175,7 @@ class Optimizers:
             ref(optimizer),
             len(self.known),
             class_name,
-            _family(optimizer),
+            optimizer_family(optimizer),
             location,
             name or class_name,
         )
@@ -218,13 +216,6 @@ def describe(optimizer: Optimizer) -> str:
     texts = dict.fromkeys(literal(rate) for rate in map(number, rates) if isinstance(rate, float))
     name = type(optimizer).__name__
     return f"{name}(lr={', '.join(texts)})" if texts else name
-
-
-def _family(optimizer: Optimizer) -> OptimizerFamily:
-    name = type(optimizer).__name__.lower()
-    if isinstance(optimizer, torch.optim.SGD) or "sgd" in name:
-        return "sgd"
-    return "adaptive" if isinstance(optimizer, _ADAPTIVE) or "adam" in name else "other"
 
 
 def _is_self(frame: FrameType, optimizer: Optimizer) -> bool:

@@ -26,7 +26,6 @@ from gradscope.capture.training.pacing.pace import Pace
 from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures
-from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.by_hand import ByHand
 from gradscope.capture.training.steps.steps import Steps
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
@@ -212,14 +211,13 @@ class _Running:
         self._by_hand = training.by_hand = ByHand(
             training, self._writer, gradient_storage=gradient_storage, ended=self._ended_by_hand
         )
-        self._between_steps = BetweenSteps(training)
         self._patches = Patches()
         self._compilations = Compilations(self._patches, self._begin_compiling)
 
     def check_ranks(self, every: int) -> None:
         """Let ranks compare digests of their replicas in every Nth step."""
         ranks = self._training.ranks
-        ranks.sync_checks = SyncChecks(self._training, ranks.ledger, every)
+        ranks.sync_checks = SyncChecks(self._training, ranks.log, every)
 
     def start(
         self, given: GivenObjects, make_captures: MakeCaptures | None, header: Header
@@ -258,7 +256,6 @@ class _Running:
         self._training.models.eval_modes.install(patches)
         self._training.models.start()
         self._training.ranks.install(patches)
-        self._between_steps.start()
         # Last: its hook may end the recording, and torch iterates over the hooks meanwhile.
         self._steps.start()
         self._compilations.start()
@@ -272,7 +269,9 @@ class _Running:
         """Restore everything and finish the recording."""
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
-        self._guard.run(self._between_steps.finish)
+        self._guard.run(self._steps.between.finish)
+        if unread := self._steps.between.weights.unread:
+            self._writer.skip("weights that change between the steps of an optimizer", unread)
         self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
         self.remove()
@@ -280,7 +279,6 @@ class _Running:
     def remove(self) -> None:
         """Restore torch."""
         self._steps.stop()
-        self._between_steps.stop()
         self._training.ranks.stop()
         self._training.models.stop()
         self._patches.restore()

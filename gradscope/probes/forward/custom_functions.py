@@ -238,7 +238,7 @@ def _checks_in(
     dtype = dtype_name(precision.dtype)
     with UserCode(f"it raised in {dtype}"), torch.inference_mode(False):
         found = compare(function, application.args, application.differentiable, precision)
-    names = _input_names(function)
+    names = input_names(function)
     return tuple(_input_check(one, names, dtype) for one in found)
 
 
@@ -260,7 +260,8 @@ def _input_check(found: Comparison, names: list[str], dtype: str) -> InputCheck:
     )
 
 
-def _input_names(function: type[Function]) -> list[str]:
+def input_names(function: type[Function]) -> list[str]:
+    """Return the names of a function's inputs in its forward."""
     try:
         parameters = inspect.signature(inspect.unwrap(function.forward)).parameters.values()
     except (TypeError, ValueError):

@@ -25,6 +25,7 @@ from gradscope.recording.evidence.failures import (
     NonfiniteRecord,
     SuspectedBreak,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
@@ -39,6 +40,7 @@ from gradscope.recording.evidence.logits import LogitRecord, RouterRecord
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
     CallerRecord,
+    CastRecord,
     DroppedRecord,
     FreezeRecord,
     InfluenceRecord,
@@ -60,7 +62,12 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import (
+    LimitRecord,
+    NormSummary,
+    SeriesSummary,
+    StepSummary,
+)
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
@@ -83,6 +90,7 @@ EVIDENCE: tuple[type, ...] = (
     AutogradErrorRecord,
     BatchRecord,
     CallerRecord,
+    CastRecord,
     ClipPass,
     ClipScope,
     ClipTrial,
@@ -100,6 +108,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LibraryCall,
+    LimitRecord,
     LoadedRecord,
     LogitRecord,
     LossTermRecord,
@@ -139,6 +148,7 @@ EVIDENCE: tuple[type, ...] = (
     UnitRecord,
     UnrepeatedRegion,
     WatchCost,
+    WithheldRecord,
     WrappedModel,
 )
 """Every kind, in the order of their tables in a file."""

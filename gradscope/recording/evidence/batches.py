@@ -216,6 +216,7 @@ ProbeName = Literal[
     "redraws",
     "symmetry",
     "twins",
+    "withheld gradients",
 ]
 """Names of the probes of a model after a backward."""
 

@@ -254,6 +254,20 @@ class CustomFunctionRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WithheldRecord:
+    """A parameter that a custom function was given, and for which its backward returned nothing."""
+
+    table: ClassVar[str] = "withheld_gradient"
+    function: str
+    """Name of its class."""
+    input: str
+    """Parameter name in the function's forward."""
+    parameter: int
+    returned: int | None
+    """Line of its backward (a site) that decides about the gradient of this input."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnrepeatedRegion:
     """A line with checkpoints that are recomputed in backward with other random numbers."""
 

@@ -47,6 +47,15 @@ class FreezeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CastRecord:
+    """A line that names a short type, in a file that makes parameters of this type."""
+
+    table: ClassVar[str] = "cast"
+    site: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartlyUnfrozenRecord:
     """A function that freezes a module, uses it, and unfreezes only a part of it."""
 

@@ -89,7 +89,9 @@ class TrainedOptimizer:
     """
 
     table: ClassVar[str] = "trained_optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"joined"})
+    later_columns: ClassVar[frozenset[str]] = frozenset(
+        {"joined", "rested", "base_rate", "rate_function"}
+    )
     class_name: str
     family: OptimizerFamily
     name: str
@@ -103,6 +105,13 @@ class TrainedOptimizer:
     joined: int | None = None
     """Index of the optimizer whose steps include its own: a wrapper, or one that steps in the same
     backward. None if it steps by itself."""
+    rested: int | None = None
+    """Line of the script's function of the step that set its learning rate to 0; None without one.
+    """
+    base_rate: float | None = None
+    """Learning rate of its first group that a `LambdaLR` multiplies; None without one."""
+    rate_function: int | None = None
+    """Line of the script's function that gives the factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

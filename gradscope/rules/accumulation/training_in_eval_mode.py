@@ -9,6 +9,7 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, ModeEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.rule import Rule
 
 
@@ -33,6 +34,10 @@ class TrainingInEvalMode(Rule):
     How to fix it:
         Call `model.train()` at the start of every epoch, or right after each evaluation.
 
+    Fix safety:
+        Safe. `model.train()` is inserted before the loop over batches, or at its start if the loop
+        itself evaluates the model.
+
     When it may be wrong:
         Intended fine-tuning with frozen batch-norm statistics and without dropout.
 
@@ -44,6 +49,7 @@ class TrainingInEvalMode(Rule):
     name: ClassVar[str] = "training-in-eval-mode"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     share: float = 0.5
     """Share of the optimizer's steps, 0 to 1. Chosen: without `train()` after the evaluation at the

@@ -10,6 +10,7 @@ from gradscope.recording.events import BackwardEvent
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
 from gradscope.rules.rule import Rule
@@ -39,6 +40,11 @@ class UnscaledAccumulation(Rule):
         Divide the loss by the number of micro-batches before `backward()`, or use a loss that is a
         sum and divide by the number of rows or tokens in all of them.
 
+    Fix safety:
+        Safe. `loss.backward()` becomes `(loss / k).backward()`, with the number that the code
+        itself uses for the window. A clip keeps its limit, which then applies to the mean. No edit
+        if the code does not say how many micro-batches make a step.
+
     When it may be wrong:
         If the sum is intended: over several tasks in a loop, or if the learning rate was chosen for
         it.
@@ -53,6 +59,7 @@ class UnscaledAccumulation(Rule):
     level: ClassVar[Severity] = "warning"
     argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     share: float = 0.5
     """Share of an optimizer's steps, 0 to 1. Chosen: most steps."""

@@ -43,7 +43,8 @@ class BackwardTwice(Rule):
 
     Fix safety:
         Safe. The state is detached where it is stored for the next step, if one line stores it.
-        Two backward calls over one graph have no edit.
+        The first of two `backward()` over one graph gets `retain_graph=True`, if both are in one
+        function and no step is between them.
 
     When it may be wrong:
         A training loop may reset or detach between its steps what the second step here reused. If

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import counted
+from gradscope.analysis.intent import Intent
+from gradscope.analysis.reach import Reach, counted, named
 from gradscope.phrasing import short, times_text
 from gradscope.recording.events import GradientHooksEvent, event_of, only
 from gradscope.recording.evidence.failures import (
     CustomFunctionRecord,
     InputCheck,
     UnrepeatedRegion,
+    WithheldRecord,
 )
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
@@ -28,7 +30,8 @@ class WrongCustomGradient(Rule):
     What it finds:
         Subclasses of `torch.autograd.Function`, applied in the forward, whose backward returns
         another gradient than the forward's finite differences show: a forgotten term or factor, a
-        wrong sign, the derivative of another function, gradients in the wrong order. Also
+        wrong sign, the derivative of another function, gradients in the wrong order. Also a
+        backward that returns None for an input that parameters need a gradient through;
         `checkpoint(…, preserve_rng_state=False)` around a forward with dropout or other noise; a
         function that is named after gradient reversal and hands the gradient on with its sign; and
         a straight-through estimator with its signs swapped, `hard - soft + soft.detach()`. In a
@@ -101,7 +104,8 @@ class WrongCustomGradient(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        if context.recording.evidence_of(UnrepeatedRegion):
+        kinds = (UnrepeatedRegion, WithheldRecord)
+        if any(context.recording.evidence_of(kind) for kind in kinds):
             return None
         return context.probe_skip_reason("custom functions")
 
@@ -152,6 +156,40 @@ class WrongCustomGradient(Rule):
             name = turned_by(context.site(cut.site))
             if name is not None and cut.joins:
                 yield self._turned(context, cut, name)
+        yield from self._withheld(context)
+
+    def _withheld(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line that returns no gradient for parameters."""
+        reach = context.shared(Reach)
+        lines: dict[object, list[WithheldRecord]] = {}
+        for records in reach.withheld.values():
+            for record in records:
+                lines.setdefault((record.function, record.returned), []).append(record)
+        for withheld in lines.values():
+            parameters = sorted({record.parameter for record in withheld})
+            parts = reach.subtrees.parts(parameters)
+            inputs = " and ".join(f"`{name}`" for name in {record.input: 0 for record in withheld})
+            gets = "get" if len(parts) > 1 else "gets"
+            yield self.finding(
+                context,
+                message=(
+                    f"{withheld[0].function}.backward returns None for {inputs}: {named(parts)} "
+                    f"({counted(len(parameters), 'parameter')}) {gets} no gradient"
+                ),
+                remedy=(
+                    f"return the gradient for {inputs} wherever ctx.needs_input_grad has True at "
+                    "its own index, or freeze the parameters with requires_grad_(False)"
+                ),
+                site=withheld[0].returned,
+                severity=_severity_of_none(context, parameters),
+                parameters=parameters,
+                evidence={
+                    "parameters_cut": len(parameters),
+                    "parameters_learning": len(reach.learning),
+                    "held_by_optimizer": reach.is_held(parameters),
+                },
+                count=len(parameters),
+            )
 
     def _unreversed(self, context: RuleContext, record: CustomFunctionRecord) -> Finding:
         return self.finding(
@@ -224,6 +262,13 @@ class WrongCustomGradient(Rule):
                 "compared_in": worst.dtype,
             },
         )
+
+
+def _severity_of_none(context: RuleContext, parameters: list[int]) -> Severity:
+    """Return how bad it is that some parameters never get a gradient."""
+    if context.shared(Intent).is_followed(parameters):
+        return "note"
+    return "note" if context.shared(Reach).is_held(parameters) is False else "error"
 
 
 def turned_by(site: Site | None) -> str | None:

@@ -8,6 +8,7 @@ from gradscope.analysis.clipping.clips import Clip, Clips
 from gradscope.recording.events import BackwardEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.rule import Rule
 
 
@@ -30,6 +31,10 @@ class ClipInsideAccumulation(Rule):
     How to fix it:
         Clip where the step is: `if (i + 1) % k == 0: clip_grad_norm_(…); optimizer.step()`.
 
+    Fix safety:
+        Safe. The clip moves before the step, with the limit it has. No edit if it uses names of the
+        inner loop, or if a scaler makes the step.
+
     When it may be wrong:
         If each part is bounded on purpose, as for differential privacy. There, gradients are kept
         elsewhere and zeroed in between, which is not reported.
@@ -43,6 +48,7 @@ class ClipInsideAccumulation(Rule):
     name: ClassVar[str] = "clip-inside-accumulation"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     share: float = 0.5
     """Share of the steps with a call on the line that must show the problem, 0 to 1. Chosen."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from gradscope.analysis.clipping.clips import Clip, ClippedStep, Clips, clipped_steps
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Rule
 
@@ -35,6 +36,11 @@ class PartialClip(Rule):
         Clip `model.parameters()`, once, for all that the optimizer holds. Call `parameters()` anew
         for every use, or keep `list(model.parameters())`.
 
+    Fix safety:
+        Safe. The clip gets the parameters that the only optimizer was made with, and an iterator
+        that is used up becomes a list. No edit if the file clips in several places, or if the
+        parameters have no name where the clip is.
+
     When it may be wrong:
         If a part is excluded on purpose, such as clipping only recurrent weights.
 
@@ -47,6 +53,7 @@ class PartialClip(Rule):
     name: ClassVar[str] = "partial-clip"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     share: float = 0.9
     """Share of an optimizer's clipped steps that must omit parameters, 0 to 1. Chosen."""

@@ -10,6 +10,7 @@ from gradscope.recording.evidence.failures import SuspectedBreak
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.forward_origins import (
     ForwardOrigin,
     certainty,
@@ -64,6 +65,11 @@ class NonFiniteGradient(Rule):
         probability. With `torch.where`, make the argument safe before the operation: the branch
         that was not chosen gets a gradient of zero in backward, and zero times infinity is NaN.
 
+    Fix safety:
+        Safe. 1e-8 is added to the argument of a root, a logarithm or a power, the argument of an
+        inverse cosine is clamped, and `where(ok, f(x), y)` becomes `where(ok, f(where(ok, x, 1.0)),
+        y)`. No edit for other functions, or if the line calls the function twice.
+
     When it may be wrong:
         If several operations use one tensor, the finding names the one whose values show a singular
         point, or all of them if none does. A hook that makes NaN is mistaken for the operation.
@@ -94,6 +100,7 @@ class NonFiniteGradient(Rule):
         "GS603",
         "GS604",
     )
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Without gradients nothing can be judged."""

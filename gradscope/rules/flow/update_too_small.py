@@ -107,6 +107,8 @@ class UpdateTooSmall(Rule):
         step, record, call = one.steps[0], one.series.record, one.scheduler
         which = f"{'last' if one.is_end else 'first'} {one.step_count:,}"
         is_zero = one.rate == 0
+        call_site = step.site if call is None else call.site
+        rested = None if record is None or not is_zero else record.rested
         rate = "is 0" if is_zero else f"is {short(one.rate, 2)} or less"
         return self.finding(
             context,
@@ -122,8 +124,9 @@ class UpdateTooSmall(Rule):
                 "let the schedule span all steps of the run, and step it as often as it counts: by "
                 "step or by epoch"
             ),
-            site=step.site if call is None else call.site,
+            site=call_site if rested is None else rested,
             related=(
+                context.related(call_site if rested is not None else None, "the scheduler steps"),
                 context.related(None if record is None else record.site, "the optimizer"),
                 context.related(step.site, "the step") if call is not None else None,
             ),

@@ -1,5 +1,6 @@
 """Where gradients become exactly zero on their way from the loss, and why."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,8 @@ from gradscope.rules.helpers.outputs import is_over_one_element
 _MOST_STEPS_DOWN = 8
 """Maximum number of operations searched for the factors of a product."""
 
+_FLAT = ("Mul", "Div", "LogSoftmax", "Sigmoid", "Softmax", "Tanh")
+"""Prefixes of operations that pass on zeros where a factor, or their derivative, is zero."""
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 _ALL_OR_NOTHING = (
     *("Relu", "Threshold", "Clamp", "Hard", "Round", "Floor", "Ceil", "Trunc", "Sign", "Frac"),
@@ -49,6 +52,8 @@ class DeadEnd:
     """Whether the incoming gradient is so small that its products are rounded to zero."""
     is_over_one_element: bool
     """Whether it is a softmax over a single element."""
+    cancelled: Site | None = None
+    """Line whose gradient cancels that of this operation, which gets no zeros from either alone."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,8 @@ class DeadEnds:
         return tuple(end for end in found if self.context.redrawn.isdisjoint(end.parameters))
 
     def _end(self, node: NodeRecord, parameters: list[int]) -> DeadEnd:
+        if node.index in self._cancelled:
+            return self._end_of_two(node, self._cancelled[node.index], parameters)
         zeros = self._zero_operands(node)
         positions = [(self._filled(zero), self._made(zero)) for zero in zeros]
         known = [(filled or made, made) for filled, made in positions if filled or made]
@@ -113,6 +120,25 @@ class DeadEnds:
             in_recurrent_layer=in_recurrent,
             underflows=not zeros and self._underflows(node),
             is_over_one_element=is_over_one_element(self.context, node),
+        )
+
+    def _end_of_two(self, last: NodeRecord, first: NodeRecord, parameters: list[int]) -> DeadEnd:
+        """Return the end of two equal terms of opposite sign, at the line of the later one."""
+        while last.site == first.site:
+            users = [self.context.users.get(one.index, ()) for one in (last, first)]
+            if any(len(one) != 1 for one in users) or users[0] == users[1]:
+                break
+            last, first = (self.recording.nodes[one[0]] for one in users)
+        return DeadEnd(
+            node=last,
+            zeros=(),
+            parameters=tuple(parameters),
+            site=self.context.site(last.site),
+            made=None,
+            in_recurrent_layer=False,
+            underflows=False,
+            is_over_one_element=False,
+            cancelled=self.context.site(first.site),
         )
 
     def _position(self, node: NodeRecord) -> Site | None:
@@ -192,9 +218,39 @@ class DeadEnds:
                 opened.add(position)
                 waiting += [position, *unknown]
                 continue
+            pair = self._cancelling(position) if len(users) == 2 else None
             ends += filter(None, (self._nearest.get(user) for user in through))
-            self._nearest[position] = min(ends, key=lambda node: node.depth, default=None)
+            nearest = min(ends, key=lambda node: node.depth, default=None)
+            if pair is not None:
+                nearest, self._cancelled[pair[0].index] = pair
+            self._nearest[position] = nearest
         return self._nearest[start]
+
+    @cached_property
+    def _cancelled(self) -> dict[int, NodeRecord]:
+        """By dead end found so far: the operation whose gradient cancels its own."""
+        return {}
+
+    def _cancelling(self, position: int) -> tuple[NodeRecord, NodeRecord] | None:
+        """Return the only two users of a tensor, the later first, if their gradients cancel.
+
+        They are the same operation and are given gradients of the same norm, of which each passes
+        on a part that is not zero.
+        """
+        ends = list(self.context.consumers(position))
+        if len(ends) != 2 or ends[0].operation != ends[1].operation:
+            return None
+        if ends[0].operation.startswith(_ALL_OR_NOTHING + _FLAT):
+            return None
+        norms = [
+            stat.gradient.norm
+            for end in ends
+            if (stat := self.context.tensor_stat(end.index, 0)) is not None and stat.gradient
+        ]
+        if len(norms) != 2 or not math.isclose(*norms, rel_tol=1e-6):
+            return None
+        first, last = sorted(ends, key=lambda end: end.sequence or 0)
+        return last, first
 
     def _is_end(self, position: int) -> bool:
         node = self.recording.nodes[position]
@@ -288,7 +344,7 @@ class DeadEnds:
     def _cause(self, position: int, ends: dict[int, list[int]]) -> int:
         """Return the dead end that gives another its zeros, or the dead end itself."""
         node = self.recording.nodes[position]
-        if self._zero_operands(node):
+        if position in self._cancelled or self._zero_operands(node):
             return position
         while True:
             below = list(self._other_operands(node))
@@ -311,4 +367,5 @@ def _together(ends: list[DeadEnd]) -> DeadEnd:
         in_recurrent_layer=all(end.in_recurrent_layer for end in ends),
         underflows=first.underflows,
         is_over_one_element=first.is_over_one_element,
+        cancelled=first.cancelled,
     )

@@ -84,6 +84,10 @@ _LARGER_BATCH = "use a batch of several examples: with a single one this may be 
 def why(context: RuleContext, end: DeadEnd) -> str:
     """Return what makes the gradient zero."""
     operation = _function(end.node.operation)
+    if end.cancelled is not None:
+        here = end.site is not None and end.cancelled.line == end.site.line
+        of = "the two uses on this line" if here else f"this line and line {end.cancelled.line}"
+        return f"the gradients through {of} cancel"
     if end.zeros:
         return _why_of_zeros(context, end, operation)
     if end.underflows:
@@ -136,6 +140,11 @@ def remedy(context: RuleContext, end: DeadEnd) -> str:
     """Return one thing to try."""
     if is_of_one_row(context, end):
         return _LARGER_BATCH
+    if end.cancelled is not None:
+        return (
+            "compute one of the two terms without gradients, such as an old log-probability under "
+            "`no_grad` before the update"
+        )
     if end.zeros:
         return "initialise all but one factor of a product randomly"
     if end.underflows:

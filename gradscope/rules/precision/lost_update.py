@@ -7,8 +7,10 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import StepEvent
+from gradscope.recording.evidence.parameters import CastRecord
 from gradscope.recording.evidence.training import ArgumentKind, RoundedUpdate
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
@@ -35,7 +37,9 @@ class LostUpdate(Rule):
     How it is measured:
         In some steps, the rule counts the elements that have a gradient and are bit-identical after
         the step, relative to all elements that have a gradient. It judges the median over these
-        steps, without steps whose learning rate is below half of the run's largest.
+        steps, without steps whose learning rate is below half of the run's largest. It points to
+        the only line that converts to this type in the files that make the weights, or else to the
+        optimizer.
 
     How to fix it:
         Keep the weights in float32 and compute in half precision with `torch.autocast`. Or keep a
@@ -102,6 +106,7 @@ class LostUpdate(Rule):
         lost = [one.parameter for one in last if one.moving and _lost(one) >= self.warning]
         types = {context.recording.parameters[one.parameter].shape.dtype for one in last}
         dtype = min(types)
+        cast = _cast(context, dtype)
         yield self.finding(
             context,
             message=(
@@ -109,7 +114,8 @@ class LostUpdate(Rule):
                 f"{optimizer.class_name}: {dtype} cannot hold changes that small"
             ),
             remedy="keep the weights in float32 and compute under torch.autocast",
-            site=optimizer.site,
+            site=cast or optimizer.site,
+            related=(context.related(optimizer.site, "the optimizer") if cast else None,),
             severity="error" if share >= self.error else None,
             parameters=lost,
             evidence={
@@ -133,6 +139,17 @@ def _rates(context: RuleContext, optimizer: int) -> Mapping[int, float]:
         and event.optimizer == optimizer
         and (rate := event.lr) is not None
     }
+
+
+def _cast(context: RuleContext, dtype: str) -> Site | None:
+    """Return the only line that makes weights of a type, None if several may be it."""
+    lines = {
+        captured.recording.sites[record.site]
+        for captured in context.recording.captured_steps
+        for record in captured.recording.evidence_of(CastRecord)
+        if record.dtype == dtype
+    }
+    return lines.pop() if len(lines) == 1 else None
 
 
 def _share(records: Sequence[RoundedUpdate]) -> float | None:

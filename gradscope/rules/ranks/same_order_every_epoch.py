@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.jobs import is_in_job, job_of, joined_events, lines
 from gradscope.rules.rule import Rule
 
@@ -28,6 +29,10 @@ class SameOrderEveryEpoch(Rule):
     How to fix it:
         Call `sampler.set_epoch(epoch)` before each epoch.
 
+    Fix safety:
+        Safe. `sampler.set_epoch(epoch)` is inserted before the loop over batches, if it is in a
+        loop `for epoch in range(…)`.
+
     When it may be wrong:
         If the same order is wanted, for example to repeat a run.
 
@@ -39,6 +44,7 @@ class SameOrderEveryEpoch(Rule):
     name: ClassVar[str] = "same-order-every-epoch"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""

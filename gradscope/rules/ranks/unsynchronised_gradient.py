@@ -10,6 +10,7 @@ from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.jobs import (
     JoinedEvent,
     backward_site,
@@ -63,6 +64,10 @@ class UnsynchronisedGradient(Rule):
         Call the DDP model itself. Wrap the model after all changes of it. Let the last backward of
         an accumulation run outside of `no_sync`, with its forward.
 
+    Fix safety:
+        Safe. `model.module(x)` becomes `model(x)`. No edit for methods of the module, hooks, and
+        parameters that no wrapper holds.
+
     When it may be wrong:
         If another component averages gradients or weights in a way that is not seen, for example in
         C++.
@@ -77,6 +82,7 @@ class UnsynchronisedGradient(Rule):
     level: ClassVar[Severity] = "error"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS801", "GS806")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""

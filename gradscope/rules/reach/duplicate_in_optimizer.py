@@ -10,6 +10,7 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, StepEvent, ZeroEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers, positions
 from gradscope.rules.rule import Rule
 
@@ -41,6 +42,11 @@ class DuplicateInOptimizer(Rule):
         contain them several times. Give the second optimizer only the parameters that the first
         does not hold.
 
+    Fix safety:
+        Safe. A part whose whole is listed too is left out; otherwise the list becomes
+        `list(dict.fromkeys(…))`. No edit for parameter groups, and for two optimizers that hold the
+        same parameters.
+
     When it may be wrong:
         If the second optimizer does not use the gradient, such as one that only projects or shrinks
         the weights. Optimizers that take turns, each with a backward of its own, and wrappers that
@@ -56,6 +62,7 @@ class DuplicateInOptimizer(Rule):
     name: ClassVar[str] = "duplicate-in-optimizer"
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     share: float = 0.9
     """Share of an optimizer's steps, 0 to 1. Chosen: nearly all steps."""

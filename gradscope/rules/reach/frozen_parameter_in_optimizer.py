@@ -1,5 +1,6 @@
 """GS208: parameters that an optimizer holds and that are frozen."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,6 +9,7 @@ from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import counted
 from gradscope.recording.evidence.parameters import PartlyUnfrozenRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers, positions, stops
 from gradscope.rules.measurement import Measure
@@ -31,9 +33,10 @@ class FrozenParameterInOptimizer(Rule):
         embeddings and positions, which are often fixed, and an optimizer whose parameters are all
         frozen, which happens if networks take turns. There is no threshold. It is a warning if
         `Embedding.from_pretrained(…)` froze a table by its default although the table has a group
-        and a learning rate of its own: the group shows that it should learn. In a run, nothing else
-        is judged of torch's own optimizers, and such a table must not learn at any time; except
-        that it is an error if parameters learn at first and are frozen for at least the last
+        and a learning rate of its own, or although the call has `padding_idx`, `sparse` or
+        `scale_grad_by_freq`, which change the gradient alone: it should learn. In a run, nothing
+        else is judged of torch's own optimizers, and such a table must not learn at any time;
+        except that it is an error if parameters learn at first and are frozen for at least the last
         `tail_steps` steps, while others learn, and a function of the script freezes a module, uses
         it, and then unfreezes only a part of it.
 
@@ -63,6 +66,8 @@ class FrozenParameterInOptimizer(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
+        if any(True for _ in _tables_by_default(context)):
+            return None
         return Optimizers(context).skip_reason()
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
@@ -138,34 +143,55 @@ class FrozenParameterInOptimizer(Rule):
         )
 
     def _tables(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for every table that is frozen by default and has a learning rate."""
+        """Yield a finding for every table that is frozen by default and was meant to learn."""
         intent = context.shared(Intent)
-        learning = frozenset[int]() if context.run is None else context.run.learning
-        for record in context.recording.parameters:
-            site = context.site(context.recording.modules[record.module].site)
-            holding = intent.holding([record.index])
-            if record.requires_grad or record.index in learning or site is None:
-                continue
-            if holding is None or not holding.is_own or not holding.group.learning_rate:
-                continue
-            if not (_is_table(context, record.index) and _is_frozen_by_default(site.source)):
+        for index, site in _tables_by_default(context):
+            holding = intent.holding([index])
+            is_own = holding is not None and holding.is_own and bool(holding.group.learning_rate)
+            option = _FOR_GRADIENTS.search(site.source)
+            if holding is not None and is_own:
+                grounds = holding.text(1, several=False)
+            elif option is not None:
+                grounds = f"`{option[1]}` changes nothing but its gradient"
+            else:
                 continue
             yield self.finding(
                 context,
                 message=(
-                    f"{context.owner(record.index)} is frozen, as from_pretrained() does by "
-                    f"default, although {holding.text(1, several=False)}"
+                    f"{context.owner(index)} is frozen, as from_pretrained() does by default, "
+                    f"although {grounds}"
                 ),
-                remedy="use `from_pretrained(…, freeze=False)`, or leave it out of the optimizer",
+                remedy="use `from_pretrained(…, freeze=False)`, or say `freeze=True`",
                 site=site,
-                related=(context.related(holding.optimizer.site, "the optimizer"),),
+                related=(
+                    context.related(
+                        holding.optimizer.site if holding and is_own else None, "the optimizer"
+                    ),
+                ),
                 severity="warning",
-                parameters=[record.index],
+                parameters=[index],
                 evidence={
                     "parameters_frozen": 1,
-                    "learning_rate": holding.group.learning_rate,
+                    "learning_rate": holding.group.learning_rate if holding and is_own else None,
                 },
             )
+
+
+_FOR_GRADIENTS = re.compile(
+    r"\bEmbedding\.from_pretrained\(.*\b(padding_idx|scale_grad_by_freq|sparse)=(?!None|False)"
+)
+"""Options of an embedding that no frozen one needs."""
+
+
+def _tables_by_default(context: RuleContext) -> Iterator[tuple[int, Site]]:
+    """Yield the embeddings that `from_pretrained` froze unasked, with their lines."""
+    learning = frozenset[int]() if context.run is None else context.run.learning
+    for record in context.recording.parameters:
+        site = context.site(context.recording.modules[record.module].site)
+        if record.requires_grad or record.index in learning or site is None:
+            continue
+        if _is_table(context, record.index) and _is_frozen_by_default(site.source):
+            yield record.index, site
 
 
 def _is_frozen_by_default(source: str) -> bool:

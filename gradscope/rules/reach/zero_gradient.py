@@ -188,6 +188,7 @@ class ZeroGradient(Rule):
                 context.related(end.node.site, "the gradient becomes zero here")
                 if lies_elsewhere
                 else None,
+                context.related(end.cancelled, "the other of the two terms"),
             ),
             severity=self._severity(context, end, share),
             parameters=(*end.parameters, *lost),

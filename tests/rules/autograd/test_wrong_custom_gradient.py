@@ -399,6 +399,80 @@ batch = torch.ones(4, 3)
     assert "0.667 times" in finding.message
 
 
+AFFINE = """
+import torch
+from torch import nn
+
+
+class Affine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad @ weight
+        if ctx.needs_input_grad[{index}]:
+            grad_weight = grad.t() @ x
+        return grad_x, grad_weight
+
+
+class Layer(nn.Linear):
+    def forward(self, x):
+        return Affine.apply(x, self.weight) + self.bias
+
+
+def build_model():
+    return nn.Sequential(Layer(5, 6), nn.Tanh(), Layer(6, 2))
+
+
+def build_batch():
+    return (torch.randn(7, 5),)
+
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+
+
+def test_a_gradient_that_is_returned_by_the_flag_of_another_input_is_an_error(inspect_file):
+    report = inspect_file(AFFINE.format(index=0))
+    (finding,) = report.findings
+    assert (finding.rule, finding.severity, finding.parameters) == ("GS505", "error", ("0.weight",))
+    assert finding.location.source == "if ctx.needs_input_grad[0]:"
+    assert finding.location.line == 18
+    assert "Affine.backward returns None for `weight`" in finding.message
+
+
+def test_a_gradient_that_is_returned_by_its_own_flag_is_right(inspect_file):
+    assert not inspect_file(AFFINE.format(index=1)).findings
+
+
+@pytest.mark.parametrize(
+    ("frozen", "severity"), [("", "error"), ("model[0].weight.requires_grad_(False)", None)]
+)
+def test_a_gradient_that_backward_forgets(inspect_file, frozen, severity):
+    text = AFFINE.format(index=1).replace("return grad_x, grad_weight", "return grad_x, None")
+    text = text.replace(
+        "    return nn.Sequential(Layer(5, 6), nn.Tanh(), Layer(6, 2))",
+        "    model = nn.Sequential(Layer(5, 6), nn.Tanh(), nn.Linear(6, 2))\n"
+        f"    {frozen}\n    return model",
+    )
+    found = [f for f in inspect_file(text).findings if f.rule == "GS505"]
+    assert [f.severity for f in found] == ([severity] if severity else [])
+    assert all(f.location.source == "return grad_x, None" for f in found)
+
+
+def test_what_lies_before_a_function_without_a_gradient_is_named():
+    stopping = function(lambda ctx, x: x * 2, lambda ctx, grad: None)
+    found = [f for f in inspected(stopping.apply).findings if f.rule == "GS505"]
+    assert [f.parameters for f in found] == [("first.weight", "first.bias")]
+
+
 def test_the_function_is_left_as_it_was():
     own, inherited = vars(Swish)["forward"], type("Heir", (Swish,), {})
     inspected(inherited.apply)

@@ -7,6 +7,7 @@ import gradscope
 from gradscope.rules.engine import judge
 from tests.rules.accumulation.runs import Run
 from tests.rules.optimizing import Net, inspected, verdict, with_stats
+from tests.rules.watching import findings_of_script
 
 
 def recording_of(kind, **chosen):
@@ -142,3 +143,36 @@ def test_usual_schedules_are_fine(schedule):
 def test_a_group_that_rests_beside_one_that_learns_is_fine():
     assert not scheduled([0.0] * 20 + [0.1] * 20, others=[0.01] * 40)
     assert not scheduled([0.1] * 20 + [0.0] * 20, others=[0.01] * 40)
+
+
+WARM_UP = """
+import torch
+from torch import nn
+
+def factor(step):
+    if step < 20:
+        return FACTOR  # here
+    return 1.0
+
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: factor(step))  # lambda
+for step in range(40):
+    optimizer.zero_grad()
+    model(torch.ones(4, 3)).square().mean().backward()
+    optimizer.step()
+    scheduler.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("factor", "mark"), [("(step + 1) // 20", "# here"), ("0.0", "# lambda"), ("step / 20", None)]
+)
+def test_warm_up_at_zero_is_named_at_the_line_that_rounds_down(tmp_path, factor, mark):
+    script = tmp_path / "train.py"
+    script.write_text(WARM_UP.replace("FACTOR", factor))
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
+    lines = WARM_UP.splitlines()
+    assert [lines[one.location.line - 1].partition("# ")[1:] for one in found] == (
+        [tuple(mark.partition("# ")[1:])] if mark else []
+    )

@@ -6,6 +6,7 @@ from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.records import Shape
 from gradscope.rules.engine import judge
 from tests.rules.clipping.clipped_run import trained
+from tests.rules.watching import findings_of_script
 
 OPTIMIZER = 3
 """The line that makes it."""
@@ -79,3 +80,37 @@ def test_the_median_over_the_steps_counts():
 def test_gradients_that_are_zero_do_not_count():
     """Rows of an embedding that no batch has touched stay as they are."""
     assert not said([0.0] * 3)
+
+
+TRAINING = """
+import torch
+from torch import nn
+
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+CASTS
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)  # made
+for step in range(6):
+    x = torch.randn(32, 8)
+    loss = model(x.bfloat16()).float().square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("casts", "mark"),
+    [
+        ("model.to(torch.bfloat16)  # here", "# made"),
+        ("torch.set_num_threads(1)\nmodel = model.to(dtype=torch.bfloat16)  # here", "# here"),
+    ],
+)
+def test_it_points_to_the_only_line_that_may_make_the_weights_short(tmp_path, casts, mark):
+    text = TRAINING.replace("CASTS", casts)
+    if mark == "# here":
+        text = text.replace("x.bfloat16()", "x.to(next(model.parameters()).dtype)")
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    found = findings_of_script(script, tmp_path)
+    (finding,) = [one for one in found if one.rule == "GS603"]
+    assert mark in text.splitlines()[finding.location.line - 1]

@@ -95,3 +95,45 @@ def test_what_a_function_leaves_frozen_is_an_error(between, part, steps, expecte
     assert [one.severity for one in findings] == expected
     assert all(one.location.source == "net.head.requires_grad_(True)" for one in findings)
     assert all(one.step == 12 and "net.body" in one.message for one in findings)
+
+
+TABLE = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.KIND.from_pretrained(torch.randn(9, 4)OPTIONS)
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, tokens):
+        return self.out(self.words(tokens))
+
+model = Net()
+batch = torch.randint(0, 9, (5, 3))
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "severities"),
+    [
+        ("Embedding", ", padding_idx=0", ["warning"]),
+        ("Embedding", ", sparse=True", ["warning"]),
+        ("Embedding", ", sparse=False", []),
+        ("Embedding", "", []),
+        ("Embedding", ", freeze=True, padding_idx=0", []),
+        ("Embedding", ", freeze=False, padding_idx=0", []),
+        ("EmbeddingBag", ", padding_idx=0", []),  # leaves the row out of the mean, too
+    ],
+)
+def test_table_frozen_by_default_with_an_option_for_gradients(
+    inspect_file, kind, options, severities
+):
+    report = inspect_file(TABLE.replace("KIND", kind).replace("OPTIONS", options))
+    found = [one for one in report.findings if one.rule == "GS208"]
+    assert [one.severity for one in found] == severities
+    assert all("from_pretrained" in one.location.source for one in found)

@@ -417,3 +417,44 @@ def loss_fn(output, batch):
     found = only(report.findings, "GS204")
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
     assert found.related[0].line in marked_lines(tmp_path / "model.py", "# made")
+
+
+POLICY = """
+import torch
+from torch import nn
+from torch.distributions import Categorical
+
+torch.manual_seed(0)
+actor, critic = nn.Linear(3, 4), nn.Linear(3, 1)
+model = nn.ModuleDict({"actor": actor, "critic": critic})
+batch = torch.randn(16, 3)
+actions = torch.randint(0, 4, (16,))
+advantage = torch.randn(16)
+
+def compute_loss(model, x):
+    policy = Categorical(logits=actor(x))
+    new = policy.log_prob(actions)
+    old = OLD  # <-
+    return ((new - old).exp() * advantage).mean() + critic(x).square().mean()
+"""
+
+
+def test_two_equal_terms_of_opposite_sign_are_named_at_the_later_line(inspect_file, tmp_path):
+    report = inspect_file(POLICY.replace("OLD", "policy.log_prob(actions)"))
+    found = only(report.findings, "GS204")
+    assert set(found.parameters) == {"actor.weight", "actor.bias"}
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert [one.line for one in found.related] == [found.location.line - 1]
+    assert f"through this line and line {found.location.line - 1} cancel" in found.message
+
+
+@pytest.mark.parametrize("old", ["policy.log_prob(actions).detach()", "torch.zeros(16)"])
+def test_a_term_without_gradient_cancels_nothing(inspect_file, old):
+    assert not [f for f in inspect_file(POLICY.replace("OLD", old)).findings if f.rule == "GS204"]
+
+
+def test_two_terms_that_are_dead_by_themselves_do_not_cancel(inspect_file):
+    text = POLICY.replace("OLD", "0.0").replace("policy.log_prob(actions)", "SUM")
+    text = text.replace("new = SUM", "new = (h := actor(x) - 100).relu().sum() + h.relu().sum()")
+    found = only(inspect_file(text).findings, "GS204")
+    assert "every input of relu is negative" in found.message

@@ -8,18 +8,12 @@ from types import CodeType
 
 from torch import Tensor
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.source.lines import Line
 from gradscope.capture.source.statements import code_at, tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import GradientHooksEvent, named
-
-_EVERY = 10
-"""Steps between two counts: each takes a microsecond per ten parameters."""
 
 
 @dataclass(slots=True)
@@ -39,28 +33,10 @@ class GradientHooks:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
-        self._steps = 0
         self._growths: dict[CodeType, _Growth] = {}
-        self._handle: RemovableHandle | None = None
 
-    def start(self) -> None:
-        """Start counting."""
-        self._handle = register_optimizer_step_pre_hook(self._enter)
-
-    def stop(self) -> None:
-        """Stop counting."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
-
-    @untraced
-    def _enter(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        self._steps += 1
-        is_due = self._steps % _EVERY == 1 and self._training.guard.active
-        if is_due and not is_traced():
-            self._training.guard.run(self._count, optimizer)
-
-    def _count(self, optimizer: Optimizer) -> None:
+    def count(self, optimizer: Optimizer) -> None:
+        """Count the hooks of an optimizer's parameters."""
         found: dict[CodeType, list[int]] = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:

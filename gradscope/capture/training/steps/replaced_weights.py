@@ -2,23 +2,15 @@
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
 
-from torch import Tensor
-from torch._C import DisableTorchFunction
 from torch.optim import Optimizer
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
-from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.compiler import is_traced, untraced
-from gradscope.capture.reading import few_numbers
+from gradscope.capture.compiler import is_traced
+from gradscope.capture.first_elements import FirstElements
 from gradscope.capture.source.statements import tree_of
 from gradscope.capture.training.locations import NOWHERE, Location
 from gradscope.capture.training.state import TrainingState
@@ -27,6 +19,8 @@ from gradscope.recording.events import ReplacedWeightsEvent, named
 
 _FEWEST, _MOST = 4, 16
 """Elements that are compared: the first ones of a bias, or of the gain of a normalisation."""
+_MOST_HELD = 65_536
+"""Bytes of values that are held."""
 _REMEMBERED = 100_000
 """Number of steps whose weights are known again."""
 _ON_THE_LINE = 1e-4
@@ -43,17 +37,21 @@ _AVERAGE = re.compile(r"ema|avg|averag|shadow|swa|slow|mean|smooth|polyak", re.I
 
 @dataclass(slots=True)
 class _Course:
-    """The values of one parameter over the steps of an optimizer."""
+    """The first elements of one parameter over the steps of an optimizer."""
 
-    parameter: ref[Tensor]
-    last: Sequence[float]
+    optimizer: ref[Optimizer]
+    elements: FirstElements
+    last: bytes
     """After the last step."""
     first: Sequence[float]
     """Before the first step."""
     start: Sequence[float]
     """At the beginning, or after the last replacement."""
-    low: list[float]
-    high: list[float]
+    low: Sequence[float]
+    high: Sequence[float]
+    """The least and the largest values of each element, without those that are held."""
+    held: bytearray = field(default_factory=bytearray)
+    """The values after recent steps, one after another."""
     known: set[int] = field(default_factory=set)
     """Hashes of the values after each step."""
     steps: int = 0
@@ -61,36 +59,60 @@ class _Course:
     """Number of replacements by an average of earlier values."""
     pulls: int = 0
     """Number of moves towards the values before the first step."""
-    others: int = 0
-    """Number of other changes between steps."""
+    is_over: bool = False
+    """Whether anything else has changed the parameter between steps."""
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether nothing but averages have replaced the values."""
+        return self.averages > 0 and not (self.pulls or self.is_over)
 
     @property
     def is_pulled(self) -> bool:
         """Whether nearly every step is followed by a move back to the first values."""
-        return self.pulls >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.others
+        return self.pulls >= _NEARLY_ALL * (self.steps - 1) > 0 and not self.is_over
 
-    def see(self, values: Sequence[float]) -> None:
+    def see(self, values: bytes) -> None:
         """Add values of the parameter."""
         self.last = values
-        self.low = list(map(min, self.low, values))
-        self.high = list(map(max, self.high, values))
+        self.held += values
         if len(self.known) < _REMEMBERED:
-            self.known.add(hash(tuple(values)))
+            self.known.add(hash(values))
 
-    def is_average(self, values: Sequence[float]) -> bool:
-        """Return whether values lie between earlier ones, and neither are one nor lead back to one.
+    def settle(self) -> None:
+        """Add the values that are held to the limits."""
+        if self.held:
+            low, high = self.elements.limits(self.held)
+            self.low = list(map(min, self.low, low))
+            self.high = list(map(max, self.high, high))
+            self.held = bytearray()
+
+    def change(self, values: bytes) -> None:
+        """Judge how something other than a step has changed the parameter."""
+        now, last = self.elements.numbers(values), self.elements.numbers(self.last)
+        if now == last:  # 0 has two signs
+            return
+        self.settle()
+        if _is_between(last, self.first, now):
+            self.pulls += 1
+        elif hash(values) not in self.known and self._is_average(last, now):
+            self.averages += 1
+        else:
+            self.is_over = True
+        self.start = now
+        self.see(values)
+
+    def _is_average(self, last: Sequence[float], now: Sequence[float]) -> bool:
+        """Return whether values lie between earlier ones, and do not lead back to one.
 
         Lookahead and Reptile go back along the line from the last start.
         """
-        if hash(tuple(values)) in self.known:
-            return False
         spans = [high - low for low, high in zip(self.low, self.high, strict=True)]
-        limits = zip(values, self.low, self.high, spans, strict=True)
         is_between = all(
             low - _ROUNDING * span <= value <= high + _ROUNDING * span
-            for value, low, high, span in limits
+            for value, low, high, span in zip(now, self.low, self.high, spans, strict=True)
         )
-        return is_between and not _is_on_line(self.start, self.last, values)
+        return is_between and not _is_on_line(self.start, last, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,85 +159,64 @@ class ReplacedWeights:
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
-        self._courses: dict[int, _Course | None] = {}
-        """By `id` of the optimizer; None if nothing of it can be compared."""
-        self._optimizers: dict[int, ref[Optimizer]] = {}
+        self._courses: dict[int, _Course] = {}
+        """By `id` of the optimizer."""
+        self._rest: dict[int, ref[Optimizer]] = {}
+        """By `id`, the optimizers of which nothing can be compared."""
         self._ended: list[_Course] = []
         """Courses of optimizers that are gone."""
         self._files: dict[str, None] = {}
-        self._handles: list[RemovableHandle] = []
-
-    def start(self) -> None:
-        """Start comparing."""
-        self._handles = [
-            register_optimizer_step_pre_hook(self._enter),
-            register_optimizer_step_post_hook(self._leave),
-        ]
-
-    def stop(self) -> None:
-        """Stop comparing."""
-        while self._handles:
-            self._handles.pop().remove()
-
-    @untraced
-    def _enter(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        if self._training.guard.active and not is_traced():
-            self._training.guard.run(self.before_step, optimizer, sys._getframe(1))
-
-    @untraced
-    def _leave(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
-        if self._training.guard.active and not is_traced():
-            self._training.guard.run(self.after_step, optimizer)
+        self.unread: str | None = None
+        """Why the weights of an optimizer cannot be compared; None if all can."""
 
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Compare the weights with those that the last step left."""
-        known = self._optimizers.get(id(optimizer))
-        if known is None or known() is not optimizer:
-            self._begin(optimizer)
+        course = self._courses.get(id(optimizer))
+        if course is None or course.optimizer() is not optimizer:
+            rest = self._rest.get(id(optimizer))
+            if (rest is None or rest() is not optimizer) and not is_traced():
+                self._training.guard.run(self._begin, optimizer)
             return
-        course = self._courses[id(optimizer)]
-        values = None if course is None else _values(course.parameter())
-        if course is None or values is None or values == course.last:
-            return
-        if _is_between(course.last, course.first, values):
-            course.pulls += 1
-        elif course.is_average(values):
-            course.averages += 1
-        else:
-            course.others += 1
-        users = self._training.locations.users(frame)
-        self._files |= dict.fromkeys(one.f_code.co_filename for one in users)
-        course.start = values
-        course.see(values)
+        values = None if course.is_over else course.elements.read()
+        if values is not None and values != course.last:
+            self._training.guard.run(self._change, course, values, frame)
 
     def _begin(self, optimizer: Optimizer) -> None:
-        before = self._courses.get(id(optimizer))
+        before = self._courses.pop(id(optimizer), None)
         self._ended += [] if before is None else [before]
-        self._optimizers[id(optimizer)] = ref(optimizer)
-        self._courses[id(optimizer)] = _course(optimizer)
+        course = _course(optimizer)
+        if course is None:
+            self._rest[id(optimizer)] = ref(optimizer)
+            self.unread = self.unread or _why_unread(optimizer)
+        else:
+            self._courses[id(optimizer)] = course
+
+    def _change(self, course: _Course, values: bytes, frame: FrameType) -> None:
+        course.change(values)
+        users = self._training.locations.users(frame)
+        self._files |= dict.fromkeys(one.f_code.co_filename for one in users)
 
     def after_step(self, optimizer: Optimizer) -> None:
         """Keep what the step left."""
         course = self._courses.get(id(optimizer))
-        values = None if course is None else _values(course.parameter())
+        values = None if course is None or course.is_over else course.elements.read()
         if course is not None and values is not None:
             course.steps += 1
             course.see(values)
+            if len(course.held) > _MOST_HELD:
+                self._training.guard.run(course.settle)
 
     def finish(self) -> None:
         """Record the optimizers whose weights only averages replaced, or only one force moved."""
         for course in (*self._ended, *self._courses.values()):
-            if course is None:
-                continue
-            is_replaced = course.averages > 0 and not course.others + course.pulls
-            if is_replaced or course.is_pulled:
+            if course.is_replaced or course.is_pulled:
                 numbers = named(
                     ReplacedWeightsEvent,
                     times=float(course.averages),
                     steps=float(course.steps),
                     pulled=float(course.pulls),
                 )
-                finders = (_replacing_by_average, _replacing) if is_replaced else (_moving,)
+                finders = (_replacing_by_average, _replacing) if course.is_replaced else (_moving,)
                 self._training.event_log.note("weights-replaced", self._line(finders), numbers)
 
     def _line(self, finders: Iterable[Callable[[str], Iterable[int]]]) -> Location:
@@ -233,19 +234,28 @@ def _course(optimizer: Optimizer) -> _Course | None:
         return None
     # The rows of a matrix may be those of an embedding, of which most stay as they are.
     parameter = max(fitting, key=lambda one: (one.ndim == 1, min(one.numel(), _MOST)))
-    values = _values(parameter)
+    elements = FirstElements(parameter, _MOST)
+    values = elements.read()
     if values is None:
         return None
-    course = _Course(ref(parameter), values, values, values, list(values), list(values))
+    numbers = elements.numbers(values)
+    course = _Course(ref(optimizer), elements, values, numbers, numbers, numbers, numbers)
     course.see(values)
     return course
 
 
-def _values(parameter: Tensor | None) -> Sequence[float] | None:
-    if parameter is None or not parameter.is_cpu:
+def _why_unread(optimizer: Optimizer) -> str | None:
+    """Return why no weights of an optimizer are read; None if none is large enough."""
+    every = [one for group in optimizer.param_groups for one in group["params"]]
+    fitting = [one for one in every if one.grad is not None and one.numel() >= _FEWEST]
+    if not fitting:
         return None
-    with DisableTorchFunction():
-        return few_numbers(parameter.detach().flatten()[:_MOST], _MOST)
+    devices = {one.device.type for one in fitting}
+    if "cpu" not in devices:
+        return (
+            f"reading weights on {' and '.join(sorted(devices))} in every step would make it wait"
+        )
+    return "the weights are of a tensor subclass, or of a type without arithmetic"
 
 
 def _replacing(file: str) -> Iterator[int]:

@@ -28,6 +28,7 @@ from gradscope.capture.training.optimizers import Known, describe, learning_rate
 from gradscope.capture.training.pacing.step_patterns import Position
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import StepCaptures
+from gradscope.capture.training.steps.between_steps import BetweenSteps
 from gradscope.capture.training.steps.gradient_changes import GradientChanges
 from gradscope.capture.training.steps.open_steps import (
     OpenStep,
@@ -104,6 +105,7 @@ class Steps:
         self._within: list[OpenStep] | None = None
         """Steps made by hooks within the running backward; None if none runs."""
         self._handles: list[RemovableHandle] = []
+        self.between = BetweenSteps(training)
         self.gradient_changes = GradientChanges()
         self._made: dict[int, int] = {}
         """By optimizer: number of its steps."""
@@ -141,6 +143,7 @@ class Steps:
         # The arguments of the hook include the optimizer itself, so a closure is the second one.
         has_closure = callable(kwargs.get("closure")) or (len(args) > 1 and callable(args[1]))
         frame = sys._getframe(1)
+        self._training.guard.quickly(self.between.before_step, optimizer, frame)
         if self._training.ranks.is_on:
             self._training.ranks.enter_step(optimizer, frame)
         if not (self._is_repetition(optimizer, has_closure, frame) or is_traced()):
@@ -178,6 +181,7 @@ class Steps:
         guard, repeated = self._training.guard, self._repeated
         if not guard.active or (repeated is None and is_traced()):
             return
+        guard.quickly(self.between.weights.after_step, optimizer)
         if self._training.ranks.is_on:
             self._training.ranks.leave_step(optimizer)
         if self.in_repeated_backward is not None:

@@ -245,7 +245,7 @@ class StepWriter:
     def _optimizers(self) -> tuple[tuple[int, TrainedOptimizer], ...]:
         site = self._training.event_log.sites.index
         return tuple(
-            (one.index, one.record(site(one.location.user or one.location.inner)))
+            (one.index, one.record(site))
             for one in self._training.optimizers.known
             if one.is_changed
         )

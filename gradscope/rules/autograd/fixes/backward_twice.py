@@ -1,28 +1,32 @@
-"""Detaches a state where it is carried over to the next step."""
+"""Detaches a state between two steps, or keeps the graph for a second backward."""
 
 from collections.abc import Iterator
 
 import libcst as cst
 
-from gradscope.recording.evidence.failures import Carried
+from gradscope.recording.evidence.failures import AutogradErrorRecord, Carried
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, site_of
+from gradscope.source_edits.passes import call_on
 from gradscope.source_edits.source_file import SourceFile, in_place_of, method_call, only
 from gradscope.source_edits.source_files import SourceFiles
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits that detach the state between two steps."""
+    """Yield the edits that detach the state, or else that keep the graph."""
     source = files.at(finding.location)
-    carried = {
-        one
+    records = [
+        record
         for record in errors_of(context, "freed")
         if context.site(site_of(record, "forward", "reuse", "call")) == finding.location
-        for one in record.carried
-    }
+    ]
+    carried = {one for record in records for one in record.carried}
     if source is None or len(carried) != 1:
+        record = only(records)
+        if record is not None and not carried:
+            yield from _keeping(context, record, files)
         return
     (one,) = carried
     statement = only(_stores(source, one)) if one.is_replaced else None
@@ -31,6 +35,33 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     for whole in _detached(source, statement, one.attribute):
         if whole:
             yield whole
+
+
+def _keeping(
+    context: RuleContext, record: AutogradErrorRecord, files: SourceFiles
+) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of the first of two `backward()` in a function without a step between them."""
+    first, again = (context.site(site_of(record, role)) for role in ("freed", "call"))
+    source = files.at(first)
+    if source is None or first is None or again is None or first.file != again.file:
+        return
+    calls = [call_on(source, one, "backward") for one in (first, again)]
+    freeing, failing = calls
+    if freeing is None or failing is None or freeing.args:
+        return
+    function = source.around(freeing, cst.FunctionDef)
+    if function is not source.around(failing, cst.FunctionDef):
+        return
+    between = source.module if function is None else function
+    if source.start(freeing) >= source.start(failing) or any(
+        source.start(freeing) < source.start(one) < source.start(failing)
+        for one in source.inside(between, cst.Call)
+        if isinstance(one.func, cst.Attribute) and one.func.attr.value == "step"
+    ):
+        return
+    kept = cst.parse_expression("f(retain_graph=True)")
+    assert isinstance(kept, cst.Call)
+    yield source.edits({freeing: freeing.with_changes(args=kept.args)})
 
 
 def _stores(source: SourceFile, carried: Carried) -> Iterator[cst.Assign]:

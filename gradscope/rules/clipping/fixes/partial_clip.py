@@ -1,0 +1,81 @@
+"""Clips all parameters of the optimizer."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.finding import Finding
+from gradscope.recording.fix import Edit
+from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import Optimizers
+from gradscope.source_edits.optimizers import (
+    given_parameters,
+    optimizer_call,
+    owner_of_all,
+    resolved,
+    summands,
+)
+from gradscope.source_edits.source_file import SourceFile, only
+from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.variables import is_visible, names_in, value_of
+
+_CLIPS = ("clip_grad_norm_", "clip_grad_value_")
+
+
+def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of the clip's first argument, or of the iterator that was used up."""
+    source = files.at(finding.location)
+    if source is None or finding.location is None or finding.severity == "note":
+        return
+    clip = only(
+        one for one in source.on_line(finding.location.line, cst.Call) if _is_clip(source, one)
+    )
+    clipped = None if clip is None else given_parameters(clip)
+    if clip is None or clipped is None:
+        return
+    if "calls_without_parameters" in dict(finding.evidence):
+        stored = value_of(source, clipped)
+        if stored is not None and not _is_list(stored):
+            kept = cst.Call(func=cst.Name("list"), args=[cst.Arg(_bare(stored))])
+            yield source.edits({stored: kept})
+        return
+    whole = _whole(source, context, clipped)
+    others = [one for one in source.all(cst.Call) if _is_clip(source, one)]
+    if whole is not None and len(others) == 1:
+        yield source.edits({clipped: whole.deep_clone()})
+
+
+def _is_clip(source: SourceFile, call: cst.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    written = name.value if isinstance(name, cst.Name) else ""
+    return written in _CLIPS or source.qualified(call.func).rpartition(".")[2] in _CLIPS
+
+
+def _is_list(value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.List | cst.ListComp | cst.Tuple | cst.BinaryOperation):
+        return True
+    function = value.func if isinstance(value, cst.Call) else None
+    return isinstance(function, cst.Name) and function.value in ("list", "sorted", "tuple")
+
+
+def _bare(value: cst.BaseExpression) -> cst.BaseExpression:
+    is_generator = isinstance(value, cst.GeneratorExp)
+    return value.with_changes(lpar=[], rpar=[]) if is_generator else value
+
+
+def _whole(
+    source: SourceFile, context: RuleContext, clipped: cst.BaseExpression
+) -> cst.BaseExpression | None:
+    """Return the argument of the only optimizer; None if the clip cannot use the same one."""
+    record = only(one for one in Optimizers(context).records if isinstance(one, OptimizerRecord))
+    call = None if record is None else optimizer_call(source, context.site(record.site))
+    given = None if call is None else given_parameters(call)
+    if given is None or not is_visible(source, given, clipped):
+        return None
+    if not names_in(source, clipped) & names_in(source, given):
+        return None
+    if isinstance(given, cst.Name) and _is_list(resolved(source, given)):
+        return given
+    parts = list(summands(given))
+    return given if all(owner_of_all(one) is not None for one in parts) else None

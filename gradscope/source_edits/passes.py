@@ -1,0 +1,155 @@
+"""The backward passes and steps of a training loop, as code spells them."""
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from gradscope.recording.finding import RelatedLocation
+from gradscope.recording.records import Site
+from gradscope.source_edits.source_file import SourceFile, only
+from gradscope.source_edits.variables import value_of
+
+Loop = cst.For | cst.While
+
+
+def call_on(
+    source: SourceFile, site: Site | RelatedLocation | None, method: str
+) -> cst.Call | None:
+    """Return the only call of a method on a line; None if the line is of another file."""
+    if site is None or site.file != source.path:
+        return None
+    return only(
+        call
+        for call in source.on_line(site.line, cst.Call)
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == method
+    )
+
+
+def loop_around(source: SourceFile, node: cst.CSTNode) -> Loop | None:
+    """Return the innermost loop around a node in its function."""
+    found = source.around(node, cst.For, cst.While, cst.FunctionDef, cst.Lambda, cst.ClassDef)
+    return found if isinstance(found, cst.For | cst.While) else None
+
+
+def window_of(
+    source: SourceFile, backward: cst.Call, step: cst.Call, passes: int
+) -> cst.BaseExpression | None:
+    """Return the expression for the number of backward passes of a step.
+
+    Args:
+        source: The file.
+        backward: The only backward.
+        step: The step that uses its gradients.
+        passes: The number of passes that were observed.
+
+    Returns:
+        None if the code does not say what number it is.
+    """
+    loop = loop_around(source, backward)
+    if loop is None:
+        return None
+    if not any(one is step for one in source.inside(loop.body, cst.Call)):
+        return _of_inner_loop(source, loop, passes)
+    return _of_condition(source, loop, step, passes)
+
+
+def _of_inner_loop(source: SourceFile, loop: Loop, passes: int) -> cst.BaseExpression | None:
+    """Return how often a loop repeats."""
+    if isinstance(loop, cst.While) or list(source.inside(loop.body, cst.Break, cst.Continue)):
+        return None
+    return _length(source, loop.iter, passes)
+
+
+def _length(
+    source: SourceFile, items: cst.BaseExpression, passes: int
+) -> cst.BaseExpression | None:
+    """Return the number of items that an expression yields."""
+    if isinstance(items, cst.List | cst.Tuple):
+        is_plain = not any(isinstance(one, cst.StarredElement) for one in items.elements)
+        return cst.Integer(str(passes)) if is_plain and len(items.elements) == passes else None
+    if isinstance(items, cst.Name):
+        return _length_of_variable(source, items)
+    if not isinstance(items, cst.Call) or not items.args or items.args[0].star:
+        return None
+    first = items.args[0].value
+    name = items.func.attr if isinstance(items.func, cst.Attribute) else items.func
+    match name.value if isinstance(name, cst.Name) else "":
+        case "range" if len(items.args) == 1:
+            return _number(source, first, passes, is_certain=True)
+        case "enumerate" | "zip":
+            return _length(source, first, passes)
+        case "chunk" | "tensor_split":
+            is_function = source.qualified(items.func).startswith("torch.")
+            number = items.args[1].value if is_function and len(items.args) > 1 else first
+            return _number(source, number, passes, is_certain=True)
+        case _:
+            return None
+
+
+def _length_of_variable(source: SourceFile, name: cst.Name) -> cst.BaseExpression | None:
+    value = value_of(source, name)
+    is_list = isinstance(value, cst.List | cst.ListComp | cst.Tuple)
+    function = value.func if isinstance(value, cst.Call) else None
+    attribute = function.attr if isinstance(function, cst.Attribute) else function
+    makes_list = isinstance(attribute, cst.Name) and attribute.value in (
+        "chunk", "list", "split", "tensor_split", "tuple",
+    )  # fmt: skip
+    return cst.parse_expression(f"len({name.value})") if is_list or makes_list else None
+
+
+def _of_condition(
+    source: SourceFile, loop: Loop, step: cst.Call, passes: int
+) -> cst.BaseExpression | None:
+    """Return the number in the condition of a step, as `k` of `(i + 1) % k == 0`."""
+    tests = list(_tests_around(source, step, loop)) or list(_tests_that_skip(source, loop))
+    found: dict[str, cst.BaseExpression] = {}
+    for test in tests:
+        for one in _numbers(source, test, passes):
+            found[source.code(one)] = one
+    return only(found.values())
+
+
+def _tests_around(source: SourceFile, node: cst.CSTNode, loop: Loop) -> Iterator[cst.CSTNode]:
+    """Yield the tests of the branches that a node is in."""
+    inner: cst.CSTNode = node
+    while inner is not loop:
+        outer = source.parent(inner)
+        if isinstance(outer, cst.If) and outer.body is inner:
+            yield outer.test
+        inner = outer
+
+
+def _tests_that_skip(source: SourceFile, loop: Loop) -> Iterator[cst.CSTNode]:
+    """Yield the tests of `if …: continue`."""
+    for branch in source.inside(loop.body, cst.If):
+        if any(isinstance(one, cst.Continue) for one in source.inside(branch.body, cst.Continue)):
+            yield branch.test
+
+
+def _numbers(source: SourceFile, test: cst.CSTNode, passes: int) -> Iterator[cst.BaseExpression]:
+    for operation in source.inside(test, cst.BinaryOperation):
+        if isinstance(operation.operator, cst.Modulo):
+            number = _number(source, operation.right, passes, is_certain=True)
+            yield from () if number is None else (number,)
+    if not list(source.inside(test, cst.Modulo)):
+        for one in source.inside(test, cst.ComparisonTarget):
+            number = _number(source, one.comparator, passes, is_certain=False)
+            yield from () if number is None else (number,)
+
+
+def _number(
+    source: SourceFile, node: cst.BaseExpression, passes: int, *, is_certain: bool
+) -> cst.BaseExpression | None:
+    """Return an expression for a number; None if it has another value.
+
+    Args:
+        source: The file.
+        node: The expression.
+        passes: The number.
+        is_certain: Whether an expression of unknown value stands for it.
+    """
+    known = node if isinstance(node, cst.Integer) else value_of(source, node)
+    if isinstance(known, cst.Integer):
+        return node.deep_clone() if known.evaluated_value == passes else None
+    is_named = isinstance(node, cst.Name | cst.Attribute)
+    return node.deep_clone() if is_certain and is_named else None
