@@ -99,9 +99,8 @@ class Judge:
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]
         grouped = with_consequences(counted, in_order=self.context.is_run)
         stories = in_one_story(self.context, grouped)
-        located = at_users_lines(
-            stories, self.context, {rule.code: rule.argument for rule in RULES}
-        )
+        arguments = {one.code: one.argument for one in RULES}
+        located = at_users_lines(stories, self.context, arguments)
         return Verdict(
             findings=tuple(sorted(located, key=rank_of)),
             ran=tuple(ran),

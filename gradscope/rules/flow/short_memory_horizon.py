@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.spine import Spines
+from gradscope.phrasing import short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord, Site
 from gradscope.rules.context import RuleContext
@@ -18,6 +19,9 @@ _REMEDIES = {
     "GRU": "initialise the update gate's bias to 1 to 3 (the second third of `bias_hh_l0`)",
 }
 _PLAIN = "initialise the recurrent weights with `nn.init.orthogonal_`, or use an LSTM or GRU"
+
+_SMALLEST = 300
+"""Orders of magnitude below 1 up to which Python has numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +124,7 @@ class ShortMemoryHorizon(Rule):
             context,
             message=(
                 f"the loop remembers about {FADED / slope:.0f} steps: 1 % of the gradient remains "
-                f"after these, and 10^-{found.decades:.1f} after {len(found.calls)}"
+                f"after these, and {_left(found.decades)} of it after {len(found.calls)}"
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
             site=_called_at(context, last),
@@ -145,7 +149,7 @@ class ShortMemoryHorizon(Rule):
             message=(
                 f"{worst.path or 'the model'}{more} remembers about {worst.horizon:.0f} steps of "
                 f"{worst.record.steps}: 1 % of the gradient remains after these, and "
-                f"10^-{worst.faded:.1f} at the first input"
+                f"{_left(worst.faded)} of it at the first input"
             ),
             remedy=f"{opening}, or use all outputs (their mean, or attention), not only the last",
             site=call if module.site is None else module.site,
@@ -173,7 +177,7 @@ class ShortMemoryHorizon(Rule):
             context,
             message=(
                 f"the loop remembers about {horizon:.0f} steps: 1 % of the gradient remains after "
-                f"these, and 10^-{-trend.decades:.1f} after {len(trend.matched)}"
+                f"these, and {_left(-trend.decades)} of it after {len(trend.matched)}"
             ),
             remedy=f"{_PLAIN}, or use all states (their mean, or attention), not only the last",
             site=position.call_site,
@@ -200,3 +204,8 @@ def _called_at(context: RuleContext, node: NodeRecord) -> Site | None:
             return context.site(call.site)
         position = call.parent
     return None
+
+
+def _left(decades: float) -> str:
+    """Return the share of a gradient that is left after some orders of magnitude: `4e-10`."""
+    return short(10**-decades, 1) if decades < _SMALLEST else f"1e-{decades:.0f}"
