@@ -194,10 +194,12 @@ def test_messages_come_with_the_steps(serve, tmp_path):
     recorder = begun_run(tmp_path / "run.gradscope", (1.0, 0.5))
     client = serve(tmp_path)
     (key,) = keys_of(client.ask())
+    client.ask(f"r/{key}")  # imports
+    (tmp_path / "run.gradscope").touch()
+    assert "run incomplete" not in client.ask(f"r/{key}").text
     following = client.messages(f"events/{key}")
     first = following()
     assert f'data-stamp="{first}"' in client.ask(f"r/{key}").text
-    assert "run incomplete" not in client.ask(f"r/{key}").text
     recorder.close()
     second = following()
     assert second != first

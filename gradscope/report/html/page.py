@@ -74,6 +74,7 @@ SCRIPTS = (
     "hover",
     "tree",
     "icicle",
+    "envelope",
     "plot",
     "history",
     "graph",

@@ -292,25 +292,30 @@ painter('plot', (canvas, content, tab) => {
   let given = figureOf(content);
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
+  const remark = element('p', { className: 'caption resolution', 'aria-live': 'polite' });
+  if (given.data.some((trace) => trace.meta?.envelope)) canvas.append(remark);
   canvas.append(plot);
   const tree = new Tree(tab);
   const zoom = new Zoom();
   let shown = given;
   const draw = () => {
-    const figure = switches.shown(given);
+    const whole = switches.shown(given);
+    const layout = themedLayout(whole.layout, height);
+    zoom.apply(layout);
+    const { figure, bands, resolution } = enveloped(whole, given, layout);
+    remark.textContent = resolution;
+    remark.hidden = !resolution;
     const marks = new Selection(figure, tab);
     const data = coloured(figure.data.map((trace) => tree.shown(trace))).map((trace) => (
       OUTLINED.has(trace.type) && trace.meta?.links?.module ? outlined(trace, tab) : trace));
-    const layout = themedLayout(figure.layout, height);
     layout.shapes = [...(layout.shapes ?? []), ...marks.shapes()];
     // Plotly measures its width later, when the page is already printed.
     if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;
     layout.uirevision = 'kept';
-    zoom.apply(layout);
     const histories = historyTraces(figure, tab);
     if (histories.length) layout.showlegend = true;
     shown = { ...figure, data: [...figure.data, ...histories] };
-    return Plotly.react(plot, [...data, ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+    return Plotly.react(plot, [...data, ...coloured(bands), ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
   const pick = (points) => {
@@ -321,7 +326,10 @@ painter('plot', (canvas, content, tab) => {
   };
   draw();
   plot.on('plotly_click', (event) => pick(event.points));
-  plot.on('plotly_relayout', (event) => zoom.note(event, switches.shown(given).layout));
+  plot.on('plotly_relayout', (event) => {
+    zoom.note(event, switches.shown(given).layout);
+    if (remark.textContent) draw();
+  });
   plot.on('plotly_afterplot', () => layOutIcicle(plot));
   layOutIcicle(plot);
   for (const type of TREES) plot.on(`plotly_${type}click`, (event) => tree.click(event.points[0], pick, draw));
@@ -334,6 +342,7 @@ painter('plot', (canvas, content, tab) => {
     update: (next) => {
       given = figureOf(next);
       switches.take(next.switches ?? []);
+      if (given.data.some((trace) => trace.meta?.envelope)) plot.before(remark);
       if (next.switches && !canvas.contains(switches.controls)) canvas.prepend(switches.controls);
       draw();
     },

@@ -4,12 +4,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gradscope.analysis.columns import envelope, measured_curves
+from gradscope.analysis.columns import envelope as extremes
+from gradscope.analysis.columns import measured_curves
 from gradscope.analysis.kept_steps import Span
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CurveKind, RunStep, TrainingRun
 from gradscope.phrasing import counted, printable
-from gradscope.report.html.charts.axes import Panel, stacked, step_axis, thinned
+from gradscope.report.html.charts.axes import MOST_MARKS, Panel, stacked, step_axis, thinned
+from gradscope.report.html.charts.envelopes import envelope
 from gradscope.report.html.charts.lettering import lettered, shortened
 from gradscope.report.html.charts.step_marks import (
     MarkRow,
@@ -192,6 +194,11 @@ class _OfOptimizer:
     name: str
     """Name of the optimizer; empty if there is only one."""
     measured: Mapping[CurveKind, Points]
+    """Numbers of the steps that are whole, and the lowest and highest of those that are not."""
+    whole: Mapping[CurveKind, Points]
+    """Numbers of the steps that are whole."""
+    spans: Mapping[CurveKind, Sequence[Span]]
+    """What is known of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,21 +214,27 @@ def _curves(run: TrainingRun) -> list[_OfOptimizer]:
     for step in run.steps:
         by_optimizer.setdefault(step.optimizer, []).append(step)
     busiest = sorted(by_optimizer, key=lambda position: -len(by_optimizer[position]))[:_OPTIMIZERS]
-    return [
-        _OfOptimizer(
-            optimizer=position,
-            name=_name(run, position) if len(by_optimizer) > 1 else "",
-            measured={
-                kind: _with_summaries(points, run.summaries.get(position, {}).get(kind, ()))
-                for kind, points in measured_curves(by_optimizer[position]).items()
-            },
+    found = []
+    for position in sorted(busiest):
+        whole = measured_curves(by_optimizer[position])
+        spans = run.summaries.get(position, {})
+        found.append(
+            _OfOptimizer(
+                optimizer=position,
+                name=_name(run, position) if len(by_optimizer) > 1 else "",
+                measured={
+                    kind: _with_summaries(points, spans.get(kind, ()))
+                    for kind, points in whole.items()
+                },
+                whole=whole,
+                spans=spans,
+            )
         )
-        for position in sorted(busiest)
-    ]
+    return found
 
 
 def _with_summaries(points: Points, spans: Sequence[Span]) -> Points:
-    return sorted({*points, *envelope(spans)}) if spans else points
+    return sorted({*points, *extremes(spans)}) if spans else points
 
 
 def _name(run: TrainingRun, position: int) -> str:
@@ -247,7 +260,7 @@ def _panel(
         panel=Panel(
             height=height,
             traces=[
-                _trace(curve, kind, position, of_curve)
+                _trace(curve, kind, position, of_curve, len(curves))
                 for (curve, kind, position), of_curve in zip(found, points, strict=True)
             ],
             axis=_axis(group[-1], values),
@@ -273,7 +286,10 @@ def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
     }
 
 
-def _trace(curve: _OfOptimizer, kind: CurveKind, position: int, points: Points) -> Trace:
+def _trace(
+    curve: _OfOptimizer, kind: CurveKind, position: int, points: Points, curves: int
+) -> Trace:
+    long = envelope(curve.whole[kind], curve.spans.get(kind, ()), curves * len(curve.whole))
     steps = [step for step, _ in points]
     color = f"@series-{position}" if curve.name else "@series-7" if kind == "raw" else "@series-0"
     owner = lettered(curve.name)
@@ -295,7 +311,12 @@ def _trace(curve: _OfOptimizer, kind: CurveKind, position: int, points: Points) 
         "line": {"color": color, "width": 1 if kind == "raw" else 1.5},
         "opacity": 0.6 if kind == "raw" else 1,
         "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},
-        "meta": {"links": {"step": positions(steps)}, "under": True, "curve": kind},
+        "meta": {
+            "links": {"step": positions(steps)},
+            "under": True,
+            "curve": kind,
+            **({} if long is None else {"envelope": long}),
+        },
     }
 
 
@@ -362,16 +383,11 @@ def _caption(
         yield f"{note[0].upper()}{note[1:]}."
     if any(row.symbol in _OWN for row in rows):
         yield "Zero, NaN and infinite values have their own row on top."
-    lengths = [
-        (len(points), len(drawn_points(points)))
-        for curve in curves
-        for points in curve.measured.values()
-    ]
-    longest, drawn = max(lengths)
-    if drawn < longest:
+    longest = max(len(points) for curve in curves for points in curve.measured.values())
+    if longest > MOST_MARKS or any(curve.spans for curve in curves):
         yield (
-            f"Of {longest:,} steps {drawn:,} points are drawn: the smallest and the largest of each"
-            " section, and non-finite values."
+            f"Of {run.step_count:,} steps, neighbours are drawn as their mean, with a band from the"
+            " lowest to the highest number. Zoom in for finer ones."
         )
     if (more := len({step.optimizer for step in run.steps}) - len(curves)) > 0:
         yield f"{counted(more, 'more optimizer')} with fewer steps omitted."
