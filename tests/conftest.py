@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 import threading
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -28,16 +29,47 @@ ENVIRONMENT = {
 }
 """Of the processes that tests start."""
 
-IMPORTED_BY_INSPECT = (
+IMPORTED = (
     "torch",
     "torch._dynamo",  # by an optimizer; it takes as long as the rest of torch
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+    "torch.utils.data",
+    "libcst.metadata",
     "pydantic.type_adapter",  # by typer
-    "gradscope.session.api",
+    "pydantic.types",
+    "typer.completion",
+    "typer._adapters",
+    "typer._click.decorators",
+    "gradscope.capture.training.watch",
+    "gradscope.check.baseline",
+    "gradscope.cli.app",
+    "gradscope.cli.checking",
+    "gradscope.cli.run.judging",
     "gradscope.cli.run.launching",
-    "gradscope.config",
+    "gradscope.cli.run.plain_parser",
+    "gradscope.cli.run.recorders",
+    "gradscope.cli.run.report",
+    "gradscope.cli.worker",
+    "gradscope.comparison",
+    "gradscope.config.planning",
+    "gradscope.recording.store",
+    "gradscope.report.check.document",
+    "gradscope.report.clipping.document",
+    "gradscope.report.comparison.document",
+    "gradscope.report.concise",
     "gradscope.report.formats.text",
+    "gradscope.report.inspection",
+    "gradscope.report.json.check",
+    "gradscope.report.json.report",
+    "gradscope.report.rule_manual",
+    "gradscope.report.run.document",
+    "gradscope.session.api",
+    "gradscope.step_capture.script_captures",
+    "gradscope.target.discovery.source_check",
     "gradscope.target.loading",
 )
+"""What commands import, and the ranks of a job."""
 
 _REPLACED_BY_TORCH = ("torch.manual_seed", "Module.__init__", "Module.__setstate__")
 """Functions that torch's compiler replaces for good when it is first used."""
@@ -189,26 +221,34 @@ def _same(before: object, after: object) -> bool:
 
 
 @pytest.fixture(scope="session")
-def gradscope_in():
-    """Runs gradscope in a folder: `gradscope_in(folder, "inspect", "model.py", NO_COLOR="1")`.
-
-    In a process of its own that has torch at hand; `ForkedCommands` tells what that cannot show.
-    """
-    commands = ForkedCommands(IMPORTED_BY_INSPECT, ENVIRONMENT)
-
-    def run(folder, *arguments, **environment):
-        return commands.run(folder, arguments, {**ENVIRONMENT, **environment})
-
-    yield run
+def server():
+    """A process that has imported what commands need, and forks for each."""
+    commands = ForkedCommands(IMPORTED, ENVIRONMENT)
+    yield commands
     commands.close()
 
 
 @pytest.fixture(scope="session")
-def jobs():
-    """A process that runs jobs of a few ranks."""
-    running = Jobs()
-    yield running
-    running.close()
+def gradscope_in(server):
+    """Runs gradscope in a folder: `gradscope_in(folder, "inspect", "model.py", NO_COLOR="1")`.
+
+    In a process that has torch at hand, and so are those that it starts; `ForkedCommands` tells
+    what that cannot show. With `is_apart`, the processes that a command starts are new ones.
+    """
+    first = Path(__file__).with_name("forking_children.py")
+
+    def run(folder, *arguments, is_apart=False, **environment):
+        return server.run(
+            folder, arguments, {**ENVIRONMENT, **environment}, first=None if is_apart else first
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def jobs(server):
+    """Runs jobs of a few ranks."""
+    return Jobs(server)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Runs jobs of a few gloo ranks in processes that need not import everything again."""
+"""Runs jobs of a few gloo ranks."""
 
 import os
 import socket
@@ -9,27 +9,15 @@ from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from tests.forked import ForkedCommands, command
 
-MODULES = (
-    "torch",
-    "torch.distributed",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
-    "torch.utils.data",
-    "gradscope.capture.training.watch",
-    "gradscope.cli.app",
-    "gradscope.step_capture.script_captures",
-    # What the end of a run imports, and torch's wrappers: most of what a short job takes.
-    "gradscope.cli.run.judging",
-    "gradscope.cli.run.report",
-    "torch._dynamo",
-)
+_LIMIT = 60
+"""Seconds that a job may take for each of its ranks."""
 
 
 class Jobs:
-    """A process that forks the ranks of one job after another."""
+    """Runs one job after another in forked processes."""
 
-    def __init__(self) -> None:
-        self._server = ForkedCommands(MODULES, {**os.environ, "OMP_NUM_THREADS": "1"})
+    def __init__(self, forked: ForkedCommands) -> None:
+        self._server = forked
         self._known: dict[tuple[object, ...], tuple[Recording, ...]] = {}
 
     def run(
@@ -66,7 +54,7 @@ class Jobs:
         )
         return [
             (code, (folder / f"out{rank}").read_text(), (folder / f"err{rank}").read_text())
-            for rank, code in enumerate(self._server.all_ended())
+            for rank, code in enumerate(self._server.all_ended(ranks * _LIMIT))
         ]
 
     def recordings(self, script: Path, folder: Path, *options: str) -> tuple[Recording, ...]:
@@ -85,10 +73,6 @@ class Jobs:
         self.run(arguments, folder, ranks=ranks, cwd=script.parent)
         paths = [folder / f"job.rank{rank}.gradscope" for rank in range(ranks)]
         return tuple(load_recording(path) for path in paths if path.exists())
-
-    def close(self) -> None:
-        """End the process."""
-        self._server.close()
 
 
 def free_port() -> int:

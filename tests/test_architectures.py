@@ -11,6 +11,7 @@ import gradscope
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.target.options import Trial
 from tests.architectures import ARCHITECTURES, built, forward_loss
+from tests.nightly import some_on_push
 from tests.rules.tally import Tally, errors
 
 STEPS = 2
@@ -20,10 +21,7 @@ CUT_IN_EARNEST = "frozen_and_unused"
 
 every_architecture = pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.slow else [])
-        for case in ARCHITECTURES
-    ],
+    some_on_push([pytest.param(case, id=case.name) for case in ARCHITECTURES], 3),
     scope="module",  # the tests of one architecture follow each other and share its training
 )
 

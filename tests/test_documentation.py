@@ -49,8 +49,17 @@ def test_readme_is_short_and_shows_commands():
     assert len(TEXTS[ROOT / "README.md"].splitlines()) <= README_LINES
 
 
+ON_PUSH = ("README.md", "docs/commands/inspect.md", "docs/commands/fix.md", "docs/commands/rule.md")
+"""Pages whose output each push tests."""
+
+
 @pytest.mark.parametrize(
-    "page", SHOWING, ids=[path.relative_to(ROOT).as_posix() for path in SHOWING]
+    "page",
+    [
+        pytest.param(path, id=name, marks=() if name in ON_PUSH else pytest.mark.nightly)
+        for path in SHOWING
+        for name in [path.relative_to(ROOT).as_posix()]
+    ],
 )
 def test_shown_output_is_what_the_commands_print(page, gradscope_in):
     script = ""

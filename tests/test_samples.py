@@ -20,6 +20,7 @@ from gradscope.rules.catalogue import RULES
 from gradscope.session.api import inspect_target
 from gradscope.target.loading import load_target
 from gradscope.target.options import TargetOptions, Trial
+from tests.nightly import some_on_push
 
 ROOT = Path(__file__).parents[1]
 RULE_NAMES = {rule.name.replace("-", "_") for rule in RULES}
@@ -174,7 +175,7 @@ def test_inspected_model_can_still_be_copied_pickled_and_trained(sample):
     optimizer.step()
 
 
-@every_sample
+@pytest.mark.parametrize("path", some_on_push(SAMPLES, 3), ids=[path.stem for path in SAMPLES])
 def test_report_keeps_no_tensor_alive(sample):
     model, batch = sample.build_model(), sample.build_batch()
     watched = [weakref.ref(tensor) for tensor in (*model.parameters(), *batch)]

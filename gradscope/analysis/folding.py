@@ -238,7 +238,10 @@ def merge_containers(tree: FoldedModule) -> FoldedModule:
     if len(children) != 1 or not _is_container(tree):
         return replace(tree, children=children)
     only = children[0]
-    return replace(only, name=f"{tree.name}.{only.name}", copies=tree.copies * only.copies)
+    # A data-parallel wrapper has the path of the model that it holds.
+    is_wrapper = only.rows[0].path == tree.rows[0].path
+    name = tree.name if is_wrapper else f"{tree.name}.{only.name}"
+    return replace(only, name=name, copies=tree.copies * only.copies)
 
 
 def _is_container(tree: FoldedModule) -> bool:

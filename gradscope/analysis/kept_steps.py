@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gradscope.recording.events import Event
 from gradscope.recording.evidence.summaries import SeriesKind, SeriesSummary, StepSummary
+from gradscope.recording.evidence.training import ContinuedRun
 from gradscope.recording.records import Recording
 from gradscope.recording.thinning.buckets import COLUMNS, Bucket, unpacked
 
@@ -65,22 +66,30 @@ class KeptSteps:
 
     @cached_property
     def resumed(self) -> frozenset[int]:
-        """Steps whose step before is not whole: their events are all that is known."""
+        """Steps whose step before is not whole, or was made before the training was resumed.
+
+        Their events are all that is known.
+        """
         if not self.summaries:
-            return frozenset()
+            return self._continued
         first = min(self._present, default=0)
-        return frozenset(
+        return self._continued | {
             step for step in self._present if step > first and step - 1 not in self._present
-        )
+        }
+
+    @cached_property
+    def _continued(self) -> frozenset[int]:
+        """The first steps after a resumption."""
+        return frozenset(one.step for one in self.recording.evidence_of(ContinuedRun))
 
     @cached_property
     def paused(self) -> frozenset[int]:
-        """The first of each missing steps."""
+        """The first of each missing steps, and the first ones after a resumption."""
         if not self.summaries:
-            return frozenset()
+            return self._continued
         last = max(self._present, default=0)
         after = {step + 1 for step in self._present if step != last}
-        return frozenset(after - self._present)
+        return self._continued | (after - self._present)
 
     @cached_property
     def counts(self) -> Mapping[int, int]:

@@ -86,7 +86,7 @@ def _windows(recording: Recording) -> tuple[LoopWindow, ...]:
         ),
         whole.kept.resumed,
     )
-    return tuple(_counted(ordered, whole.kept)) if whole.kept.summaries else ordered
+    return tuple(_counted(ordered, whole.kept)) if whole.kept.paused else ordered
 
 
 def _counted(ordered: Iterable[LoopWindow], kept: KeptSteps) -> Iterator[LoopWindow]:

@@ -151,7 +151,9 @@ class StepBefore:
     rate: float | None
     """Learning rate of the step."""
     parameters: frozenset[str]
-    """Names of the parameters that it has changed."""
+    """Names of the parameters that it may have broken."""
+    left_sound: frozenset[str] = frozenset()
+    """Names of the parameters that were finite after it, and are broken now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

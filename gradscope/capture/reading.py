@@ -130,7 +130,8 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
     """
     if type(tensor) is not Tensor or not tensor.is_cpu or tensor.dtype not in CALCULABLE:
         return None
-    if tensor.layout is not torch.strided or tensor.is_nested or tensor.numel() > most:
+    count = tensor.numel()
+    if count > most or tensor.layout is not torch.strided or tensor.is_nested:
         return None
     try:
         # Functional tensors and those of transforms of `torch.func` raise here.
@@ -139,6 +140,8 @@ def few_numbers(tensor: Tensor, most: int) -> list[float] | None:
         return None
     if not address or not is_in_memory(tensor):
         return None
+    if count == 1:
+        return [tensor.item()]
     found = tensor.tolist()
     return found if tensor.dim() == 1 else _flat(found)
 

@@ -22,6 +22,7 @@ from gradscope.cli.rule import rule
 from gradscope.cli.run.command import run
 from gradscope.cli.shell.completion import completer_of
 from gradscope.cli.shell.help import CommandHelp, ProgramHelp
+from gradscope.cli.view.command import view
 from gradscope.options.declaration import Argument, Parameter
 
 COMMANDS = (
@@ -31,6 +32,7 @@ COMMANDS = (
     ("graph", graph, True),
     ("report", report, True),
     ("compare", compare, True),
+    ("view", view, False),
     ("export", export, True),
     ("fix", fix, True),
     ("rule", rule, False),

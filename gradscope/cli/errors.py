@@ -83,9 +83,10 @@ def _trim(told: TracebackException) -> None:
 def _is_users(frame: FrameSummary) -> bool:
     if frame.filename.startswith("<frozen"):
         return False
-    packages = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    hidden = [_OWN_FOLDER, *(str(Path(packages_folder, "torch")) for packages_folder in packages)]
-    hidden.append(str(Path(sysconfig.get_path("stdlib"), "importlib")))
+    hidden = [_OWN_FOLDER, str(Path(sysconfig.get_path("stdlib"), "importlib"))]
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.__file__ is not None:
+        hidden.append(str(Path(torch.__file__).parent))
     if frame.filename == contextlib.__file__:  # decorators of torch's functions and ours
         return False
     return not any(frame.filename.startswith(f"{folder}/") for folder in hidden)

@@ -49,11 +49,16 @@ class WantedOutput:
         """Open the written page in a browser, with `--open`."""
         if not self.is_opened or destination is None:
             return
-        # Deferred: only --open needs it.
-        import webbrowser
+        open_address(destination.path.as_uri(), destination.text)
 
-        if not webbrowser.open(destination.path.as_uri()):
-            show_note(f"no browser found: open {destination.text} yourself")
+
+def open_address(address: str, shown: str = "it") -> None:
+    """Open an address in a browser; where there is none, name what to open."""
+    # Deferred: only --open needs it.
+    import webbrowser
+
+    if not webbrowser.open(address):
+        show_note(f"no browser found: open {shown} yourself")
 
 
 def wanted_output(

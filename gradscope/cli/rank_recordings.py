@@ -47,17 +47,25 @@ def loaded_jobs(given: Iterable[Path]) -> list[Loaded]:
     Raises:
         GradscopeError: A file cannot be read, or ranks do not fit together.
     """
+    found = read_jobs(list(dict.fromkeys(recording_paths(given))))
+    for job in found:
+        tell_missing(job)
+    return list(map(read_in_full, found))
+
+
+def read_jobs(paths: Sequence[Path]) -> list[Loaded]:
+    """Read recordings, those of many ranks in outline, and return the ranks of a job together.
+
+    Raises:
+        GradscopeError: A file cannot be read, or ranks do not fit together.
+    """
     from gradscope.recording.store import load_recording
 
-    paths = list(dict.fromkeys(recording_paths(given)))
     recordings = []
     for path in paths:
         tell_stage(f"reading {path}")
         recordings.append(load_recording(path, is_outline=is_large(paths)))
-    found = grouped(paths, recordings)
-    for job in found:
-        tell_missing(job)
-    return list(map(read_in_full, found))
+    return grouped(paths, recordings)
 
 
 def tell_missing(job: Loaded) -> None:

@@ -11,8 +11,9 @@ class CallbackArguments(TypedDict, total=False):
     """Arguments of a callback."""
 
     save: str | PathLike[str] | None
-    """File of the recording. A number is added if it exists, as when a training is resumed, and the
-    rank in a distributed job. Without it, there is no file."""
+    """File of the recording. A number is added if it exists, and the rank in a distributed job. A
+    training that is resumed from a checkpoint continues the recording. Without it, there is no
+    file."""
     fail_level: Severity | None
     """Raise `UnhealthyGradientsError` at the end if there are findings of this level or above."""
     budget: float | None

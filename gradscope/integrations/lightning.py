@@ -1,6 +1,7 @@
 """The callback for Lightning: `Trainer(callbacks=[GradscopeCallback()])`."""
 
 import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from gradscope.integrations.callback_arguments import CallbackArguments
@@ -41,8 +42,13 @@ class GradscopeCallback(Callback):
         """Start recording, before the optimizers are made."""
         if stage != "fit":
             return
-        rank = trainer.global_rank if trainer.world_size > 1 else None
-        self._watch.start(pl_module, None, sys._getframe(1), rank=rank)
+        rank, frame = trainer.global_rank if trainer.world_size > 1 else None, sys._getframe(1)
+        is_resumed = _has_checkpoint(trainer, frame)
+        self._watch.start(pl_module, None, frame, rank=rank, is_resumed=is_resumed)
+
+    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        """Count steps as the trainer does, which has restored its checkpoint by now."""
+        self._watch.continue_at(trainer.global_step)
 
     def on_train_batch_end(
         self,
@@ -75,6 +81,16 @@ class GradscopeCallback(Callback):
     def teardown(self, trainer: "Trainer", pl_module: "LightningModule", stage: str) -> None:
         """Stop recording."""
         self._watch.stop()
+
+
+def _has_checkpoint(trainer: "Trainer", frame: FrameType | None) -> bool:
+    """Return whether the trainer is about to restore a checkpoint: it does not say so yet."""
+    while frame is not None:
+        found = frame.f_locals
+        if found.get("self") is trainer and "ckpt_path" in found:
+            return found["ckpt_path"] is not None
+        frame = frame.f_back
+    return False
 
 
 def _log(trainer: "Trainer", values: dict[str, float]) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ from gradscope.errors import GradscopeError
 from gradscope.export.live.metrics import FINDINGS, LOSS, RATE, LiveMetrics
 from gradscope.export.live.pace import Pace
 from gradscope.integrations.assertions import UnhealthyGradientsError, failure_message
+from gradscope.integrations.saved_recording import SavedRecording
 from gradscope.launch.options import WatchOptions
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Severity, at_least
@@ -62,8 +63,9 @@ def callback_options(
     """Return the arguments of a callback, after a check.
 
     Args:
-        save: File of the recording. A number is added if it exists, as when a training is resumed,
-            and the rank in a distributed job. Without it, there is no file.
+        save: File of the recording. A number is added if it exists, and the rank in a distributed
+            job. A training that is resumed from a checkpoint continues the recording. Without it,
+            there is no file.
         fail_level: Raise `UnhealthyGradientsError` at the end of the training if there are findings
             of this level or above.
         budget: As for `gradscope.watch`.
@@ -107,6 +109,7 @@ class TrainerWatch:
         self._metrics: LiveMetrics | None = None
         self._judgements = Pace(_BETWEEN_JUDGEMENTS)
         self._findings: int | None = None
+        self._saved: SavedRecording | None = None
         self.report: Report | None = None
         """Report on the last training that has ended; None before."""
 
@@ -117,6 +120,7 @@ class TrainerWatch:
         frame: FrameType | None,
         *,
         rank: int | None,
+        is_resumed: bool = False,
     ) -> None:
         """Start recording, unless `gradscope run` or a watch of the script already does.
 
@@ -125,11 +129,15 @@ class TrainerWatch:
             optimizer: The optimizer, if it exists.
             frame: The frame that is running.
             rank: Rank of this process; None if it is the only one.
+            is_resumed: Whether the trainer resumes from a checkpoint; `continue_at` says at which
+                step.
         """
         self.stop()
-        self._watch = self._metrics = self._findings = self.report = None
+        self._watch = self._metrics = self._findings = self.report = self._saved = None
         try:
             TrainingWatch.check_alone()
+            if self._options.save is not None and not is_off():
+                self._saved = SavedRecording.choose(self._options.save, rank, is_resumed=is_resumed)
         except GradscopeError as error:
             _tell(f"{self._name} does nothing: {error.what}")
             return
@@ -145,15 +153,20 @@ class TrainerWatch:
         self._watch = Watch(
             given,
             Path(users[-1].f_code.co_filename).name if users else "training",
-            _free(self._options.save, rank),
-            force=False,
-            frequency=self._options.frequency,
+            None if self._saved is None else self._saved.part,
+            force=self._saved is not None and self._saved.is_continued,
+            frequency=self._frequency(),
             gradient_storage=GradientStorage(),
             settings=self._options.settings,
         ).start()
         self._judgements.postpone()
         if self._watch.is_recording:
             self._metrics = LiveMetrics(self._watch.path)
+
+    def continue_at(self, step: int) -> None:
+        """Count steps from that of the trainer's checkpoint, if the recording is continued."""
+        if self._watch is not None and self._saved is not None and self._saved.is_continued:
+            self._watch.continue_at(step)
 
     def metrics(self) -> dict[str, float]:
         """Return the gradient norms last measured since the last call, and the findings.
@@ -168,7 +181,7 @@ class TrainerWatch:
         values = {name: value for name, value in values.items() if name not in (LOSS, RATE)}
         if values and self._judgements.is_due:
             with self._judgements:
-                recording = load_recording(self._watch.path)
+                recording = load_recording(self._file(self._watch))
                 self._findings = len(judge(recording, self._options.settings).findings)
         if values and self._findings is not None:
             values[FINDINGS] = float(self._findings)
@@ -182,6 +195,7 @@ class TrainerWatch:
             self._watch.stop()
         else:
             self._watch.__exit__(type(error), error, error.__traceback__)
+        self._join()
 
     def finish(self, *, is_first_rank: bool) -> dict[str, float]:
         """Stop recording, print the findings on the first rank, and return the last metrics."""
@@ -189,11 +203,11 @@ class TrainerWatch:
         if watch is None or not watch.is_recording:
             return {}
         values = self.metrics()
-        watch.stop()
+        self.stop()
         if is_off():
             return values
         try:
-            self.report = watch.report()
+            self.report = self._report(watch)
         except GradscopeError as error:
             _tell(error.what)
             return values
@@ -216,22 +230,37 @@ class TrainerWatch:
             text = failure_message(report, failing, None)
             raise UnhealthyGradientsError(text, report, failing)
 
+    def _frequency(self) -> Frequency:
+        frequency = self._options.frequency
+        return frequency if self._saved is None else replace(frequency, room=self._saved.room())
+
+    def _file(self, watch: Watch) -> Path:
+        """Return the file of the whole recording."""
+        return watch.path if self._saved is None else self._saved.file
+
+    def _join(self) -> None:
+        if self._saved is None:
+            return
+        try:
+            self._saved.join()
+        except GradscopeError as error:
+            _tell(error.what)
+
+    def _report(self, watch: Watch) -> Report:
+        """Return the report on all parts of the training.
+
+        Raises:
+            GradscopeError: Nothing was recorded.
+        """
+        if self._saved is None or not self._saved.is_continued:
+            return watch.report()
+        recording = load_recording(self._saved.file)
+        return Report.from_recording(recording, judge(recording, self._options.settings))
+
     def _show(self, report: Report) -> None:
         print(repr(report), file=sys.stderr)  # noqa: T201 - the report of the training
-        if self._options.save is not None and self._watch is not None:
-            _tell(f"wrote {self._watch.path}")
-
-
-def _free(file: Path | None, rank: int | None) -> Path | None:
-    """Return a file that does not exist: the given one, or one with a number."""
-    if file is None:
-        return None
-    suffix = file.suffix if rank is None else f".rank{rank}{file.suffix}"
-    found, number = file.with_name(f"{file.stem}{suffix}"), 1
-    while found.exists():
-        number += 1
-        found = file.with_name(f"{file.stem}-{number}{suffix}")
-    return found
+        if self._saved is not None:
+            _tell(f"wrote {self._saved.file}")
 
 
 def _tell(text: str) -> None:

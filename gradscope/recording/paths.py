@@ -73,6 +73,17 @@ def remove_logs(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
+def remove_recording(path: Path) -> None:
+    """Remove a recording with its logs, if it exists."""
+    path.unlink(missing_ok=True)
+    remove_logs(path)
+
+
+def continuation_of(path: Path) -> Path:
+    """Return the file beside a recording that is written after the training is resumed."""
+    return path.with_name(f"{path.name}-next")
+
+
 def unwritable(path: Path, reason: str) -> GradscopeError:
     """Return the error of a recording that cannot be written."""
     return GradscopeError(f"cannot write `{path}`: {reason}")

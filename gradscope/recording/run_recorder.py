@@ -12,6 +12,7 @@ from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
     ClipScope,
+    ContinuedRun,
     LibraryCall,
     RoundedUpdate,
     TrainedOptimizer,
@@ -238,6 +239,11 @@ class RunRecorder:
             else:
                 self.thinner.repeat(steps)
             self._note_batches()
+
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        with self._writer.transaction():
+            self._writer.add(evidence_tables()[ContinuedRun], [ContinuedRun(step=step)])
 
     def describe(self, *, model: str, batch: str, optimizer: str | None) -> None:
         """Add the description of what is trained, once it is known."""

@@ -1,18 +1,23 @@
 """The file of a recording: saved whole, and loaded."""
 
-import gc
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from gradscope.errors import GradscopeError
+from gradscope.garbage import no_garbage_collection
+from gradscope.recording.continuation.joining import continued, start_of
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.norm_table import norms_of
-from gradscope.recording.paths import check_free, cut_off, remove_logs, unwritable
+from gradscope.recording.opening import opened_to_read
+from gradscope.recording.paths import (
+    check_free,
+    continuation_of,
+    remove_logs,
+    remove_recording,
+    unwritable,
+)
 from gradscope.recording.records import Recording
 from gradscope.recording.step_norms import (
     rows_by_step,
@@ -26,7 +31,7 @@ from gradscope.recording.tables import (
     read_parameter_stats,
     recording_of,
 )
-from gradscope.recording.writer import APPLICATION_ID, FORMAT, RecordingWriter
+from gradscope.recording.writer import RecordingWriter
 
 
 def save_recording(recording: Recording, path: str | PathLike[str], *, force: bool = False) -> None:
@@ -51,6 +56,8 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
             writer.add_stored_gradients(recording.stored_gradients)
         remove_logs(target)
         partial.replace(target)
+        # If the process is killed here, joining again gives the same.
+        remove_recording(continuation_of(target))
     except OSError as error:
         raise unwritable(target, str(error)) from error
     finally:
@@ -58,7 +65,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
 
 
 def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Recording:
-    """Read a recording; of a running process, the finished steps.
+    """Read a recording; of a running process, the finished steps; of a resumed training, all parts.
 
     Args:
         path: Its file.
@@ -69,73 +76,29 @@ def load_recording(path: str | PathLike[str], *, is_outline: bool = False) -> Re
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
     """
     file = Path(path)
-    _check_file(file)
-    try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
-            _check_format(base, file)
-            # One transaction: tables that are read in sequence must be consistent.
-            base.execute("BEGIN")
-            with _no_collection():
-                return _outline(base) if is_outline else _read(base, file)
-    except sqlite3.OperationalError as error:
-        raise GradscopeError(f"cannot read `{file}`: {error}", cause=cut_off(file)) from error
-    except sqlite3.Error as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise GradscopeError(f"`{file}` is not a recording of gradscope") from error
-        raise _damaged(file, error) from error
-    except ValueError as error:
-        raise GradscopeError(f"cannot read `{file}`: {error}", cause=cut_off(file)) from error
-    except (KeyError, TypeError) as error:  # a wrong text or a missing value
-        raise _damaged(file, repr(error)) from error
+    recording = _load(file, is_outline=is_outline)
+    following = continuation_of(file)
+    if not following.exists() or not following.stat().st_size:
+        return recording
+    after = _load(following, is_outline=is_outline)
+    start = start_of(after)
+    # Without its first step, the training was killed before it was resumed.
+    return recording if start is None else continued(recording, after, start)
 
 
-def _damaged(file: Path, reason: object) -> GradscopeError:
-    what = f"cannot read `{file}`: it is damaged ({reason})"
-    return GradscopeError(what, cause=cut_off(file))
+def absorb_continuation(path: Path) -> None:
+    """Join a recording with the part in the file beside it, which is removed.
 
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would traverse a million new records repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _check_file(file: Path) -> None:
-    """Check that there is something to read.
-
-    Nothing but SQLite may open a recording that this process writes: closing it would drop the
-    locks of the process, and others would see the file as unused.
+    Raises:
+        GradscopeError: One cannot be read, or the whole recording cannot be written.
     """
-    try:
-        is_empty = not file.stat().st_size
-    except OSError as error:
-        raise GradscopeError(f"cannot read `{file}`: {error.strerror}") from error
-    if file.is_dir():
-        raise GradscopeError(f"cannot read `{file}`: it is a directory")
-    if not os.access(file, os.R_OK):
-        raise GradscopeError(f"cannot read `{file}`: permission denied")
-    if is_empty:
-        raise GradscopeError(f"`{file}` is empty")
+    if continuation_of(path).exists():
+        save_recording(load_recording(path), path, force=True)
 
 
-def _check_format(base: sqlite3.Connection, file: Path) -> None:
-    (application,) = base.execute("PRAGMA application_id").fetchone()
-    if application != APPLICATION_ID:
-        raise GradscopeError(
-            f"`{file}` is a SQLite file of another program, not a recording of gradscope"
-        )
-    (version,) = base.execute("PRAGMA user_version").fetchone()
-    if version > FORMAT:
-        raise GradscopeError(
-            f"`{file}` has format {version}; this gradscope reads formats up to {FORMAT}",
-            help="read it with the gradscope that wrote it, or a newer one",
-        )
+def _load(file: Path, *, is_outline: bool) -> Recording:
+    with opened_to_read(file) as base, no_garbage_collection():
+        return _outline(base) if is_outline else _read(base, file)
 
 
 def _read(base: sqlite3.Connection, file: Path) -> Recording:

@@ -12,7 +12,16 @@ from typing import Self
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
 from gradscope.recording.meta import Header, header_of, write_header
-from gradscope.recording.paths import check_free, claim, file_at, remove_logs, unwritable
+from gradscope.recording.opening import APPLICATION_ID, FORMAT
+from gradscope.recording.paths import (
+    check_free,
+    claim,
+    continuation_of,
+    file_at,
+    remove_logs,
+    remove_recording,
+    unwritable,
+)
 from gradscope.recording.records import CapturedStep
 from gradscope.recording.repetitions import own_part
 from gradscope.recording.step_norms import (
@@ -38,12 +47,6 @@ from gradscope.recording.tables import (
     contents,
 )
 from gradscope.recording.views import VIEWS
-
-APPLICATION_ID = 0x47726164
-"""`Grad`: identifies recordings among SQLite files."""
-
-FORMAT = 2
-"""Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
 
 _DEFINITIONS = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
@@ -89,6 +92,7 @@ class RecordingWriter:
         self.largest = 0
         """Size in bytes that the file will have at most; 0 without a limit."""
         try:
+            remove_recording(continuation_of(self.path))
             if force:
                 self.path.unlink(missing_ok=True)
             is_new = claim(self.path)

@@ -272,6 +272,10 @@ class Watch:
             if self._log is not None:
                 self._log.close()
 
+    def continue_at(self, step: int) -> None:
+        """Record that a trainer has resumed the training, behind a number of optimizer steps."""
+        self._training.continue_at(step)
+
     def report(self) -> Report:
         """Judge the steps so far and return the report. It works during recording and after.
 

@@ -20,7 +20,11 @@ criterion = nn.CrossEntropyLoss()
 @pytest.fixture(scope="module")
 def check(gradscope_in):
     """Runs `gradscope check` in a folder."""
-    return lambda folder, *arguments: gradscope_in(folder, "check", *arguments)
+
+    def run(folder, *arguments, is_apart=False):
+        return gradscope_in(folder, "check", *arguments, is_apart=is_apart)
+
+    return run
 
 
 def write(folder, name, text):
@@ -40,7 +44,8 @@ def outcomes(done):
 
 
 def test_exploding_stack_fails_with_its_code_and_line(check):
-    done = check(ROOT, "sample_models/exploding_stack.py", "--output-format", "json")
+    arguments = ("sample_models/exploding_stack.py", "--output-format", "json")
+    done = check(ROOT, *arguments, is_apart=True)
     assert done.returncode == 1, done.stderr
     (found,) = json.loads(done.stdout)["findings"]
     assert (found["rule"], found["location"]["file"]) == (
@@ -118,7 +123,7 @@ def test_a_run_that_takes_too_long_is_ended_and_says_where_it_was(tmp_path, chec
         """,
     )
     start = time.monotonic()
-    done = check(tmp_path, "slow.py", "--timeout", "6")
+    done = check(tmp_path, "slow.py", "--timeout", "6", is_apart=True)
     assert done.returncode == 2
     assert "slow.py took longer than 6 s" in done.stderr
     if (tmp_path / "started").exists():  # else the machine was too slow to come that far

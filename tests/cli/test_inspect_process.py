@@ -172,7 +172,7 @@ def test_help_and_version_do_not_import_torch(tmp_path, arguments):
     assert "gradscope" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_closed_stdout_does_no_harm(tmp_path):
     write(tmp_path, GOOD)
     command = f"{sys.executable} -m gradscope inspect model.py -o r.json --output-format json >&-"
@@ -183,7 +183,7 @@ def test_closed_stdout_does_no_harm(tmp_path):
     assert (tmp_path / "r.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_reader_that_stops_early_does_no_harm(tmp_path):
     write(tmp_path, GOOD)
     command = (

@@ -1,5 +1,6 @@
 """Each program of the test bed gets the edit that a reviewer would accept, or none."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,21 @@ from tests.fixes.in_process import fixes_of, training_report
 from tests.rules.inspecting import report_of_file
 
 PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS]
+A_PUSH = {True: 4, False: 2}
+"""How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def marked(programs):
+    """Yield the programs, marked by whether a push tests them."""
+    seen = Counter()
+    for program in programs:
+        kind = program.rule, program.added is not None
+        seen[kind] += 1
+        marks = [] if seen[kind] <= A_PUSH[kind[1]] else [pytest.mark.nightly]
+        yield pytest.param(program, id=program.name, marks=marks)
+
+
+@pytest.mark.parametrize("program", [*marked(PROGRAMS)])
 def test_edit_is_right_or_absent(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / f"{program.name}.py"

@@ -29,30 +29,30 @@ def fixes_of(done):
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_fix_of_a_sample_is_verified_and_final(name, tmp_path, fixing_in):
+def test_fix_of_a_sample_is_verified_and_final(name, tmp_path, gradscope_in):
     shutil.copy(SAMPLES / f"{name}.py", tmp_path)
     written = ["--unsafe-fixes"] if name in UNSAFE else []
     form = ("--output-format", "json")
-    done = fixing_in(tmp_path, "check", f"{name}.py", "--diff", *written, *form)
+    done = gradscope_in(tmp_path, "check", f"{name}.py", "--diff", *written, *form)
     (fix,) = fixes_of(done)
     safety = "unsafe" if name in UNSAFE else "safe"
     assert (fix["verified"], fix["safety"]) == (True, safety), fix["verdict"]
     added = [line for line in fix["diff"].split("\n")[2:] if line.startswith("+")]
     assert added == [CHANGED[name]]
     assert fix["after"]["grad_norm"] > 0
-    done = fixing_in(tmp_path, "check", f"{name}.py", "--fix", *written)
+    done = gradscope_in(tmp_path, "check", f"{name}.py", "--fix", *written)
     assert done.returncode == 0, done.stderr
     content = (tmp_path / f"{name}.py").read_bytes()
     assert CHANGED[name].removeprefix("+").encode() in content
-    done = fixing_in(tmp_path, "check", f"{name}.py", "--fix", *written)
+    done = gradscope_in(tmp_path, "check", f"{name}.py", "--fix", *written)
     assert done.returncode == 0 and (tmp_path / f"{name}.py").read_bytes() == content
 
 
-def test_unsafe_fixes_are_only_counted_unless_asked_for(tmp_path, fixing_in):
+def test_unsafe_fixes_are_only_counted_unless_asked_for(tmp_path, gradscope_in):
     shutil.copy(SAMPLES / "gradient_cut.py", tmp_path)
-    done = fixing_in(tmp_path, "check", "gradient_cut.py", "--diff")
+    done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--diff")
     assert done.stdout.rstrip().endswith("no fix available; 1 more with --unsafe-fixes")
-    done = fixing_in(tmp_path, "check", "gradient_cut.py", "--fix")
+    done = gradscope_in(tmp_path, "check", "gradient_cut.py", "--fix")
     assert done.returncode == 1
     text = (SAMPLES / "gradient_cut.py").read_bytes()
     assert (tmp_path / "gradient_cut.py").read_bytes() == text

@@ -43,18 +43,18 @@ def changed_lines(diff):
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_diff_of_a_recorded_sample_removes_the_finding(name, tmp_path, fixing_in):
+def test_diff_of_a_recorded_sample_removes_the_finding(name, tmp_path, gradscope_in):
     shutil.copy(SAMPLES / f"{name}.py", tmp_path)
     before = (tmp_path / f"{name}.py").read_bytes()
-    fixing_in(tmp_path, "run", "-q", f"{name}.py")
-    done = fixing_in(tmp_path, "fix", f"{name}.gradscope")
+    gradscope_in(tmp_path, "run", "-q", f"{name}.py")
+    done = gradscope_in(tmp_path, "fix", f"{name}.gradscope")
     assert changed_lines(done.stdout) == CHANGED[name], done.stderr
     assert "not verified: the edited program was not run" in done.stdout
     assert (tmp_path / f"{name}.py").read_bytes() == before
     subprocess.run(["git", "apply", "-"], input=done.stdout.encode(), cwd=tmp_path, check=True)
-    done = fixing_in(tmp_path, "run", "-q", "--save", "after.gradscope", f"{name}.py")
+    done = gradscope_in(tmp_path, "run", "-q", "--save", "after.gradscope", f"{name}.py")
     assert "error[" not in done.stderr and "warning[" not in done.stderr, done.stderr
-    done = fixing_in(tmp_path, "fix", "after.gradscope")
+    done = gradscope_in(tmp_path, "fix", "after.gradscope")
     assert done.stdout.rstrip().endswith("no fix available")
 
 
@@ -80,19 +80,19 @@ for i in range(20):
         ("getattr(o, 'step')()", []),
     ],
 )
-def test_gradients_of_a_window_are_zeroed_behind_the_step(body, expected, tmp_path, fixing_in):
+def test_gradients_of_a_window_are_zeroed_behind_the_step(body, expected, tmp_path, gradscope_in):
     (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body=body))
-    done = fixing_in(tmp_path, "run", "-q", "train.py")
+    done = gradscope_in(tmp_path, "run", "-q", "train.py")
     assert "GS301" in done.stderr
-    done = fixing_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS301")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS301")
     assert changed_lines(done.stdout) == expected
 
 
-def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, fixing_in):
+def test_a_script_that_changed_since_it_ran_gets_no_edit(tmp_path, gradscope_in):
     (tmp_path / "train.py").write_text(dedent(SCRIPT).format(body="o.step()"))
-    fixing_in(tmp_path, "run", "-q", "train.py")
+    gradscope_in(tmp_path, "run", "-q", "train.py")
     (tmp_path / "train.py").write_text("# new\n" + dedent(SCRIPT).format(body="o.step()"))
-    done = fixing_in(tmp_path, "fix", "train.gradscope")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope")
     assert done.stdout.rstrip().endswith("no fix available")
 
 
@@ -112,15 +112,15 @@ for i in range(30):
 
 
 @pytest.mark.parametrize("place", ["before", "behind"])
-def test_a_clip_is_not_moved_to_where_gradients_are_scaled(place, tmp_path, fixing_in):
+def test_a_clip_is_not_moved_to_where_gradients_are_scaled(place, tmp_path, gradscope_in):
     lines = ["scaler.scale(loss).backward()", "scaler.step(optimizer)"]
     clip = "nn.utils.clip_grad_norm_(net.parameters(), 0.01)"
     lines.insert(0 if place == "before" else 2, clip)
     body = "\n".join(f"    {line}" for line in lines)
     (tmp_path / "train.py").write_text(SCALED.format(body=body))
-    done = fixing_in(tmp_path, "run", "-q", "train.py")
+    done = gradscope_in(tmp_path, "run", "-q", "train.py")
     assert "GS402" in done.stderr or "GS401" in done.stderr
-    done = fixing_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS4")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--fix-only", "GS4")
     assert done.stdout.rstrip().endswith("no fix available")
 
 
@@ -140,12 +140,12 @@ for i in range(40):
 
 
 @pytest.mark.nightly
-def test_verification_runs_the_script_twice_in_a_copy(tmp_path, fixing_in):
+def test_verification_runs_the_script_twice_in_a_copy(tmp_path, gradscope_in):
     (tmp_path / "train.py").write_text(REACHING.format(body="open('log.txt', 'a').write('x')"))
-    fixing_in(tmp_path, "run", "-q", "train.py")
+    gradscope_in(tmp_path, "run", "-q", "train.py")
     for name in ("last.pt", "log.txt"):
         (tmp_path / name).unlink()
-    done = fixing_in(tmp_path, "fix", "train.gradscope", "--verify", "10")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--verify", "10")
     assert "verified: GS301 gone, loss" in done.stdout, done.stderr
     assert changed_lines(done.stdout) == ["+optimizer.zero_grad()"]
     assert "all 9 steps" in done.stdout
@@ -153,21 +153,21 @@ def test_verification_runs_the_script_twice_in_a_copy(tmp_path, fixing_in):
 
 
 @pytest.mark.nightly
-def test_a_script_that_reaches_outside_the_copy_is_not_run_again(tmp_path, fixing_in):
+def test_a_script_that_reaches_outside_the_copy_is_not_run_again(tmp_path, gradscope_in):
     folder, outside = tmp_path / "project", tmp_path / "outside"
     folder.mkdir()
     (folder / "train.py").write_text(REACHING.format(body=""))
-    fixing_in(folder, "run", "-q", "train.py")
+    gradscope_in(folder, "run", "-q", "train.py")
     body = f"open({str(outside)!r}, 'w')"
     (folder / "train.py").write_text(REACHING.format(body=body))
-    done = fixing_in(folder, "fix", "train.gradscope", "--verify", "5")
+    done = gradscope_in(folder, "fix", "train.gradscope", "--verify", "5")
     assert done.returncode == 2 and f"the script writes '{outside}'" in done.stderr
     assert "help: --yes allows it" in done.stderr
     assert not outside.exists()
 
 
-def test_what_needs_verify_says_so(tmp_path, fixing_in):
-    done = fixing_in(tmp_path, "fix", "train.gradscope", "--yes")
+def test_what_needs_verify_says_so(tmp_path, gradscope_in):
+    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--yes")
     assert done.returncode == 2 and "error: --yes needs --verify" in done.stderr
-    done = fixing_in(tmp_path, "fix", "train.gradscope")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope")
     assert done.returncode == 2 and "error: " in done.stderr

@@ -44,11 +44,11 @@ criterion = nn.CrossEntropyLoss()
 """
 
 
-def test_all_fixes_are_written_that_hold_together(tmp_path, fixing_in):
+def test_all_fixes_are_written_that_hold_together(tmp_path, gradscope_in):
     file = tmp_path / "model.py"
     text = "# coding: latin-1" + PROGRAM.replace("\n", "\r\n")
     file.write_bytes(text.encode("latin-1"))
-    done = fixing_in(tmp_path, "check", "model.py", "--fix")
+    done = gradscope_in(tmp_path, "check", "model.py", "--fix")
     assert done.returncode == 0, done.stdout
     assert "note: fixed GS701" in done.stderr and "note: fixed GS207" in done.stderr
     changed = text.replace("[nn.Linear(4, 4), nn.Linear(4, 4)]",
@@ -57,21 +57,21 @@ def test_all_fixes_are_written_that_hold_together(tmp_path, fixing_in):
     assert file.read_bytes() == changed.encode("latin-1")
 
 
-def test_only_the_rules_that_are_asked_for_are_fixed(tmp_path, fixing_in):
+def test_only_the_rules_that_are_asked_for_are_fixed(tmp_path, gradscope_in):
     file = tmp_path / "model.py"
     file.write_text(PROGRAM)
-    done = fixing_in(tmp_path, "inspect", "model.py", "--fix", "--fix-only", "GS7")
+    done = gradscope_in(tmp_path, "inspect", "model.py", "--fix", "--fix-only", "GS7")
     assert file.read_text() == PROGRAM.replace(".softmax(dim=1)", "")
     assert "GS207" in done.stdout and "GS701" not in done.stdout  # of the fixed program
 
 
-def test_a_fix_that_is_not_verified_is_shown_and_not_written(tmp_path, fixing_in):
+def test_a_fix_that_is_not_verified_is_shown_and_not_written(tmp_path, gradscope_in):
     (tmp_path / "model.py").write_text(dedent(MIXED))
-    done = fixing_in(tmp_path, "check", "model.py", "--diff")
+    done = gradscope_in(tmp_path, "check", "model.py", "--diff")
     assert done.returncode == 1
     assert "not verified: the edited program cannot be judged" in done.stdout
     assert done.stdout.rstrip().endswith("1 fix, 0 verified")
     assert done.stderr == ""
-    done = fixing_in(tmp_path, "check", "model.py", "--fix")
+    done = gradscope_in(tmp_path, "check", "model.py", "--fix")
     assert done.returncode == 1
     assert (tmp_path / "model.py").read_text() == MIXED

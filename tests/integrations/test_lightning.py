@@ -11,8 +11,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
+from gradscope.rules.engine import judge
 from gradscope.testing import UnhealthyGradientsError
 
 pytest.importorskip("lightning")
@@ -127,20 +129,116 @@ def test_training_is_bit_identical(tmp_path):
         assert torch.equal(one, other)
 
 
-def test_resumed_training_continues_the_name_of_the_recording(tmp_path):
+def whole_and_resumed(tmp_path, *, first_epochs=1, **options):
+    """Return the recordings of a training, and of one that was resumed after its first epoch."""
     path, checkpoint = tmp_path / "run.gradscope", tmp_path / "last.ckpt"
-    _, trainer = fit(GradscopeCallback(save=path), tmp_path, max_epochs=1)
+    fit(GradscopeCallback(save=tmp_path / "whole.gradscope", budget=None), tmp_path, **options)
+    _, trainer = fit(GradscopeCallback(save=path, budget=None), tmp_path, max_epochs=1, **options)
     trainer.save_checkpoint(checkpoint)
-    _, trainer = fit(GradscopeCallback(save=path), tmp_path / "resumed", ckpt=checkpoint)
+    if first_epochs > 1:  # it went on behind the checkpoint
+        path.unlink()
+        once_more = GradscopeCallback(save=path, budget=None)
+        fit(once_more, tmp_path, max_epochs=first_epochs, **options)
+    callback = GradscopeCallback(save=path, budget=None)
+    _, trainer = fit(callback, tmp_path / "resumed", ckpt=checkpoint, **options)
     assert trainer.global_step == 12
-    steps = [len(load_recording(one).steps) for one in sorted(tmp_path.glob("*.gradscope"))]
-    assert sorted(one.name for one in tmp_path.glob("*.gradscope")) == [
-        "run-2.gradscope",
-        "run.gradscope",
+    return load_recording(tmp_path / "whole.gradscope"), load_recording(path), callback
+
+
+def curve(recording):
+    return [(one.index, one.loss) for one in recording.steps if one.optimizer]
+
+
+def norms(recording):
+    names = {one.index: one.name.partition(".")[2] for one in recording.parameters}
+    return [
+        (one.step, names[one.parameter], one.gradient.norm) for one in recording.parameter_stats
     ]
-    assert steps == [6, 6]
+
+
+@pytest.mark.parametrize("first_epochs", [1, 3])
+def test_resumed_training_continues_the_recording(tmp_path, first_epochs):
+    whole, resumed, callback = whole_and_resumed(tmp_path, first_epochs=first_epochs)
+    assert sorted(one.name for one in tmp_path.glob("run*")) == ["run.gradscope"]
+    assert curve(resumed) == curve(whole)
+    assert norms(resumed) == norms(whole)
+    assert curve(callback.report.recording) == curve(whole)
+    assert [one.class_name for one in resumed.evidence_of(TrainedOptimizer)] == ["SGD"]
+    seconds = [one.seconds for one in resumed.events]
+    assert seconds == sorted(seconds)
     rows = [row for row in logged(tmp_path / "resumed") if "grad_norm/global" in row]
     assert [row["step"] for row in rows] == [6, 7, 8, 9, 10, 11]
+
+
+def test_resumed_training_has_the_findings_of_the_whole_one(tmp_path):
+    options = {"is_cut": True, "accumulate_grad_batches": 1, "gradient_clip_val": 1e6}
+    whole, resumed, _ = whole_and_resumed(tmp_path, **options)
+    found = [
+        sorted((one.rule, one.location.source) for one in judge(recording).findings)
+        for recording in (whole, resumed)
+    ]
+    assert found[0] == found[1]
+    assert "GS201" in {rule for rule, _ in found[0]}
+
+
+def test_new_training_has_a_recording_of_its_own(tmp_path):
+    path = tmp_path / "run.gradscope"
+    for _ in range(2):
+        fit(GradscopeCallback(save=path), tmp_path, max_epochs=1)
+    names = [one.name for one in sorted(tmp_path.glob("run*"))]
+    assert names == ["run-2.gradscope", "run.gradscope"]
+
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+from pathlib import Path
+from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import ModelCheckpoint
+from test_lightning import GradscopeCallback, fit
+
+class Killer(Callback):
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+here = Path.cwd()
+import lightning as L
+make = L.Trainer
+def trainer(**options):
+    saved = ModelCheckpoint(here / "ckpts", every_n_train_steps=4, save_top_k=-1)
+    options["callbacks"] += [Killer(), saved]
+    return make(**{{**options, "enable_checkpointing": True}})
+L.Trainer = trainer
+ckpt = None if sys.argv[1] == "-" else here / "ckpts" / sys.argv[1]
+fit(GradscopeCallback(save="run.gradscope", budget=None), here, ckpt=ckpt)
+"""
+
+
+@pytest.mark.slow
+def test_recording_survives_a_kill_in_each_part(tmp_path, request):
+    (tmp_path / "train.py").write_text(KILLED.format(folder=str(request.path.parent)))
+
+    def train(checkpoint, killed_at):
+        command = [sys.executable, "train.py", checkpoint, str(killed_at)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+    assert train("-", 6).returncode == -9
+    first = curve(load_recording(tmp_path / "run.gradscope"))
+    assert train("epoch=0-step=4.ckpt", 10).returncode == -9
+    assert (tmp_path / "run.gradscope-next").exists()
+    second = curve(load_recording(tmp_path / "run.gradscope"))
+    # In the middle of an epoch, Lightning begins with the first batch again.
+    assert second[:4] == first[:4]
+    assert second[4:] != first[4:]
+    assert [step for step, _ in second] == list(range(len(second)))
+    assert len(second) >= 9
+    done = train("epoch=1-step=8.ckpt", -1)
+    assert done.returncode == 0, done.stderr
+    assert sorted(one.name for one in tmp_path.glob("run*")) == ["run.gradscope"]
+    third = curve(load_recording(tmp_path / "run.gradscope"))
+    assert third[:8] == second[:8]
+    assert [step for step, _ in third] == list(range(12))
 
 
 def test_exception_of_the_training_is_recorded(tmp_path):

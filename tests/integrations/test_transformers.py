@@ -120,16 +120,15 @@ def test_training_is_bit_identical(tmp_path):
     assert all(map(torch.equal, *trained))
 
 
-def test_resumed_training_continues_the_name_of_the_recording(tmp_path):
+def test_resumed_training_continues_the_recording(tmp_path):
     path = tmp_path / "run.gradscope"
     saving = {"save_strategy": "steps", "save_steps": 3}
     make_trainer(tmp_path, GradscopeCallback(save=path), max_steps=3, **saving).train()
     trainer = make_trainer(tmp_path, GradscopeCallback(save=path), **saving)
     trainer.train(resume_from_checkpoint=True)
-    files = sorted(tmp_path.glob("*.gradscope"))
-    assert [one.name for one in files] == ["run-2.gradscope", "run.gradscope"]
-    for file in files:
-        assert len([one for one in load_recording(file).steps if one.optimizer]) == 3
+    assert [one.name for one in tmp_path.glob("run*")] == ["run.gradscope"]
+    steps = [one.index for one in load_recording(path).steps if one.optimizer]
+    assert steps == [0, 1, 2, 3, 4, 5]
     ours = [one["step"] for one in trainer.state.log_history if "grad_norm/global" in one]
     assert ours == [2, 4, 6]
 

@@ -37,11 +37,20 @@ def start(tmp_path):
 
 @pytest.fixture(scope="session")
 def forked():
+    # All that a run imports and that does without torch, of which a script has its own.
     modules = (
+        "gradscope.check.baseline",
+        "gradscope.cli.app",
+        "gradscope.cli.run.judging",
         "gradscope.cli.run.launching",
-        "gradscope.config",
+        "gradscope.cli.run.plain_parser",
+        "gradscope.cli.run.recorders",
+        "gradscope.cli.run.report",
+        "gradscope.config.planning",
         "gradscope.recording.store",
         "gradscope.report.formats.text",
+        "gradscope.report.json.report",
+        "gradscope.report.run.document",
     )
     commands = ForkedCommands(modules, ENVIRONMENT)
     yield commands

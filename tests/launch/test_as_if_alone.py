@@ -99,6 +99,7 @@ def _both(start, write, text, *flags):
     return plain, watched
 
 
+@pytest.mark.nightly
 def test_warnings_are_of_the_same_lines(start, write):
     plain, watched = _both(start, write, WARNING)
     assert plain.stderr.count("Warning") > 8

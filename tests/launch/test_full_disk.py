@@ -30,9 +30,9 @@ SCRIPT = """
 """Its log holds some steps within the room, but not all."""
 
 
-def test_script_goes_on_and_the_steps_before_are_stored(start, gradscope, write, tmp_path):
+def test_script_goes_on_and_the_steps_before_are_stored(start, gradscope_in, write, tmp_path):
     write("train.py", SCRIPT.format(code=3))
-    done = gradscope("run", "train.py", stand_in=False, WATCHED="1")
+    done = gradscope_in(tmp_path, "run", "train.py", WATCHED="1")
     plain = start("train.py")
     assert (done.returncode, done.stdout) == (3, plain.stdout)
     assert done.stderr.count("recording ended: cannot write") == 1
@@ -42,9 +42,9 @@ def test_script_goes_on_and_the_steps_before_are_stored(start, gradscope, write,
     assert len({stat.step for stat in recording.parameter_stats}) == len(recording.steps)
 
 
-def test_gate_does_not_pass_a_run_whose_end_it_has_not_seen(gradscope, write):
+def test_gate_does_not_pass_a_run_whose_end_it_has_not_seen(gradscope_in, write, tmp_path):
     write("train.py", SCRIPT.format(code=0))
-    done = gradscope("run", "--check", "train.py", stand_in=False, WATCHED="1")
+    done = gradscope_in(tmp_path, "run", "--check", "train.py", WATCHED="1")
     assert done.returncode == 2
     assert re.search(
         r"error: train.py continued after the \d+ steps that were recorded", done.stderr

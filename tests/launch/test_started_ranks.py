@@ -195,7 +195,9 @@ def test_ranks_of_lightning_are_watched(tmp_path, strategy):
     assert sorted(done.stdout.splitlines()) == sorted(bare.stdout.splitlines())
     assert "2 ranks · DDP · gloo" in done.stderr
     assert "0 errors" in done.stderr or "No findings" in done.stderr, done.stderr
-    assert [len(one.steps) for one in recorded(tmp_path, "train")] == [8, 8]
+    recordings = recorded(tmp_path, "train")
+    assert [len(one.steps) for one in recordings] == [8, 8]
+    assert all(one.parameters[0].name == "Lit.net.0.weight" for one in recordings)
 
 
 @pytest.mark.nightly

@@ -53,13 +53,13 @@ def test_off_watches_nothing(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_tensors_nothing_of_a_look_is_installed(gradscope, write):
+def test_without_tensors_nothing_of_a_look_is_installed(gradscope_in, write, tmp_path):
     write("train.py", TRAINING)
     options = ("run", "-o", "-", "--output-format", "json")
-    done = gradscope(*options, "--no-tensors", "train.py", stand_in=False)
+    done = gradscope_in(tmp_path, *options, "--no-tensors", "train.py")
     assert done.stdout.startswith("0 0\n")
     assert "not wanted (--no-tensors, or tensors=False)" in done.stdout
-    assert not gradscope(*options, "train.py", stand_in=False).stdout.startswith("0 0\n")
+    assert not gradscope_in(tmp_path, *options, "train.py").stdout.startswith("0 0\n")
 
 
 def test_tensors_are_not_wanted_and_wanted(gradscope, write):

@@ -7,6 +7,8 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
+from tests.nightly import some_on_push
+
 HEALTHY = "import torch\ntorch.train(3)\nprint('trained')"
 SICK = "import torch\ntorch.train(3, zeroed=False)\nprint('trained')"
 
@@ -127,8 +129,10 @@ FORMATS = [
 ]
 
 
-@pytest.mark.parametrize("output_format", FORMATS)
-@pytest.mark.parametrize("gate", [(), ("--check",)])
+@pytest.mark.parametrize(
+    ("gate", "output_format"),
+    some_on_push([(gate, one) for gate in ((), ("--check",)) for one in FORMATS], 3),
+)
 def test_nothing_seen_is_written_in_every_format(gradscope, script, tmp_path, output_format, gate):
     script("import torch")
     options = ("--output-format", output_format, "-o", "out", "--force")

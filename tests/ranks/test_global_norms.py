@@ -16,6 +16,7 @@ from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import ParameterRecord, Shape, StepRecord
 from gradscope.recording.store import load_recording
 from gradscope.rules.job_judging import judge_job
+from tests.nightly import some_on_push
 
 SCRIPT = """
 import copy
@@ -136,7 +137,7 @@ ON_FOUR = {
 }
 
 
-@pytest.mark.parametrize("strategy", ON_TWO)
+@pytest.mark.parametrize("strategy", some_on_push(ON_TWO, 3))
 def test_the_joined_norm_is_that_of_the_full_gradient(jobs, tmp_path, strategy):
     check(jobs, ON_TWO[strategy], tmp_path, seed=0, width=16)
 

@@ -19,8 +19,8 @@ from gradscope.analysis.ranks.kinds import kind_of
 from gradscope.analysis.ranks.rank_series import rank_series
 from gradscope.cli import rank_recordings
 from gradscope.recording.norm_table import norms_of
+from gradscope.recording.opening import FORMAT
 from gradscope.recording.store import load_recording
-from gradscope.recording.writer import FORMAT
 from tests.rules.ranks.running import script
 
 LOOP = """

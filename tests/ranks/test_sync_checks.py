@@ -50,6 +50,7 @@ def test_the_first_difference_is_told_recorded_and_reported(jobs, tmp_path):
     assert [(one.severity, one.step, one.ranks) for one in found] == [("warning", 6, (0, 1))]
 
 
+@pytest.mark.nightly
 def test_without_the_option_bits_are_not_compared(jobs, tmp_path):
     done, ranks = recorded(jobs, tmp_path, NOISE)
     assert not any("differs" in one[2] for one in done)

@@ -80,6 +80,7 @@ def test_broken_gradients_fail_the_step_with_annotations_and_one_run_for_all_rep
     assert (found["ruleId"], position) == ("GS201", "my%20models/bad.py")
 
 
+@pytest.mark.nightly
 def test_healthy_gradients_pass_and_inputs_choose_rules_and_level(workspace):
     done = run(workspace, targets="my models/bad.py", args="--ignore 'GS201'", fail_level="note")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.opening import APPLICATION_ID, FORMAT
 from gradscope.recording.records import EdgeRecord, EventRecord, Site, StepRecord
 from gradscope.recording.store import load_recording, save_recording
 from gradscope.recording.table import BATCH
-from gradscope.recording.writer import APPLICATION_ID, FORMAT
 from tests.recording.recordings import (
     gradient,
     round_trip,

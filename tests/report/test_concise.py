@@ -18,8 +18,8 @@ MATCHERS = {
     "of the guide": json.loads(re.search(r'"regexp": (".*")', GUIDE.read_text())[1]),
     # What Visual Studio Code itself has under the name $go.
     "$go": r"^([^:]*: )?((.:)?[^:]*):(\d+)(:(\d+))?: (.*)$",
-    # $gcc of its extension for C, with the code that stands before the level here.
-    "$gcc": r"^(.*?):(\d+):(\d*):?\s+(?:fatal\s+)?(?:GS\d+ )?(warning|error):\s+(.*)$",
+    # $gcc of its extension for C and C++.
+    "$gcc": r"^(.*?):(\d+):(\d*):?\s+(?:fatal\s+)?(warning|error):\s+(.*)$",
     # The line `gnu` of Emacs' compilation mode, and Vim's errorformat `%f:%l:%c: %m`.
     "gnu": r"^([^ \n:][^:\n]*):([0-9]+)[.:]([0-9]+):(.*)$",
 }
@@ -55,7 +55,7 @@ def test_findings_take_the_place_of_what_is_worth_looking_at(recording):
         Report.from_recording(recording, Verdict(findings=(found,))), ViewOptions()
     )
     first, last, following = text.split("\n")
-    assert first == "model.py:20:1: GS203 warning: head.weight is never used"
+    assert first == "model.py:20:1: warning: GS203 head.weight is never used"
     assert last.startswith("1 warning, 5 parameters (1 zero), ")
     assert following == "next: gradscope rule GS203"
 
@@ -82,6 +82,23 @@ def test_problem_matchers_find_file_line_and_column(recording, pattern, is_known
     assert "model.py" in match.groups()
     assert numbers == (["20", "5"] if is_known else ["1", "1"])
     assert match[len(match.groups())].endswith("head.weight: never used")
+
+
+@pytest.mark.parametrize("level", ["error", "warning"])
+def test_gcc_matcher_finds_the_level(recording, level):
+    found = Finding(
+        rule="GS203",
+        name="unused-parameter",
+        severity=level,
+        message="head.weight is never used: remove it",
+        location=recording.sites[2],
+        remedy="use it",
+        fingerprint="f",
+    )
+    report = Report.from_recording(recording, Verdict(findings=(found,)))
+    line = render_concise(report, ViewOptions()).split("\n")[0]
+    expected = ("model.py", "20", "1", level, "GS203 head.weight is never used: remove it")
+    assert re.match(MATCHERS["$gcc"], line).groups() == expected
 
 
 def test_columns_are_told_of_current_code_alone(recording):

@@ -64,6 +64,7 @@ def assert_measured(finding):
 
 
 @pytest.mark.parametrize("rule", ABOUT_RANKS, ids=[rule.code for rule in ABOUT_RANKS])
+@pytest.mark.nightly
 def test_the_healthy_twin_of_a_job_has_no_finding(rule, tmp_path, jobs):
     path = ROOT / "sample_models" / f"{rule.name.replace('-', '_')}.py"
     assert findings_of_job(jobs, path, tmp_path, "--fixed") == ()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.step_capture.loops_to_watch import LOOPS
 from tests.step_capture.models_to_train import MODELS, STEPS, outcome, same
 
@@ -10,7 +11,7 @@ ALL = MODELS | LOOPS
 
 @pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
 @pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", some_on_push(ALL, 2))
 def test_a_training_is_the_same_to_the_last_bit(name, capture_steps):
     tensors, torch_state, python_state = outcome(ALL[name])
     seen = []

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 import gradscope
 from gradscope.recording.evidence.parameters import DroppedRecord
 from gradscope.step_capture import mode
+from tests.nightly import some_on_push
 from tests.step_capture.models_to_train import features, mlp
 
 
@@ -21,7 +22,7 @@ def trained(model, optimizer):
     optimizer.step()
 
 
-@pytest.mark.parametrize("has_gradients", [False, True])
+@pytest.mark.parametrize("has_gradients", some_on_push([True, False], 2))
 def test_the_graphs_of_an_evaluation_are_released(has_gradients, capture_steps):
     alive, most = [], []
 

@@ -10,6 +10,7 @@ from torch import nn
 from gradscope.recording.evidence.failures import LateCapture
 from gradscope.rules.engine import judge
 from gradscope.step_capture import singular_points
+from tests.nightly import some_on_push
 from tests.step_capture import broken_loops
 from tests.step_capture.broken_loops import HEALTHY, IN_BACKWARD, IN_FORWARD, train
 
@@ -30,7 +31,7 @@ def late(recorded):
     return [one for one in recorded.captured_steps if one.recording.evidence_of(LateCapture)]
 
 
-@pytest.mark.parametrize("name", IN_FORWARD)
+@pytest.mark.parametrize("name", some_on_push(IN_FORWARD, 3))
 def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_steps, name):
     if "checkpoint" in name and not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"):
         pytest.skip("this torch does not tell which saved tensors lie behind a hook")
@@ -41,7 +42,7 @@ def test_the_operation_that_breaks_a_forward_is_reported_in_that_step(capture_st
     assert (evidence["line_is"], evidence["matched_step"]) == ("matched", 3)
 
 
-@pytest.mark.parametrize("name", IN_BACKWARD)
+@pytest.mark.parametrize("name", some_on_push(IN_BACKWARD, 2))
 def test_the_operation_that_breaks_a_backward_is_reported_in_that_step(capture_steps, name):
     loss_of = IN_BACKWARD[name]
     found, evidence = only(capture_steps(lambda: train(loss_of, 5), tensor_every=100), "GS103")
@@ -132,6 +133,42 @@ def test_a_weight_that_a_step_has_broken_is_reported_with_that_step(capture_step
     found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
     assert (found.step, found.location.line) == (6, line_in(loop))
     assert "step 5 wrote it with lr=3e38" in found.message
+
+
+@pytest.mark.parametrize("at", [5, 10])
+def test_a_weight_that_the_script_has_broken_is_not_blamed_on_the_step(capture_steps, at):
+    """The update of step 10 is measured; that of step 5 is bounded by its gradients."""
+
+    def loop():
+        net = broken_loops.model()
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+        for step in range(14):
+            optimizer.zero_grad()
+            net(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()  # here
+            if step == at:
+                with torch.no_grad():
+                    next(net.parameters()).div_(0)
+
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
+    assert (found.step, found.severity) == (at + 1, "error")
+    assert found.location.line != line_in(loop)
+    assert f"although step {at} left it finite: the script wrote it later" in found.message
+    assert "copy_()" in found.remedy
+
+
+def test_a_weight_that_a_step_without_epsilon_has_broken_is_blamed_on_the_step(capture_steps):
+    def loop():
+        net = broken_loops.model().half()
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, eps=1e-8)  # 0 in float16
+        for step in range(9):
+            optimizer.zero_grad()
+            net(torch.randn(16, 4).half() * (step > 4)).float().square().mean().backward()
+            optimizer.step()  # here
+
+    found, _ = only(capture_steps(loop, tensor_every=100), "GS104")
+    assert "wrote it with lr=0.001" in found.message
+    assert found.location.line == line_in(loop)
 
 
 def test_a_broken_row_of_an_embedding_is_reported_when_it_is_used(capture_steps):

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import gradscope
+from tests.nightly import some_on_push
 from tests.step_capture.models_to_train import features, mlp, outcome, same
 from tests.step_capture.surroundings import SURROUNDED as LOOPS
 from tests.step_capture.surroundings import train
@@ -15,7 +16,7 @@ PART = {"in_another_thread": 5, "by_turns_in_another_thread": 6}
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", some_on_push(LOOPS, 2))
 def test_modes_and_threads(name, capture_steps):
     tensors, torch_state, python_state = outcome(LOOPS[name])
     seen = []

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.conftest import ENVIRONMENT
+from tests.nightly import some_on_push
 
 SCRIPTS = {
     "in_hook": """
@@ -41,7 +42,7 @@ def script(body):
     return START + "\n".join(line.removeprefix(" " * 8) for line in lines) + "\n"
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", some_on_push(SCRIPTS, 2))
 def test_a_traceback_is_that_of_python(name, gradscope_in, tmp_path):
     (tmp_path / "train.py").write_text(script(SCRIPTS[name]))
     environment = {name: value for name, value in ENVIRONMENT.items() if name != "FORCE_COLOR"}

@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.naming import parameters_of, shape_of
 from gradscope.capture.step.graph import tensors
+from gradscope.capture.step.modules import keyword_arguments
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
@@ -32,7 +33,6 @@ from gradscope.capture.training.model_records import (
 )
 from gradscope.capture.training.running_modules import (
     calling_frame,
-    keyword_arguments,
     outer_module,
     plain,
     wrapped,
@@ -45,7 +45,6 @@ only the first one."""
 _MOST_SEARCHES = 5
 """Maximum number of searches through all Python objects for the modules of parameters. Each takes a
 tenth of a second."""
-
 
 _MOST_BARE = 8
 """Maximum number of modules without parameters that count as models, if a script has no others."""
@@ -279,8 +278,10 @@ class Models:
         if name is None or location.is_of_trainer:
             # A trainer calls it, or a function of torch, as in `functional_call(net, weights, x)`.
             users = self._locations.users(frame)
-            held = (name_of(one, users) for one in wrapped(module))
-            name = next(filter(None, held), name)
+            # A trainer's own variable for a wrapper that it made tells nothing.
+            *_, inner = every = list(wrapped(module))
+            held = filter(None, (name_of(one, users) for one in every))
+            name, module = next(held, name if inner is plain(module) else None), inner
         return name or type(plain(module)).__name__
 
     def _unique(self, name: str) -> str:

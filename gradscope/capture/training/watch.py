@@ -127,6 +127,11 @@ class TrainingWatch:
         if self._running is not None and os.getpid() == self._process:
             self._running.see_end(error)
 
+    def continue_at(self, step: int) -> None:
+        """Record that a trainer has resumed the training, behind a number of optimizer steps."""
+        if self._running is not None and os.getpid() == self._process:
+            self._running.continue_at(step)
+
     def flush(self) -> None:
         """Write the steps that are held."""
         if self._running is not None and os.getpid() == self._process:
@@ -267,6 +272,8 @@ class _Running:
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._steps.between.finish)
+        if unread := self._steps.between.weights.unread:
+            self._writer.skip("weights that change between the steps of an optimizer", unread)
         self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
         self._guard.active = False
         self.remove()
@@ -279,6 +286,10 @@ class _Running:
         self._patches.restore()
         if self._training.captures is not None:
             self._training.captures.stop()
+
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        self._guard.run(self._writer.continue_at, step)
 
     def flush(self) -> None:
         """Write the steps that are held."""

@@ -108,6 +108,14 @@ class RunOutput:
             panel=_OUTPUT,
         ),
     ] = False
+    view: Annotated[
+        bool,
+        Option(
+            help="Serve a page that shows the run while it goes on, as gradscope view does, and "
+            "print its address.",
+            panel=_OUTPUT,
+        ),
+    ] = False
     force: options.ForceOption = False
     quiet: options.QuietOption = False
     color: options.ColorOption = "auto"
@@ -283,6 +291,8 @@ class PlannedRun:
     rank: int | None
     """Rank in a distributed training; None for a single process."""
     is_live: bool
+    is_viewed: bool
+    """Whether a page is served beside the run."""
     is_quiet: bool
     color: ColorChoice
 
@@ -364,6 +374,7 @@ def run(
             on_stdout=wanted.file == "-",
             rank=rank,
             is_live=output.live,
+            is_viewed=output.view,
             is_quiet=output.quiet,
             color=output.color,
         )

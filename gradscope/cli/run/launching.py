@@ -25,6 +25,8 @@ from gradscope.launch.session import Outcome, Watch, run_watched
 from gradscope.switch import OFF
 
 if TYPE_CHECKING:
+    import subprocess
+
     from gradscope.cli.run.live import LiveDisplay
     from gradscope.export.live.log import MetricsLog
     from gradscope.launch.started_ranks import StartedRanks
@@ -41,6 +43,8 @@ class WatchedRun:
         self._seconds_of_children = seconds_of_children()
         self.live = _live_display(planned)
         self._log: MetricsLog | None = None
+        self._view: subprocess.Popen[bytes] | None = None
+        """Process of the server of `--view`: it ends some time after this one."""
         self.recording: Path | None = None
         """Path of the recording; None before torch is imported."""
         self.trouble: Exception | None = None
@@ -66,6 +70,8 @@ class WatchedRun:
         self.recording = planned.location.claim()
         if self.live is not None:
             self.live.begin(self.recording)
+        if planned.is_viewed and planned.rank in (None, 0):
+            self._view = _started_view(planned, self.recording)
         plan = RankPlan(base=self.recording, command=planned.command, watch=watch)
         self.ranks = StartedRanks(plan.text)
         self.starting.enter_context(spawned_ranks_watched(plan))
@@ -119,6 +125,13 @@ class WatchedRun:
         from gradscope.cli.run.judging import failing
 
         return failing(self.planned, self.recording)
+
+
+def _started_view(planned: PlannedRun, path: Path) -> "subprocess.Popen[bytes] | None":
+    with preserved_random_state():
+        from gradscope.cli.view.beside_run import start_beside
+
+    return start_beside(path, planned.settings)
 
 
 def _metrics_log(planned: PlannedRun, path: Path, names: Sequence[str]) -> "MetricsLog":

@@ -31,6 +31,10 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "gradscope compare before.gradscope after.gradscope --fail-on-regression",
         "gradscope compare model.py --vary dtype=float32,bfloat16",
     ),
+    "view": (
+        "gradscope view",
+        "gradscope view runs --open",
+    ),
     "export": (
         "gradscope export run.gradscope --to tensorboard -o logs",
         "gradscope export run.gradscope --to csv -o tables",

@@ -25,7 +25,7 @@ _PLACEHOLDERS = {int: "N", float: "X", Path: "PATH"}
 COMMAND_GROUPS = (
     ("Models", ("inspect", "check", "clip-report", "graph")),
     ("Training scripts", ("run", "fix")),
-    ("Recordings", ("report", "compare", "export")),
+    ("Recordings", ("report", "view", "compare", "export")),
     ("Rules and configuration", ("rule", "config")),
 )
 _HELP = ("-h, --help", "Show this page.")

@@ -89,7 +89,9 @@ class TrainedOptimizer:
     """
 
     table: ClassVar[str] = "trained_optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"joined", "rested"})
+    later_columns: ClassVar[frozenset[str]] = frozenset(
+        {"joined", "rested", "base_rate", "rate_function"}
+    )
     class_name: str
     family: OptimizerFamily
     name: str
@@ -106,6 +108,10 @@ class TrainedOptimizer:
     rested: int | None = None
     """Line of the script's function of the step that set its learning rate to 0; None without one.
     """
+    base_rate: float | None = None
+    """Learning rate of its first group that a `LambdaLR` multiplies; None without one."""
+    rate_function: int | None = None
+    """Line of the script's function that gives the factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +148,15 @@ class WatchCost:
     """Number of steps captured in detail."""
     repeated: int
     """Number of steps recorded only as repetitions of another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuedRun:
+    """A training was resumed from a checkpoint. Its recording continues that of the part before."""
+
+    table: ClassVar[str] = "continued_run"
+    step: int
+    """Number of optimizer steps made before, as the trainer counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

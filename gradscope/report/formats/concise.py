@@ -51,8 +51,11 @@ def concise_findings(document: Document) -> list[str]:
 
 
 def finding_line(finding: FindingBlock) -> str:
-    """Return `file:line:column: code level: message`, with what else a line can say of it."""
-    words = [f"{finding.rule} {finding.severity}: {finding.message}"]
+    """Return `file:line:column: level: code message`, with what else a line can say of it.
+
+    The level stands where compilers write it: matchers of editors look for it there.
+    """
+    words = [f"{finding.severity}: {finding.rule} {finding.message}"]
     words += filter(None, map(_detail, finding.details))
     if finding.standing:
         words.append(f"({finding.standing})")

@@ -38,7 +38,7 @@ from gradscope.report.html.charts.comparison.ratios import compared_ratios, comp
 from gradscope.report.html.charts.comparison.sides import compared_sides
 from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import Json, module_columns
-from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, within
+from gradscope.report.html.page import SIZE_BUDGET, Chart, Served, Tab, render_page, within
 from gradscope.report.html.phrasing import (
     FindingCard,
     PageTexts,
@@ -52,12 +52,15 @@ _ALL = "all sides"
 _ALONE = "run gradscope compare on the base and this side alone to see them"
 
 
-def render_comparison_html(comparison: Comparison, size_budget: int = SIZE_BUDGET) -> str:
+def render_comparison_html(
+    comparison: Comparison, size_budget: int = SIZE_BUDGET, served: Served | None = None
+) -> str:
     """Return the page of a comparison, without a last line break.
 
     Args:
         comparison: What to show.
         size_budget: Bytes for the data of charts; sides that do not fit are described in words.
+        served: How a server keeps the page current; None for a file.
     """
     positions = range(1, len(comparison.sides))
     tabs = [
@@ -68,7 +71,7 @@ def render_comparison_html(comparison: Comparison, size_budget: int = SIZE_BUDGE
         worse = {one.side for one in comparison.verdict.regressions}
         urgency = [0, *(1 if position in worse else 2 for position in positions)]
         tabs = within(size_budget, [_overview(comparison), *tabs], urgency, _ALONE)
-    return render_page(tabs, "gradscope compare")
+    return render_page(tabs, "gradscope compare", served)
 
 
 def _pair_tab(pair: Comparison, *, is_alone: bool) -> Tab:

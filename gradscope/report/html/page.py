@@ -86,21 +86,76 @@ SCRIPTS = (
 )
 """Scripts in `assets/`, in order: they share one scope."""
 STYLES = ("page", "graph", "timeline", "manual")
+SERVED_SCRIPTS = ("served", "renewal")
+SERVED_STYLE = "served"
+"""Scripts and style of pages that a server keeps current."""
 
 _ASSETS = files("gradscope.report.html") / "assets"
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-def render_page(tabs: Sequence[Tab], title: str) -> str:
-    """Return a self-contained page, without a last line break.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """How a server keeps a page current."""
+
+    base: str
+    """Address of the list of recordings, as seen from the page: `../`."""
+    events: str
+    """Address of the messages that the page has changed."""
+    stamp: str
+    """Text that changes with the page."""
+    keys: tuple[str, ...] = ()
+    """Keys of the recordings on the page, by which addresses name them."""
+    state: str = ""
+    """Kind of the state of what is shown."""
+    state_text: str = ""
+
+
+def render_page(tabs: Sequence[Tab], title: str, served: Served | None = None) -> str:
+    """Return a page, without a last line break; it is self-contained unless it is served.
 
     Args:
         tabs: What it shows, at least one.
         title: Of the window.
+        served: How a server keeps it current; None for a file.
     """
     has_plots = any(chart.kind == "plot" for tab in tabs for chart in tab.charts)
-    scripts = [get_plotlyjs()] if has_plots else []
-    scripts.append(_own_script())
+    # A server sends plotly by itself, once for all pages.
+    scripts = [get_plotlyjs()] if has_plots and served is None else []
+    scripts.append(_own_script(() if served is None else SERVED_SCRIPTS))
+    return _rendered(
+        "page.html",
+        scripts,
+        served,
+        title=title,
+        has_plots=has_plots,
+        tabs=tabs,
+        manuals=manuals_of([tab.texts for tab in tabs]),
+        data=[Markup(embedded_json(_data(tab))) for tab in tabs],
+    )
+
+
+def render_plain(template: str, served: Served, **values: object) -> str:
+    """Return a served page without charts, without a last line break.
+
+    Args:
+        template: Name of its template.
+        served: How it is served.
+        values: Values of the template.
+    """
+    script = f"(() => {{\n'use strict';\n{_own('js', ('served', 'library'))}\n}})();"
+    return _rendered(template, [script], served, **values)
+
+
+def plotly_script() -> str:
+    """Return plotly's JavaScript."""
+    script: str = get_plotlyjs()
+    return script
+
+
+def _rendered(
+    template: str, scripts: Sequence[str], served: Served | None, **values: object
+) -> str:
     environment = Environment(
         loader=PackageLoader("gradscope.report.html"),
         autoescape=True,
@@ -110,19 +165,15 @@ def render_page(tabs: Sequence[Tab], title: str) -> str:
     )
     environment.filters["plain"] = plain
     environment.filters["inner_html"] = lambda block: Markup(inner_html(block))
-    return (
-        environment.get_template("page.html")
-        .render(
-            title=title,
-            policy=_policy(scripts),
-            style=Markup(_own("css", STYLES)),
-            scripts=[Markup(script) for script in scripts],
-            tabs=tabs,
-            manuals=manuals_of([tab.texts for tab in tabs]),
-            data=[Markup(embedded_json(_data(tab))) for tab in tabs],
-        )
-        .rstrip("\n")
+    styles = STYLES if served is None else (*STYLES, SERVED_STYLE)
+    text = environment.get_template(template).render(
+        policy=_policy(scripts, is_served=served is not None),
+        style=Markup(_own("css", styles)),
+        scripts=[Markup(script) for script in scripts],
+        served=served,
+        **values,
     )
+    return text.rstrip("\n")
 
 
 def embedded_json(value: Json) -> str:
@@ -149,21 +200,24 @@ def _own(kind: str, names: Sequence[str]) -> str:
     return "\n".join(_ASSETS.joinpath(f"{name}.{kind}").read_text("utf-8") for name in names)
 
 
-def _own_script() -> str:
-    return f"(() => {{\n'use strict';\n{_own('js', SCRIPTS)}\n}})();"
+def _own_script(further: Sequence[str]) -> str:
+    return f"(() => {{\n'use strict';\n{_own('js', (*SCRIPTS, *further))}\n}})();"
 
 
-def _policy(scripts: Sequence[str]) -> str:
+def _policy(scripts: Sequence[str], *, is_served: bool) -> str:
     """Return a content policy that lets the page run its own scripts, and load nothing.
 
-    Plotly writes styles into its elements, and draws images that it holds itself.
+    A served page may ask its own server. Plotly writes styles into its elements, and draws images
+    that it holds itself.
     """
     # Browsers normalise line ends before they hash a script.
     digests = (sha256(text.replace("\r\n", "\n").encode()).digest() for text in scripts)
     allowed = " ".join(f"'sha256-{b64encode(digest).decode('ascii')}'" for digest in digests)
+    server = " 'self'" if is_served else ""
     rules = (
         "default-src 'none'",
-        f"script-src {allowed}",
+        f"script-src {allowed}{server}",
+        *(("connect-src 'self'",) if is_served else ()),
         "style-src 'unsafe-inline'",
         "img-src data: blob:",
         "base-uri 'none'",

@@ -18,7 +18,15 @@ from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.gists import shortened
-from gradscope.report.html.page import SIZE_BUDGET, Chart, Tab, render_page, tab_size, within
+from gradscope.report.html.page import (
+    SIZE_BUDGET,
+    Chart,
+    Served,
+    Tab,
+    render_page,
+    tab_size,
+    within,
+)
 from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTable, texts_of
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
@@ -197,10 +205,14 @@ def _caption(others: int) -> str:
 _NO_OTHER_CONTROLS = "report this recording alone to see them"
 
 
-def render_html(reports: Sequence[Report]) -> str:
+def render_html(reports: Sequence[Report], served: Served | None = None) -> str:
     """Return a page with a tab for each report, without a last line break.
 
     That of one training run has tabs for its captured steps too.
+
+    Args:
+        reports: At least one.
+        served: How a server keeps the page current; None for a file.
     """
     run = reports[0].training_run
     if run is not None and len(reports) == 1:
@@ -212,4 +224,4 @@ def render_html(reports: Sequence[Report]) -> str:
             if len(whole) > 1
             else whole
         )
-    return render_page(tabs, f"{reports[0].target.name} · gradscope")
+    return render_page(tabs, f"{reports[0].target.name} · gradscope", served)

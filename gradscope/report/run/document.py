@@ -14,6 +14,7 @@ from gradscope.analysis.timeline import Pattern
 from gradscope.analysis.training_run import TrainingRun
 from gradscope.analysis.view import ViewOptions, shown_site
 from gradscope.phrasing import counted
+from gradscope.recording.evidence.training import ContinuedRun
 from gradscope.report.attention.document import attention_sections
 from gradscope.report.document import (
     Block,
@@ -85,6 +86,7 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         *(("optimizer", line) for line in _optimizers(report, run)),
         ("ranks", "" if report.job is None else report.job.title),
         ("run", " · ".join(word for word in parts if word)),
+        ("resumed", _resumptions(report)),
         ("watched", "" if run.cost is None else cost_text(run.cost)),
         ("kept", kept_text(run)),
         ("dropped", dropped_text(run)),
@@ -95,6 +97,11 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         title = run.ending.title
         mark: Word = Word(title, "bad" if run.ending.is_trouble else "strong")
         yield Note((mark, run.ending.line.removeprefix(title)))
+
+
+def _resumptions(report: Report) -> str:
+    steps = [f"{one.step:,}" for one in report.recording.evidence_of(ContinuedRun)]
+    return f"from a checkpoint at step {', '.join(steps)}" if steps else ""
 
 
 def _models(report: Report) -> str:

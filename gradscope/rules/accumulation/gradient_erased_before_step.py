@@ -107,7 +107,8 @@ class GradientErasedBeforeStep(Rule):
                     "share_limit": self.error_share if is_error else self.warning_share,
                 },
                 count=group.step_count,
-                step=group.first.step.step,
+                # A loop that steps before backward has nothing to erase before its first step.
+                step=0 if group.step_count >= group.judged - 1 else group.first.step.step,
             )
 
     def _overwritten(self, context: RuleContext, all_series: Sequence[Series]) -> Iterator[Finding]:

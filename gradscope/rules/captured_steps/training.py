@@ -19,11 +19,11 @@ from gradscope.recording.events import (
     ZeroEvent,
     only,
 )
-from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
+from gradscope.rules.captured_steps.broken_weights import BrokenWeights
 from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
@@ -31,8 +31,6 @@ _SOUGHT = 20
 """Maximum number of consecutive steps that a scaler skips until it finds its scale, which it halves
 each time.
 """
-_RECENT = 400
-"""Number of events before a backward that are searched for the last steps."""
 _MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
 """Number of last steps without a gradient, and their share of all steps, that chance does not
 explain.
@@ -180,39 +178,9 @@ class Training:
 
     def _steps_before(self, captured: CapturedStep) -> Iterator[StepBefore]:
         """Yield the last step of each optimizer before a backward whose weights are broken."""
-        records = captured.recording.evidence_of(NonfiniteRecord)
-        broken = {one.name for one in records if one.source == "parameter"}
-        if not broken:
-            return
         end = bisect_left(self._keys, (captured.step, captured.order))
-        known: set[int] = set()
-        # Each optimizer in use has made a step recently.
-        for event in only(StepEvent, reversed(self._events[max(0, end - _RECENT) : end])):
-            if event.kind != "step" or event.optimizer is None or event.optimizer in known:
-                continue
-            known.add(event.optimizer)
-            yield StepBefore(
-                step=event.step,
-                site=self.context.site(event.site),
-                rate=event.lr,
-                parameters=frozenset(
-                    self.recording.parameters[position].name
-                    for position in self.optimizers[event.optimizer].parameters
-                    if self.recording.parameters[position].name in broken
-                    and self._was_sound(position, event.step)
-                ),
-            )
-
-    def _was_sound(self, parameter: int, step: int) -> bool:
-        """Return whether the weights that were measured last, up to a step, were finite."""
-        norms = norms_of(self.recording)
-        rows = zip(norms.parameters, norms.steps, norms.weights, strict=True)
-        known = [
-            norm
-            for position, at, norm in rows
-            if position == parameter and at <= step and norm != NOT_MEASURED
-        ]
-        return bool(known) and isfinite(known[-1])
+        weights = BrokenWeights(self.context, self.optimizers, captured)
+        return weights.steps_before(self._events[:end])
 
     def _is_scale_sought(self, captured: CapturedStep) -> bool:
         """Return whether a scaler skips all of the few steps after a backward."""

@@ -123,6 +123,11 @@ _STEP_REMEDY = (
     "the gradient norm before it"
 )
 
+_SCRIPT_REMEDY = (
+    "look for a line after the step that writes to the weights, such as copy_(), an average of "
+    "weights or a loaded checkpoint, and check what it writes with torch.isfinite"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardOrigin:
@@ -138,7 +143,7 @@ class ForwardOrigin:
     breaks: tuple[GradientBreak, ...]
     """Operations at which finite gradients met these numbers; empty if the loss is not finite."""
     step_before: StepBefore | None = None
-    """Step that left a root parameter in this state; None for any other root."""
+    """Last step before it that held a root parameter; None for any other root."""
 
     @property
     def made(self) -> str:
@@ -152,8 +157,16 @@ class ForwardOrigin:
         before = self.step_before
         if before is None:
             return held
+        if not self.is_by_step:
+            return f"{held}, although step {before.step} left it finite: the script wrote it later"
         rate = "" if before.rate is None else f" with lr={literal(before.rate)}"
         return f"{held}: step {before.step} wrote it{rate}"
+
+    @property
+    def is_by_step(self) -> bool:
+        """Whether the last step wrote it, and not the script itself."""
+        before = self.step_before
+        return before is not None and self.root.name in before.parameters
 
     @property
     def evidence(self) -> Mapping[str, float | str | bool | None]:
@@ -175,7 +188,7 @@ class ForwardOrigin:
     def position(self, context: RuleContext) -> int | Site | None:
         """Return the line for the finding; for a parameter that a step broke, that of the step."""
         before = self.step_before
-        if before is not None and before.site is not None:
+        if before is not None and before.site is not None and self.is_by_step:
             return before.site
         return line_near(context, self.node) if self.site is None else self.site
 
@@ -230,7 +243,8 @@ def _origin(
         cause = replace(cause, remedy=chosen or cause.remedy)
     before = _step_before(context, root)
     if before is not None:
-        cause = replace(cause, remedy=_STEP_REMEDY)
+        is_by_step = root.name in before.parameters
+        cause = replace(cause, remedy=_STEP_REMEDY if is_by_step else _SCRIPT_REMEDY)
     return ForwardOrigin(
         root=root,
         seen=seen,
@@ -242,9 +256,9 @@ def _origin(
 
 
 def _step_before(context: RuleContext, root: NonfiniteRecord) -> StepBefore | None:
-    """Return the step of a run that was the last to write to a parameter."""
+    """Return the last step of a run that may have written to a parameter."""
     steps = () if context.run is None or root.source != "parameter" else context.run.steps_before
-    written = (one for one in steps if root.name in one.parameters)
+    written = (one for one in steps if root.name in one.parameters | one.left_sound)
     return max(written, key=lambda one: one.step, default=None)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -24,9 +25,10 @@ class InputRequiresGrad(Rule):
 
     How it is measured:
         By the leaves of the first graph; there is no threshold. The rule skips inputs with a hook,
-        inputs that an optimizer holds, models without a trainable parameter, and forwards that call
-        `torch.autograd.grad` or `backward` themselves, as gradient penalties do. In a script, the
-        rule finds the variables that hold such inputs. It skips them if any calling code reads
+        inputs that an optimizer holds, models of which no parameter gets a gradient, and forwards
+        that call `torch.autograd.grad` or `backward` themselves, as gradient penalties do. In a
+        script, the rule finds the variables that hold such inputs. It skips them if any calling
+        code reads
         `.grad` of anything but a parameter, or uses hooks or `torch.autograd`. It must show in half
         of the captured steps.
 
@@ -55,7 +57,7 @@ class InputRequiresGrad(Rule):
         leaves = [
             leaf for leaf in context.recording.evidence_of(LeafRecord) if leaf.origin == "input"
         ]
-        if not leaves:
+        if not leaves or not context.shared(Reach).learning:
             return
         names = [leaf.name for leaf in leaves]
         elements = sum(leaf.numel for leaf in leaves)

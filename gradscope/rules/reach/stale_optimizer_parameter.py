@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import counted
+from gradscope.analysis.reach import Reach, counted, named
 from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
@@ -28,7 +29,9 @@ class StaleOptimizerParameter(Rule):
         and the model had it before: torch's registration hooks observed its replacement, or its
         position in the optimizer's list is that of a model parameter that the optimizer does not
         hold. It is an error if what has its place now gets a gradient and is in no optimizer, else
-        a note. There is no threshold.
+        a note. There is no threshold. It is an error, too, if the loss reaches nothing that the
+        optimizer holds, and gives gradients to copies that were detached from it, as
+        `torch.func.stack_module_state` makes them.
 
     How to fix it:
         Create the optimizer after the last change to the model.
@@ -44,7 +47,7 @@ class StaleOptimizerParameter(Rule):
     name: ClassVar[str] = "stale-optimizer-parameter"
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
-    explains: ClassVar[tuple[str, ...]] = ("GS205",)
+    explains: ClassVar[tuple[str, ...]] = ("GS201", "GS205", "GS306")
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
@@ -61,6 +64,38 @@ class StaleOptimizerParameter(Rule):
                 groups.setdefault(tensor.replaced, []).append(tensor)
             for line, tensors in groups.items():
                 yield self._finding(optimizers, record, line, tensors)
+        yield from self._copied(optimizers)
+
+    def _copied(self, optimizers: Optimizers) -> Iterator[Finding]:
+        """Yield a finding where the loss trains copies of all that an optimizer holds."""
+        context = optimizers.context
+        reach = context.shared(Reach)
+        trained = [node for node in context.first.nodes if _is_trained_leaf(context, node)]
+        for stop in reach.stops if trained and not reach.learning else ():
+            if stop.cut.kind != "detach" or stop.cut.call is not None or stop.joins:
+                continue
+            for record in optimizers.holders:
+                if not set(stop.parameters) <= record.parameters:
+                    continue
+                of = counted(len(trained), "tensor")
+                yield self.finding(
+                    context,
+                    message=(
+                        f"{record.class_name} holds {named(stop.parts)} "
+                        f"({counted(len(stop.parameters), 'parameter')}), but the loss trains {of} "
+                        "copied from them, which no optimizer holds: no step changes them"
+                    ),
+                    remedy="give the optimizer the tensors that the forward uses",
+                    site=stop.cut.site if record.site is None else record.site,
+                    related=(context.related(stop.cut.site, "the copies are made here"),),
+                    severity="error",
+                    parameters=stop.parameters,
+                    evidence={
+                        "tensors_in_optimizer": len(record.parameters),
+                        "tensors_trained": len(trained),
+                    },
+                    count=len(stop.parameters),
+                )
 
     def _finding(
         self,
@@ -94,6 +129,14 @@ class StaleOptimizerParameter(Rule):
             },
             count=len(tensors),
         )
+
+
+def _is_trained_leaf(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a tensor outside the model gets a gradient."""
+    if node.kind != "leaf":
+        return False
+    stat = context.tensor_stat(node.index, 0)
+    return stat is not None and stat.gradient is not None and not stat.gradient.is_zero
 
 
 def _message(record: OptimizerRecord, tensors: list[StaleTensor], *, stepped: bool) -> str:

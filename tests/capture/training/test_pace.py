@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradscope.capture.training.pacing import pace
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.repetitions import is_repeated, is_shared
+from tests.nightly import some_on_push
 
 FIRST = 6
 STEPS = 40
@@ -305,7 +306,7 @@ def test_repeated_steps_have_the_events_of_a_full_recording(run, loop):
     ]
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=lambda loop: loop.__name__)
 def test_losses_and_learning_rates_are_those_of_a_full_recording(run, loop):
     full, brief = run(loop), run(loop, budget=NOTHING)
 

@@ -43,6 +43,9 @@ def fit(model, wrapped, steps):
 
 def train(model, steps):
     fit(model, Wrapper(torch.optim.SGD(model.parameters(), lr=0.1)), steps)
+
+def train_new(make, wrap):
+    train(wrap(make()) if wrap else make(), 3)
 """
 """As in accelerate and Lightning."""
 
@@ -52,6 +55,12 @@ def _trainer():
     names: dict[str, object] = {"__name__": "trainer"}
     exec(compile(TRAINER, "/venv/lib/site-packages/trainer.py", "exec"), names)
     return names
+
+
+@pytest.mark.parametrize("wrap", [None, nn.DataParallel])
+def test_a_model_that_only_a_trainer_holds_is_named_by_its_class(wrap, run, trainer):
+    made = run(lambda: trainer["train_new"](lambda: nn.Linear(3, 2), wrap))
+    assert {one.name for one in made.recording.parameters} == {"Linear.weight", "Linear.bias"}
 
 
 def test_wrapper_is_the_optimizer_that_it_lets_step(run, trainer):

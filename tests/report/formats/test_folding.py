@@ -107,6 +107,16 @@ def test_paths_that_differ_in_numbers_are_joined():
     assert joined_paths(["h.2.a"]) == "h.2.a"
 
 
+def test_wrapper_and_the_model_of_its_path_share_a_row(build):
+    outer = build.add("net", "DistributedDataParallel")
+    inner = build.add("net", "Net", outer)
+    build.weight(build.add("net.head", "Linear", inner), 1.0)
+    build.weight(build.add("net.body", "Linear", inner), 1.0)
+    (wrapper,) = folded(build).children
+    merged = merge_containers(wrapper)
+    assert (merged.name, names(merged)) == ("net", [("head", 1), ("body", 1)])
+
+
 def test_container_that_is_an_only_child_goes_when_its_children_were_cut(build):
     inner = build.add("list", "ModuleList")
     for name in ("first", "second"):

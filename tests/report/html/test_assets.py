@@ -2,7 +2,7 @@ import re
 from collections import Counter
 from importlib.resources import files
 
-from gradscope.report.html.page import SCRIPTS
+from gradscope.report.html.page import SCRIPTS, SERVED_SCRIPTS
 
 ASSETS = files("gradscope.report.html") / "assets"
 
@@ -10,7 +10,7 @@ ASSETS = files("gradscope.report.html") / "assets"
 def test_scripts_share_a_scope_and_no_name():
     declared = Counter(
         name
-        for script in SCRIPTS
+        for script in (*SCRIPTS, *SERVED_SCRIPTS)
         for name in re.findall(
             r"^(?:function|const|let|class) (\w+)",
             ASSETS.joinpath(f"{script}.js").read_text("utf-8"),
@@ -23,4 +23,5 @@ def test_scripts_share_a_scope_and_no_name():
 
 def test_every_script_is_on_the_page():
     found = {path.name for path in ASSETS.iterdir() if path.name.endswith(".js")}
-    assert found == {f"{script}.js" for script in SCRIPTS}
+    of_list = ("served", "library")
+    assert found == {f"{script}.js" for script in (*SCRIPTS, *SERVED_SCRIPTS, *of_list)}

@@ -1,5 +1,7 @@
 """Results of collectives without a gradient."""
 
+import pytest
+
 from tests.rules.ranks.running import clean, found
 
 GATHER = """
@@ -61,6 +63,7 @@ def test_gathered_features_in_the_loss_are_found(jobs, tmp_path):
     assert found(jobs, GATHER, tmp_path, "GS808").ranks
 
 
+@pytest.mark.nightly
 def test_a_script_that_puts_its_own_features_back_is_healthy(jobs, tmp_path):
     clean(jobs, GATHER_HEALTHY, tmp_path)
 

@@ -110,6 +110,7 @@ def test_a_rank_that_is_given_twice_is_an_error(command, bypass, tmp_path):
     assert "are both of rank 0" in err
 
 
+@pytest.mark.nightly
 def test_ranks_of_different_jobs_are_an_error(command, jobs, bypass, tmp_path):
     jobs.record(script(BYPASS, tmp_path), tmp_path / "other")
     given = (bypass / "job.rank0.gradscope", tmp_path / "other" / "job.rank1.gradscope")
@@ -191,6 +192,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.nightly
 def test_spawned_ranks_are_watched_and_reported_once(tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SPAWNING.replace("<port>", str(free_port())))

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from gradscope.rules.job_judging import judge_job
 from tests.rules.ranks.running import clean, found, script
 
@@ -53,6 +55,7 @@ def test_a_clip_before_the_reduction_is_found(jobs, tmp_path):
     assert found(jobs, CLIP_BEFORE, tmp_path, "GS805").ranks
 
 
+@pytest.mark.nightly
 def test_a_norm_of_fsdp1_shards_is_found(jobs, tmp_path):
     assert found(jobs, FSDP1_CLIP, tmp_path, "GS805").ranks
 
@@ -90,6 +93,7 @@ def returning(recording, factor):
     return replace(recording, events=events)
 
 
+@pytest.mark.nightly
 def test_a_returned_norm_that_is_off_by_a_known_factor_is_named(jobs, tmp_path):
     ranks = jobs.recordings(script(FSDP2_CLIP, tmp_path), tmp_path / "job")
     for factor, words in [

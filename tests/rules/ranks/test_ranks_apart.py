@@ -1,5 +1,7 @@
 """Replicas that differ between ranks."""
 
+import pytest
+
 from tests.rules.ranks.running import clean, found
 
 OWN_INIT = """
@@ -87,10 +89,12 @@ def test_a_gradient_left_out_of_a_reduction_by_hand_is_found(jobs, tmp_path):
     assert found(jobs, LEFT_OUT, tmp_path, "GS801").ranks
 
 
+@pytest.mark.nightly
 def test_noise_after_the_reduction_is_found(jobs, tmp_path):
     assert found(jobs, NOISE, tmp_path, "GS801").ranks
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_loaded_on_one_rank_is_found(jobs, tmp_path):
     assert found(jobs, LOAD_ONE, tmp_path, "GS801").ranks
 
@@ -116,6 +120,24 @@ def test_a_rank_that_never_steps_is_found(jobs, tmp_path):
     assert found(jobs, ONE_STEPS, tmp_path, "GS801").ranks
 
 
+SOME_LEFT_OUT = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(24):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    if rank == 0 or step % 4 != 3:
+        optimizer.step()  # FAULT
+"""
+
+
+def test_steps_that_a_rank_leaves_out_are_one_finding(jobs, tmp_path):
+    finding = found(jobs, SOME_LEFT_OUT, tmp_path, "GS801")
+    assert dict(finding.evidence) == {"fewest_steps": 18, "most_steps": 24}
+
+
 WEIGHT_NOISE = """
 model = DDP(Net())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -131,6 +153,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_noise_on_the_weights_is_found(jobs, tmp_path):
     assert found(jobs, WEIGHT_NOISE, tmp_path, "GS801").ranks
 
@@ -156,5 +179,6 @@ def test_a_model_that_is_converted_after_it_was_wrapped_is_found(jobs, tmp_path)
     assert "converted after DDP" in found(jobs, body, tmp_path, "GS801").message
 
 
+@pytest.mark.nightly
 def test_a_conversion_to_the_same_type_keeps_the_hooks(jobs, tmp_path):
     clean(jobs, CONVERTED.format(convert='model.to("cpu", torch.float32)'), tmp_path)

@@ -1,5 +1,7 @@
 """Ranks that train on the same batches."""
 
+import pytest
+
 from tests.rules.ranks.running import found
 
 SAME_SEED = """
@@ -37,5 +39,6 @@ for epoch in range(2):
 """
 
 
+@pytest.mark.nightly
 def test_samplers_of_the_same_rank_are_found(jobs, tmp_path):
     assert found(jobs, ONE_SAMPLER, tmp_path, "GS807").ranks

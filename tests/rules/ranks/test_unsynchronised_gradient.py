@@ -1,5 +1,7 @@
 """Steps with gradients that were not reduced."""
 
+import pytest
+
 from gradscope.rules.job_judging import judge_job
 from tests.rules.ranks.running import clean, found, script
 
@@ -59,6 +61,7 @@ for step in range(20):
 """
 
 
+@pytest.mark.nightly
 def test_a_method_of_the_module_goes_around_ddp(jobs, tmp_path):
     assert found(jobs, METHOD, tmp_path, "GS802").ranks
 
@@ -67,6 +70,7 @@ def test_no_sync_around_the_last_pass_is_found(jobs, tmp_path):
     assert found(jobs, NOSYNC_LAST, tmp_path, "GS802").ranks
 
 
+@pytest.mark.nightly
 def test_parameters_unfrozen_after_wrapping_are_found(jobs, tmp_path):
     assert found(jobs, UNFREEZE, tmp_path, "GS802").ranks
 
@@ -144,6 +148,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_replicated_layers_of_tensor_parallelism_are_healthy(jobs, tmp_path):
     clean(jobs, TENSOR_PARALLEL, tmp_path)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.nightly import some_on_push
 from tests.rules.ranks.running import clean, found
 
 SUMMED = """
@@ -36,6 +37,7 @@ def test_summed_gradients_that_are_never_divided_are_found(jobs, tmp_path):
     assert found(jobs, SUMMED, tmp_path, "GS804").ranks
 
 
+@pytest.mark.nightly
 def test_a_loss_that_is_reduced_for_logging_is_healthy(jobs, tmp_path):
     clean(jobs, LOSS_LOGGED, tmp_path)
 
@@ -71,6 +73,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.nightly
 def test_a_quotient_that_is_used_at_once_is_found(jobs, tmp_path):
     assert found(jobs, INLINE, tmp_path, "GS804").ranks
 
@@ -113,6 +116,7 @@ def test_gradients_divided_after_ddp_has_averaged_them_are_found(jobs, tmp_path)
     assert found(jobs, body, tmp_path, "GS804").ranks
 
 
+@pytest.mark.nightly
 def test_a_loss_times_one_over_the_number_of_ranks_is_found(jobs, tmp_path):
     body = AFTER.replace("LOSS", " * scale  # FAULT").replace("GRADIENTS", "")
     assert found(jobs, body, tmp_path, "GS804").ranks
@@ -169,6 +173,7 @@ def test_a_loss_divided_by_the_tokens_of_all_ranks_is_found(jobs, tmp_path):
     assert finding.count == 8
 
 
+@pytest.mark.nightly
 def test_gradients_divided_by_the_tokens_of_all_ranks_are_found(jobs, tmp_path):
     body = GRADIENTS.format(divisor="", factor="1.0")
     assert "gradients are divided" in found(jobs, body, tmp_path, "GS804").message
@@ -176,12 +181,15 @@ def test_gradients_divided_by_the_tokens_of_all_ranks_are_found(jobs, tmp_path):
 
 @pytest.mark.parametrize(
     "body",
-    [
-        TOKENS.format(factor="* world", later="pass"),
-        TOKENS.format(factor="", later="[p.grad.mul_(world) for p in model.parameters()]"),
-        GRADIENTS.format(divisor="", factor="world"),
-        GRADIENTS.format(divisor=OWN_DIVISOR, factor="1.0"),
-    ],
+    some_on_push(
+        [
+            TOKENS.format(factor="* world", later="pass"),
+            TOKENS.format(factor="", later="[p.grad.mul_(world) for p in model.parameters()]"),
+            GRADIENTS.format(divisor="", factor="world"),
+            GRADIENTS.format(divisor=OWN_DIVISOR, factor="1.0"),
+        ],
+        3,
+    ),
 )
 def test_tokens_of_all_ranks_with_a_factor_for_the_mean_are_healthy(jobs, tmp_path, body):
     clean(jobs, body, tmp_path)

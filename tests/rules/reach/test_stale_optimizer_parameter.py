@@ -5,6 +5,7 @@ from torch import nn
 import gradscope
 from tests.rules.inspecting import only
 from tests.rules.optimizing import ADAM, FILE, Net, batch
+from tests.rules.watching import findings_of_script
 
 
 def found(inspect_file, text):
@@ -95,3 +96,38 @@ def test_optimizer_of_a_model_of_other_shapes_is_nobodys_mistake():
     optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
     report = gradscope.inspect(Net(), batch(), nn.functional.cross_entropy, optimizer=optimizer)
     assert report.findings == ()
+
+
+ENSEMBLE = """
+import itertools
+import torch
+from torch import nn
+from torch.func import functional_call, stack_module_state, vmap
+
+members = [nn.Linear(3, 1) for _ in range(4)]
+stacked, buffers = stack_module_state(members)  # copied
+skeleton = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(HELD, lr=0.1)  # made
+for step in range(6):
+    x = torch.randn(8, 3)
+    out = vmap(lambda p, b: functional_call(skeleton, (p, b), (x,)))(stacked, buffers)
+    optimizer.zero_grad()
+    out.square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [("itertools.chain(*(one.parameters() for one in members))", 1), ("stacked.values()", 0)],
+)
+def test_optimizer_of_what_was_copied_for_the_loss(tmp_path, held, expected):
+    script = tmp_path / "train.py"
+    script.write_text(ENSEMBLE.replace("HELD", held))
+    found = findings_of_script(script, tmp_path)
+    assert [(one.rule, one.severity) for one in found] == [("GS206", "error")] * expected
+    for one in found:
+        lines = script.read_text().splitlines()
+        assert lines[one.location.line - 1].endswith("# made")
+        assert [lines[r.line - 1].endswith("# copied") for r in one.related] == [True]
+        assert "trains 2 tensors copied from them" in one.message

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _FIRST_LAYERS = 4
 
-_SMALL, _LARGEST = 64, 4_096
+_SMALLEST, _SMALL, _LARGEST = 16, 64, 4_096
 """Number of elements of the gradient checked in each step. It has at most the first number if one
-of the first layers' gradients has, otherwise at most the second."""
+of the first layers' gradients has, otherwise at most the next."""
 
 
 class Sentinels:
@@ -42,7 +42,7 @@ class Sentinels:
         Non-finite values in a backward propagate to the first layers, so these are preferred.
         """
         read = (
-            (one.numel > _SMALL, order, one.entry.parameter)
+            ((one.numel > _SMALLEST) + (one.numel > _SMALL), order, one.entry.parameter)
             for order, one in enumerate(measured)
             if one.gradient
             and one.numel <= _LARGEST
@@ -50,7 +50,7 @@ class Sentinels:
             and _is_readable(parameter.grad)
         )
         first = list(islice(read, _FIRST_LAYERS))
-        _, _, found = min(first, default=(True, 0, None))
+        _, _, found = min(first, default=(0, 0, None))
         if found is None:
             self._gradients.pop(index, None)
         else:

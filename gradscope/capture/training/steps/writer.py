@@ -144,6 +144,10 @@ class StepWriter:
             self._told.add(note)
             self._skipped.append(note)
 
+    def continue_at(self, step: int) -> None:
+        """Record that the training was resumed, behind a number of optimizer steps."""
+        self._recorder.continue_at(step)
+
     def write(self, finished: Finished) -> None:
         """Write a step with all events since the previous one."""
         self._training.pace.flush()

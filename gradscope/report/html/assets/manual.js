@@ -24,5 +24,8 @@ function listenForManuals(changed) {
       changed();
     } else if (event.target.matches?.('dialog.manual')) event.target.close();
   }, true);
-  for (const manual of document.querySelectorAll('dialog.manual')) manual.addEventListener('close', changed);
+  // The event does not bubble.
+  document.addEventListener('close', (event) => {
+    if (event.target.matches?.('dialog.manual')) changed();
+  }, true);
 }

@@ -1,9 +1,12 @@
 // Assembles a page: its tabs, the bar on top, keys, theme and print.
 
-const tabs = [...document.querySelectorAll('.tab-panel')].map((article, index) => (
-  new Tab(article, JSON.parse(document.getElementById(`data-${index}`).textContent))));
+const panelsOf = (page) => [...page.querySelectorAll('.tab-panel')];
+const dataOf = (page, index) => JSON.parse(page.getElementById(`data-${index}`).textContent);
+const titlesOf = (page) => [...page.querySelectorAll('[role=tab]')].map((button) => button.textContent);
+
+const tabs = panelsOf(document).map((article, index) => new Tab(article, dataOf(document, index)));
 let current = tabs[0];
-const address = new Address(tabs, [...document.querySelectorAll('[role=tab]')].map((button) => button.textContent));
+const address = new Address(tabs, titlesOf(document));
 const pin = new Pin(tabs, document.querySelector('.pin'));
 // While the page follows the address, it does not write it.
 let isFollowing = true;
@@ -35,11 +38,11 @@ function paint(tab, section) {
 // Then those out of sight, while nothing else is to be done: whoever searches, prints or
 // photographs the page finds all of them.
 const waiting = [];
-const tabOf = (section) => tabs.find((tab) => tab.article.contains(section));
+const tabOf = (part) => tabs.find((tab) => tab.article.contains(part));
 
 function paintNext() {
   const section = waiting.shift();
-  if (section) paint(tabOf(section), section);
+  if (section?.isConnected) paint(tabOf(section), section);
   if (waiting.length) requestAnimationFrame(() => setTimeout(paintNext));
   else requestIdleCallback(paintRest);
 }
@@ -119,8 +122,8 @@ function follow() {
   isFollowing = false;
 }
 
-for (const tab of tabs) {
-  tab.listeners.push(showCrumbs, remember);
+// Paints the charts of a tab as they come into view.
+function watch(tab) {
   tab.article.querySelectorAll('.chart').forEach((section) => {
     watcher.observe(section.querySelector('.canvas'));
     section.addEventListener('toggle', () => {
@@ -128,58 +131,74 @@ for (const tab of tabs) {
       requestIdleCallback(paintRest);
     });
   });
-  tab.article.querySelectorAll('button.select:not([data-tab])').forEach((button) => button.addEventListener('click', () => {
-    const { module, step } = button.dataset;
-    const change = {};
-    if (module !== undefined) change.module = Number(module);
-    if (step !== undefined) change.step = Number(step);
-    tab.select(change);
-    tab.article.querySelector('.charts')?.scrollIntoView();
-  }));
+}
+
+function showSelected(button) {
+  const { module, step } = button.dataset;
+  const tab = tabOf(button);
+  const change = {};
+  if (module !== undefined) change.module = Number(module);
+  if (step !== undefined) change.step = Number(step);
+  tab.select(change);
+  tab.article.querySelector('.charts')?.scrollIntoView();
 }
 
 // On narrow screens rows are cards, whose cells name their columns.
-document.querySelectorAll('.told-section table').forEach((table) => {
-  const titles = [...table.querySelectorAll('th')].map((cell) => cell.textContent);
-  table.querySelectorAll('tbody tr').forEach((row) => {
-    [...row.cells].forEach((cell, at) => { cell.dataset.label = titles[at] ?? ''; });
+function labelCells() {
+  document.querySelectorAll('.told-section table').forEach((table) => {
+    const titles = [...table.querySelectorAll('th')].map((cell) => cell.textContent);
+    table.querySelectorAll('tbody tr').forEach((row) => {
+      [...row.cells].forEach((cell, at) => { cell.dataset.label = titles[at] ?? ''; });
+    });
   });
-});
-
-document.querySelectorAll('[role=tab]').forEach((button, index, buttons) => {
-  button.addEventListener('click', () => openFromTop(index));
-  button.addEventListener('keydown', (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const next = (index + step + buttons.length) % buttons.length;
-    buttons[next].focus();
-    openFromTop(next);
-  });
-});
-
-document.querySelector('.pin')?.addEventListener('click', () => {
-  pin.index = pin.index === null ? tabs.indexOf(current) : null;
-  open(tabs.indexOf(current));
-});
-
-document.querySelectorAll('button[data-tab]').forEach((button) => {
-  button.addEventListener('click', () => openFromTop(Number(button.dataset.tab)));
-});
-
-for (const button of document.querySelectorAll('[data-format]')) {
-  const section = button.closest('.chart');
-  const tab = tabOf(section);
-  button.addEventListener('click', () => download(section, button.dataset.format, address.titles[tabs.indexOf(tab)] ?? document.title, () => {
-    paint(tab, section);
-    return tab.painted.get(section.dataset.chart);
-  }));
 }
 
-document.querySelectorAll('.fix .copy').forEach((button) => {
-  button.addEventListener('click', async () => {
-    await navigator.clipboard.writeText(`${button.closest('.fix').querySelector('pre').textContent}\n`);
-    button.textContent = 'copied';
+async function copyFix(button) {
+  await navigator.clipboard.writeText(`${button.closest('.fix').querySelector('pre').textContent}\n`);
+  button.textContent = 'copied';
+}
+
+function downloadOf(button) {
+  const section = button.closest('.chart');
+  const tab = tabOf(section);
+  return download(section, button.dataset.format, address.titles[tabs.indexOf(tab)] ?? document.title, () => {
+    paint(tab, section);
+    return tab.painted.get(section.dataset.chart);
   });
+}
+
+function turnPin() {
+  pin.index = pin.index === null ? tabs.indexOf(current) : null;
+  open(tabs.indexOf(current));
+}
+
+// What a click on each kind of button does.
+const CLICKS = [
+  ['[role=tab]', (button) => openFromTop(Number(button.id.slice('tab-'.length)))],
+  ['button[data-tab]', (button) => openFromTop(Number(button.dataset.tab))],
+  ['button.select', showSelected],
+  ['button.pin', turnPin],
+  ['button[data-format]', downloadOf],
+  ['.fix .copy', copyFix],
+];
+
+document.addEventListener('click', (event) => {
+  for (const [selector, act] of CLICKS) {
+    const button = event.target.closest?.(selector);
+    if (button) {
+      act(button);
+      return;
+    }
+  }
+});
+
+document.addEventListener('keydown', (event) => {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  const button = event.target.closest?.('[role=tab]');
+  if (!step || !button) return;
+  const next = (Number(button.id.slice('tab-'.length)) + step + tabs.length) % tabs.length;
+  document.getElementById(`tab-${next}`).focus();
+  openFromTop(next);
 });
 
 document.querySelector('.selected .clear').addEventListener('click', () => current.clear());
@@ -226,6 +245,11 @@ addEventListener('afterprint', () => {
   repaint();
 });
 
+for (const tab of tabs) {
+  tab.listeners.push(showCrumbs, remember);
+  watch(tab);
+}
+labelCells();
 listenForManuals(remember);
 addEventListener('popstate', follow);
 open(0);

@@ -3,7 +3,11 @@
 class Pin {
   constructor(tabs, button) {
     Object.assign(this, { tabs, button, index: null, isMirroring: false });
-    for (const tab of tabs) tab.listeners.push((selection) => this.mirror(tab, selection));
+    tabs.forEach((tab) => this.join(tab));
+  }
+
+  join(tab) {
+    tab.listeners.push((selection) => this.mirror(tab, selection));
   }
 
   isBeside(index) {

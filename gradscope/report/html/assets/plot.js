@@ -202,10 +202,16 @@ function patched(given, patch) {
 // Rows of buttons over a figure, each of which shows it another way.
 class Switches {
   constructor(switches, name, draw) {
-    this.switches = switches;
-    this.chosen = switches.map(() => 0);
+    Object.assign(this, { switches, name, draw });
     this.controls = element('div', { className: 'controls' });
-    switches.forEach((one, index) => {
+    this.build();
+  }
+
+  build() {
+    const { name, draw } = this;
+    this.chosen = this.switches.map(() => 0);
+    this.controls.replaceChildren();
+    this.switches.forEach((one, index) => {
       const group = element('fieldset', { className: 'switch' }, element('legend', { textContent: one.label }));
       one.choices.forEach((choice, at) => {
         const button = element('input', { type: 'radio', name: `${name}-${index}`, checked: at === 0 });
@@ -217,6 +223,17 @@ class Switches {
       });
       this.controls.append(group);
     });
+  }
+
+  // Takes the rows of a newer figure, and keeps what is chosen in them.
+  take(switches) {
+    const isAlike = JSON.stringify(this.titles(switches)) === JSON.stringify(this.titles(this.switches));
+    this.switches = switches;
+    if (!isAlike) this.build();
+  }
+
+  titles(switches) {
+    return switches.map(({ label, choices }) => [label, choices.map((choice) => choice.label)]);
   }
 
   shown(figure) {
@@ -233,7 +250,8 @@ const OUTLINED = new Set([...TREES, 'bar']);
 painter('plot', (canvas, content, tab) => {
   const height = Number(canvas.dataset.height);
   const plot = element('div');
-  const given = { ...content.figure, data: content.figure.data.map((trace) => told(trace, tab)) };
+  const figureOf = ({ figure }) => ({ ...figure, data: figure.data.map((trace) => told(trace, tab)) });
+  let given = figureOf(content);
   const switches = new Switches(content.switches ?? [], canvas.parentElement.id, () => draw());
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
@@ -272,6 +290,12 @@ painter('plot', (canvas, content, tab) => {
   };
   return {
     show,
+    update: (next) => {
+      given = figureOf(next);
+      switches.take(next.switches ?? []);
+      if (next.switches && !canvas.contains(switches.controls)) canvas.prepend(switches.controls);
+      draw();
+    },
     theme: () => {
       draw();
       // The chart may have another width than before, as after printing.

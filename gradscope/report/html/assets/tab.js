@@ -18,13 +18,19 @@ function element(name, properties = {}, ...children) {
 
 class Tab {
   constructor(article, data) {
+    this.selection = { module: null, parameter: null, tensor: null, step: null };
+    this.painted = new Map();
+    this.listeners = [];
+    this.take(article, data);
+  }
+
+  // Takes the element and the data, at first and whenever a newer page replaces them.
+  take(article, data) {
     this.article = article;
     this.data = data;
     this.modules = { path: [], class: [], parent: [], ...decoded(data.modules) };
-    this.selection = { module: null, parameter: null, tensor: null, step: null };
-    this.painted = new Map();
     this.contents = new Map();
-    this.listeners = [];
+    this.inside = null;
     this.children = this.modules.path.map(() => []);
     this.modules.parent.forEach((parent, index) => {
       if (parent !== null) this.children[parent].push(index);

@@ -81,15 +81,29 @@ function barLength(values) {
 
 class Rows {
   constructor(canvas, content, tab) {
-    const columns = resolved(content.columns, content.links, tab).map((column) => (
-      column.bar ? { ...column, barLength: barLength(column.values) } : column));
-    Object.assign(this, { canvas, columns, links: content.links ?? {}, tab });
-    this.total = this.columns[0]?.values.length ?? 0;
+    Object.assign(this, { canvas, tab });
+    this.take(content);
     this.order = Array.from({ length: this.total }, (_, index) => index);
     this.sorted = null;
     this.words = [];
     this.build(content.name);
     this.apply();
+  }
+
+  take(content) {
+    this.columns = resolved(content.columns, content.links, this.tab).map((column) => (
+      column.bar ? { ...column, barLength: barLength(column.values) } : column));
+    this.links = content.links ?? {};
+    this.total = this.columns[0]?.values.length ?? 0;
+  }
+
+  // Takes newer rows; false if their columns are others.
+  update(content) {
+    const titles = this.columns.map(({ title }) => title).join('\n');
+    this.take(content);
+    if (this.columns.map(({ title }) => title).join('\n') !== titles) return false;
+    this.apply();
+    return true;
   }
 
   get rowHeight() {
@@ -286,5 +300,5 @@ class Rows {
 
 painter('table', (canvas, content, tab) => {
   const rows = new Rows(canvas, content, tab);
-  return { show: () => rows.show(), theme: () => rows.draw(), table: () => rows.table() };
+  return { update: (next) => rows.update(next), show: () => rows.show(), theme: () => rows.draw(), table: () => rows.table() };
 });

@@ -243,6 +243,15 @@ class Timeline {
 }
 
 painter('timeline', (canvas, content, tab) => {
-  const timeline = new Timeline(canvas, content, tab);
-  return { show: () => timeline.show(), theme: () => timeline.drawStrips(), table: () => timeline.table() };
+  let timeline = new Timeline(canvas, content, tab);
+  return {
+    // The step that was chosen stays; without one, the last step of the newer run is shown.
+    update: (next) => {
+      timeline.size.disconnect();
+      canvas.replaceChildren();
+      timeline = new Timeline(canvas, next, tab);
+      timeline.show();
+    },
+    show: () => timeline.show(), theme: () => timeline.drawStrips(), table: () => timeline.table(),
+  };
 });

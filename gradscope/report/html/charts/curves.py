@@ -137,7 +137,7 @@ _MARKED = 120
 """Number of points up to which each gets a mark of its own."""
 _OWN = ("x", "diamond-open")
 """Marks of rows for values that a curve cannot show."""
-_DECADES = 1.5
+DECADES = 1.5
 """Range in decades above which a panel is logarithmic."""
 
 
@@ -263,7 +263,7 @@ def _axis(kind: CurveKind, values: Sequence[float]) -> Trace:
     levels = [math.log10(value) for value in values if 0 < value < math.inf]
     decades = max(levels, default=0.0) - min(levels, default=0.0)
     has_negative = any(value < 0 for value in values)
-    is_log = decades > _DECADES and not has_negative
+    is_log = decades > DECADES and not has_negative
     return {
         "type": "log" if is_log else "linear",
         "rangemode": "normal" if is_log or has_negative or kind == "loss" else "tozero",

@@ -1,0 +1,1 @@
+"""`gradscope view`: its command, and the server beside a run."""

@@ -1,0 +1,1 @@
+"""One recording of a training that was resumed from a checkpoint."""

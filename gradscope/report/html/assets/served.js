@@ -1,0 +1,66 @@
+// Follows the server: fetches the page again when it has changed, as long as it is in view.
+
+class Following {
+  // `renew` gets the newer document; it may change what is shown, and nothing else.
+  constructor(renew) {
+    Object.assign(this, { renew, source: null, isBusy: false, isHeld: false, wanted: null });
+    document.addEventListener('visibilitychange', () => this.attend());
+    // What is being dragged must not be replaced under the pointer.
+    document.addEventListener('pointerdown', () => { this.isHeld = true; }, true);
+    for (const end of ['pointerup', 'pointercancel']) {
+      document.addEventListener(end, () => {
+        this.isHeld = false;
+        setTimeout(() => this.refresh());
+      }, true);
+    }
+    this.attend();
+  }
+
+  // A browser has few connections to one server: pages that nobody sees hold none.
+  attend() {
+    if (document.hidden) {
+      this.source?.close();
+      this.source = null;
+    } else if (!this.source) {
+      this.source = new EventSource(document.body.dataset.events);
+      this.source.onopen = () => this.tell(true);
+      this.source.onerror = () => this.tell(false);
+      this.source.onmessage = ({ data }) => {
+        this.wanted = data;
+        this.refresh();
+      };
+    }
+  }
+
+  async refresh() {
+    if (this.isBusy || this.isHeld || !this.wanted || this.wanted === document.body.dataset.stamp) return;
+    this.isBusy = true;
+    try {
+      const answer = await fetch(location.href.split('#')[0], { cache: 'no-store' });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
+      this.wanted = null;
+      document.body.dataset.stamp = next.body.dataset.stamp;
+      this.renew(next);
+    } catch (error) {
+      this.tell(false);
+      console.warn(error);
+    } finally {
+      this.isBusy = false;
+    }
+  }
+
+  // Says when the server answers no longer: what is shown stays.
+  tell(isThere) {
+    const state = document.querySelector('.bar .state');
+    let told = document.querySelector('.bar .offline');
+    if (isThere) told?.remove();
+    else if (!told) {
+      told = document.createElement('span');
+      told.className = 'state offline';
+      told.setAttribute('role', 'status');
+      told.textContent = 'gradscope view has stopped: this page is no longer updated';
+      (state ?? document.querySelector('.bar .title, .bar .brand')).after(told);
+    }
+  }
+}
