@@ -27,6 +27,9 @@ class Failure:
     help: str | None = None
     seed: int | None = None
     """Seed of the run; None if it concerns the target as a whole."""
+    file: str | None = None
+    """File of the user's line that raised; None if unknown."""
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,10 @@ class CopiedRun(AbstractContextManager["CopiedRun"]):
             for number, edits in enumerate(trials, 1)
         ]
 
+    def original(self, file: str) -> str:
+        """Return the file that a file of the copy is of."""
+        return str(self._root / Path(file).relative_to(self._copy))
+
     def _run(self, texts: dict[str, str], what: str) -> Report | str:
         outside = [file for file in texts if not Path(file).is_relative_to(self._copy)]
         if outside:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
 from gradscope.cli.options import with_groups
-from gradscope.cli.output import check_destinations, set_verbosity
+from gradscope.cli.output import check_destinations, set_verbosity, wanted_output, write_report
 from gradscope.cli.running import judged_job, settings_of
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Argument, Option
@@ -38,6 +39,13 @@ class FixChoice:
             panel=_PANEL,
         ),
     ] = None
+    fix: Annotated[
+        bool,
+        Option(
+            help="With --verify, write the safe edits whose result is verified to the files.",
+            panel=_PANEL,
+        ),
+    ] = False
     yes: Annotated[
         bool,
         Option(
@@ -64,17 +72,16 @@ def fix(
     recording: RecordingArgument,
     choice: FixChoice,
     rules: options.RuleOptions,
-    output_file: options.OutputFileOption = "-",
-    quiet: options.QuietOption = False,
-    color: options.ColorOption = "auto",
+    output: options.ReportOutput,
 ) -> None:
     """Show edits that fix the findings of a recorded training, as a diff.
 
-    Nothing is written. With --verify, the script runs; otherwise nothing runs.
+    With --verify, the script runs; otherwise nothing runs. Only --fix writes.
     """
-    set_verbosity(quiet=quiet, verbose=False)
-    if choice.yes and choice.verify is None:
-        raise GradscopeError("--yes needs --verify", help="add --verify 50")
+    set_verbosity(quiet=output.quiet, verbose=False)
+    for name, given in (("yes", choice.yes), ("fix", choice.fix)):
+        if given and choice.verify is None:
+            raise GradscopeError(f"--{name} needs --verify", help="add --verify 50")
     from gradscope.fixes.options import FixOptions
 
     fixes = FixOptions(diff=True, unsafe_fixes=choice.unsafe_fixes, fix_only=choice.fix_only)
@@ -82,7 +89,14 @@ def fix(
     from gradscope.cli.fixing import Fixing, unverified, write_fixes
     from gradscope.cli.rank_recordings import loaded_jobs
 
-    destination = check_destinations(output_file, None, force=False, inputs=[recording]).report
+    wanted = wanted_output(
+        output.output_format,
+        output.output_file,
+        is_opened=output.open_page,
+        subject=str(recording),
+        default="full",
+    )
+    destination = check_destinations(wanted.file, None, force=False, inputs=[recording]).report
     (job, *others) = loaded_jobs([recording])
     if others:
         raise GradscopeError(f"{str(recording)!r} holds several trainings", help="name one file")
@@ -96,5 +110,14 @@ def fix(
         with CopiedRun(report, settings, choice.verify, is_free=choice.yes) as run:
             fixing = Fixing(run.before, run, fixes)
             report, hidden = fixing.report, fixing.hidden
-    shown = [(one, report.target.root) for one in report.findings]
-    write_fixes(shown, hidden, destination, sys.stdout, color)
+            if choice.fix:
+                fixing.write()
+    if wanted.form == "full":
+        shown = [(one, report.target.root) for one in report.findings]
+        write_fixes(shown, hidden, destination, sys.stdout, output.color)
+    else:
+        write_report(
+            report, wanted.form, ViewOptions(), destination=destination, stdout=sys.stdout,
+            color=output.color, is_brief=output.quiet,
+        )  # fmt: skip
+    wanted.open(destination)

@@ -14,6 +14,7 @@ from gradscope.cli.errors import QUIET, show_note
 from gradscope.cli.isolation import Job
 from gradscope.cli.output import Destination, write_text
 from gradscope.cli.side_by_side import PlannedJob, run_all
+from gradscope.fixes.choosing import best_of, other_text, with_loss
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals
 from gradscope.fixes.verification import Result, numbers_of, result_of
@@ -49,7 +50,13 @@ class Trial:
         """
         jobs = [self._job(proposals.edited(edits)) for edits in trials]
         seen = run_all(jobs, usual_limit([self.planned])) if jobs else []
-        return [self._report(one) for one in seen]
+        return [
+            self._report(one, edits, proposals) for one, edits in zip(seen, trials, strict=True)
+        ]
+
+    def original(self, file: str) -> str:
+        """Return the file that is written for an edited one."""
+        return file
 
     def _job(self, overlay: Mapping[str, str]) -> PlannedJob:
         job = Job(
@@ -64,14 +71,23 @@ class Trial:
         )
         return PlannedJob(job=job, folder=self.planned.folder, timeout=self.planned.timeout)
 
-    def _report(self, seen: Recording | Failure) -> Report | str:
+    def _report(
+        self, seen: Recording | Failure, edits: Sequence[Edit], proposals: Proposals
+    ) -> Report | str:
         if isinstance(seen, Recording):
             return Report.from_recording(seen, judge(seen, self.settings))
-        return f"{seen.what}: {seen.cause}" if seen.cause else seen.what
+        text = f"{seen.what}: {seen.cause}" if seen.cause else seen.what
+        if seen.file is None or seen.line is None:
+            return text
+        return f"{text} at {proposals.shown(seen.file, seen.line, edits)}"
 
 
 class Runner(Protocol):
     """Runs a program with edited files, and judges it."""
+
+    def original(self, file: str) -> str:
+        """Return the file that is written for an edited one."""
+        ...
 
     def run(self, proposals: Proposals, trials: Sequence[Sequence[Edit]]) -> list[Report | str]:
         """Return for each trial the report of the edited program, or why there is none."""
@@ -121,10 +137,14 @@ class Fixing:
 
         The first edits that are verified are kept; without any, the first ones.
         """
-        for number in range(max((len(one.candidates) for one in proposals), default=0)):
+        for proposal in proposals:
+            if proposal.is_search:
+                self._fixes[id(proposal.finding)] = self._searched(proposal)
+        stepwise = [one for one in proposals if not one.is_search]
+        for number in range(max((len(one.candidates) for one in stepwise), default=0)):
             open_ones = [
                 one
-                for one in proposals
+                for one in stepwise
                 if number < len(one.candidates) and not self._is_verified(one)
             ]
             edits = [one.candidates[number] for one in open_ones]
@@ -134,6 +154,23 @@ class Fixing:
                 tried = self._judged(proposal, proposal.candidates[number], after)
                 if number == 0 or tried.fix.verified:
                     self._fixes[id(proposal.finding)] = tried
+
+    def _searched(self, proposal: Proposal) -> "_Tried":
+        """Return the best of all candidates; its verdict tells the results of the others."""
+        reports = self._trial.run(self._proposals, proposal.candidates)
+        tried = [
+            self._judged(proposal, edits, after)
+            for edits, after in zip(proposal.candidates, reports, strict=True)
+        ]
+        results = [(bool(one.fix.verified), one.after) for one in tried]
+        best = tried[best_of(results)]
+        others = [
+            (self._proposals.added(one.fix.edits), one.fix.verdict, result)
+            for one, result in zip(tried, results, strict=True)
+            if one is not best
+        ]
+        verdict = "; ".join([with_loss(best.fix.verdict, best.after), *map(other_text, others)])
+        return _Tried(fix=replace(best.fix, verdict=verdict), after=best.after)
 
     def _is_verified(self, proposal: Proposal) -> bool:
         tried = self._fixes.get(id(proposal.finding))
@@ -170,7 +207,8 @@ class Fixing:
                     left_out += 1
                 else:
                     chosen, after = together, seen
-        write_edited(self._proposals.edited(self._edits(chosen)), self._proposals.files)
+        texts = self._proposals.edited(self._edits(chosen))
+        write_edited(texts, self._proposals.files, self._trial.original)
         for one in chosen:
             show_note(f"fixed {one.rule} {one.name}: {self._fixes[id(one)].fix.verdict}")
         if left_out:

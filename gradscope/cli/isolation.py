@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from traceback import extract_tb
 from types import FrameType
 from typing import BinaryIO, Self
 
@@ -20,7 +21,7 @@ from gradscope.check.results import Failure
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.progress import erase_progress
 from gradscope.errors import ExitCode, GradscopeError
-from gradscope.recording.records import Recording
+from gradscope.recording.records import Recording, is_installed
 from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.target.options import TargetOptions, Trial
@@ -82,7 +83,9 @@ def write_failure(folder: Path, error: GradscopeError) -> None:
     if cause is None and raised is not None and not isinstance(raised, GradscopeError):
         told = f"{type(raised).__name__}: {raised}".partition("\n")[0]
         cause = None if told in error.what else told
-    text = json.dumps({"what": error.what, "cause": cause, "help": error.help})
+    file, line = _raised_at(error)
+    values = {"what": error.what, "cause": cause, "help": error.help, "file": file, "line": line}
+    text = json.dumps(values)
     with suppress(OSError):
         failure_in(folder).write_text(text, encoding="utf-8")
 
@@ -271,6 +274,18 @@ def _line_of(child: subprocess.Popen[bytes], shared: Path) -> str | None:
 def _is_users(file: str) -> bool:
     installed = (_OWN_FOLDER, f"{sys.base_prefix}{os.sep}lib", f"{sys.prefix}{os.sep}lib")
     return not file.startswith((*installed, "<"))
+
+
+def _raised_at(error: BaseException) -> tuple[str | None, int | None]:
+    """Return file and line of the user's code that raised, in the innermost cause that has one."""
+    found: tuple[str | None, int | None] = (None, None)
+    raised: BaseException | None = error
+    while raised is not None:
+        for frame in extract_tb(raised.__traceback__):
+            if _is_users(frame.filename) and not is_installed(frame.filename):
+                found = (frame.filename, frame.lineno)
+        raised = raised.__cause__
+    return found
 
 
 def _crash(job: Job, shared: Path, code: int) -> Failure:

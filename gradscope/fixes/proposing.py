@@ -15,7 +15,7 @@ from gradscope.rules.fix import FixFunction
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import rules_named
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.text_edits import applied, by_file, diff_of
+from gradscope.source_edits.text_edits import applied, by_file, diff_of, line_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class Proposal:
     safety: Safety
     candidates: tuple[tuple[Edit, ...], ...]
     """The edits of each possible fix, the best first."""
+    is_search: bool
+    """Whether all candidates are tried."""
 
 
 class Proposals:
@@ -52,7 +54,12 @@ class Proposals:
                 continue
             candidates = self._candidates(finding, _function_of(rule))
             if candidates:
-                yield Proposal(finding=finding, safety=rule.fix.safety, candidates=candidates)
+                yield Proposal(
+                    finding=finding,
+                    safety=rule.fix.safety,
+                    candidates=candidates,
+                    is_search=rule.fix.is_search,
+                )
 
     def _candidates(self, finding: Finding, function: FixFunction) -> tuple[tuple[Edit, ...], ...]:
         """Return the edits of each possible fix, from the first recording that has any."""
@@ -67,9 +74,19 @@ class Proposals:
         """Return one of the possible fixes, which was not run."""
         return Fix(safety=proposal.safety, edits=edits, diff=self.diff(edits))
 
+    def added(self, edits: tuple[Edit, ...]) -> str:
+        """Return the lines that edits add, in one line."""
+        lines = self.diff(edits).split("\n")
+        added = [line[1:].strip() for line in lines if line[:1] == "+" and line[:3] != "+++"]
+        return " / ".join(line.partition("  #")[0] for line in added)
+
     def diff(self, edits: tuple[Edit, ...]) -> str:
         """Return edits as a unified diff."""
         return diff_of(edits, self._text, lambda file: shown_path(file, self._root))
+
+    def shown(self, file: str, line: int, edits: Iterable[Edit]) -> str:
+        """Return a line of an edited file as `file:line` of the original."""
+        return f"{shown_path(file, self._root)}:{line_before(file, line, edits)}"
 
     def edited(self, edits: Iterable[Edit]) -> dict[str, str]:
         """Return the texts of the edited files, by path."""

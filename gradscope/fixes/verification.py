@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
-from gradscope.analysis.view import shown_site
+from gradscope.analysis.rows import ParameterRow
+from gradscope.analysis.view import shown_path, shown_site
 from gradscope.recording.finding import Finding
 from gradscope.recording.fix import Edit, Numbers
 from gradscope.recording.records import Site
+from gradscope.recording.run_ending import RunEnding
 from gradscope.rules.catalogue import RULES
 from gradscope.source_edits.text_edits import line_before
 
@@ -18,6 +20,7 @@ _MOST_CHANGE = 100.0
 """Factor by which the loss of the repaired program may be larger. Chosen: another reduction or
 normalisation stays within it, a diverging loss does not."""
 
+_NAMELESS = re.compile(r"parameter\d+$")
 _NUMBER = re.compile(r"\d[\d,.]*(?:e[+-]?\d+)?")
 
 
@@ -110,6 +113,15 @@ class _Comparison:
         was = ended_by(self._before.recording)
         if error is not None and (was is None or error.kind != was.kind):
             yield f"backward of the edited program raises {error.exception}"
+            return
+        ending, known = _raised(self._after), _raised(self._before)
+        if ending is None or (known is not None and _same_exception(ending, known)):
+            return
+        at = ""
+        if ending.line is not None:
+            line = line_before(ending.file, ending.line, self._edits)
+            at = f" at {shown_path(ending.file, self._after.target.root)}:{line}"
+        yield f"the edited script raises {ending.exception}: {ending.message}{at}"
 
     def _remaining(self) -> Iterator[str]:
         """Yield how the finding remains, alone or as a consequence of another one."""
@@ -117,8 +129,13 @@ class _Comparison:
         for one in self._after.findings:
             explained = {other.rule for other in one.consequences}
             is_same = was.is_same(one, self._earlier(one.location))
-            if is_same or self._finding.rule in explained:
+            if is_same or self._is_elsewhere(one) or self._finding.rule in explained:
                 yield f"{self._finding.rule} stays{self._measured(one)}"
+
+    def _is_elsewhere(self, other: Finding) -> bool:
+        """Return whether the finding is now reported at another line, for the same parameters."""
+        is_alike = other.rule == self._finding.rule and other in self._new
+        return is_alike and not set(other.parameters).isdisjoint(self._finding.parameters)
 
     def _measured(self, now: Finding) -> str:
         """Return how bad a finding is and was, if it has a degree."""
@@ -151,7 +168,7 @@ class _Comparison:
             enough = ("gradient", "zero") if name in broken else ("gradient",)
             if name in rows and rows[name].requires_grad and rows[name].reach not in enough:
                 yield f"{name} gets no gradient"
-        if len(rows) < len(self._before.parameters):
+        if len(_owned(self._after)) < len(_owned(self._before)):
             yield "the model has fewer parameters"
 
     def _losses(self) -> Iterator[str]:
@@ -163,6 +180,23 @@ class _Comparison:
             yield f"the gradient norm is {_number(norm)}"
         elif was is not None and now is not None and abs(now) > _MOST_CHANGE * max(abs(was), 1.0):
             yield f"the loss is {_number(now)} (was {_number(was)})"
+
+
+def _owned(report: Report) -> list[ParameterRow]:
+    """Return the parameters of models; an optimizer of a script may hold others, without names."""
+    return [
+        row for row in report.parameters if row.reach != "none" or not _NAMELESS.match(row.name)
+    ]
+
+
+def _same_exception(one: RunEnding, other: RunEnding) -> bool:
+    return (one.exception, one.message) == (other.exception, other.message)
+
+
+def _raised(report: Report) -> RunEnding | None:
+    """Return the uncaught exception that ended a script; None without one."""
+    endings = report.recording.evidence_of(RunEnding)
+    return next((one for one in endings if one.kind == "raised"), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from gradscope.recording.evidence.training import (
     LibraryCall,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
     WatchCost,
 )
 from gradscope.recording.meta import Header
@@ -65,6 +66,7 @@ class RunStep:
     optimizers: tuple[tuple[int, TrainedOptimizer], ...] = ()
     """New and changed optimizers with their indices."""
     library_calls: tuple[LibraryCall, ...] = ()
+    trainer_arguments: tuple[TrainerArgument, ...] = ()
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -206,6 +208,7 @@ class RunRecorder:
             (MODULES, one.modules),
             (PARAMETERS, one.parameters),
             (evidence[LibraryCall], one.library_calls),
+            (evidence[TrainerArgument], one.trainer_arguments),
             (evidence[ClipScope], one.scopes),
             (evidence[RoundedUpdate], one.rounded),
             (SKIPPED, one.skipped),

@@ -21,6 +21,8 @@ class FixRule:
     """
 
     safety: Safety
+    is_search: bool = False
+    """Whether all edits are tried, and the best is kept; otherwise the first that is verified."""
 
 
 class FixFunction(Protocol):

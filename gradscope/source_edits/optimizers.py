@@ -1,17 +1,19 @@
 """The calls that make optimizers, and the parameters that they are given."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.source_edits.source_file import SourceFile, only
+from gradscope.source_edits.source_file import Changes, SourceFile, only
+from gradscope.source_edits.statement_order import moved_after, statement_on
 from gradscope.source_edits.variables import value_of
 
 _OPTIM = "torch.optim."
 
 
-def optimizer_call(source: SourceFile, site: Site | None) -> cst.Call | None:
+def optimizer_call(source: SourceFile, site: Site | RelatedLocation | None) -> cst.Call | None:
     """Return the call on a line that makes an optimizer; None if several might."""
     if site is None or site.file != source.path:
         return None
@@ -19,7 +21,34 @@ def optimizer_call(source: SourceFile, site: Site | None) -> cst.Call | None:
     of_torch = [one for one in calls if source.qualified(one.func).startswith(_OPTIM)]
     if of_torch:
         return only(of_torch)
-    return only(one for one in calls if isinstance(source.parent(one), cst.Assign | cst.Return))
+    return only(
+        one
+        for one in calls
+        if isinstance(source.parent(one), cst.Assign | cst.Return)
+        and any(name.value in ("parameters", "params") for name in source.inside(one, cst.Name))
+    )
+
+
+def made_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) -> Changes:
+    """Return the change that moves the line of an optimizer behind the last of other lines.
+
+    Empty if they are not in one block, or if a line between them needs the optimizer.
+    """
+    own = [one for one in lines if one.file == source.path]
+    made = only(one for one in own if optimizer_call(source, one) is not None)
+    optimizer = None if made is None else statement_on(source, made.line)
+    others = [statement_on(source, one.line) for one in own if one is not made]
+    if optimizer is None:
+        return {}
+    later = [
+        one
+        for one in others
+        if one is not None
+        and source.parent(one) is source.parent(optimizer)
+        and source.start(one) > source.start(optimizer)
+    ]
+    last = max(later, key=source.start, default=None)
+    return {} if last is None else moved_after(source, optimizer, last)
 
 
 def given_parameters(call: cst.Call) -> cst.BaseExpression | None:

@@ -84,14 +84,18 @@ def _is_read_by_others(
     source: SourceFile, statement: cst.SimpleStatementLine, blocks: Iterable[cst.CSTNode]
 ) -> bool:
     """Return whether blocks read elsewhere what a statement assigns."""
-    own = set(source.inside(statement, cst.Name))
-    targets = [one.target for one in source.inside(statement, cst.AssignTarget)]
-    bound = {name.value for target in targets for name in source.inside(target, cst.Name)}
+    own, bound = set(source.inside(statement, cst.Name)), _assigned(source, statement)
     return any(
         name.value in bound and name not in own
         for block in blocks
         for name in source.inside(block, cst.Name)
     )
+
+
+def _assigned(source: SourceFile, statement: cst.CSTNode) -> set[str]:
+    """Return the names that a statement assigns."""
+    targets = [one.target for one in source.inside(statement, cst.AssignTarget)]
+    return {name.value for target in targets for name in source.inside(target, cst.Name)}
 
 
 def _blocks(source: SourceFile, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -155,8 +159,16 @@ def _can_move(
     """
     if statement is other or source.parent(statement) is not source.parent(other):
         return False
-    moves_up = source.start(other) < source.start(statement)
-    return moves_up or isinstance(statement.body[0], cst.Expr)
+    if source.start(other) < source.start(statement) or isinstance(statement.body[0], cst.Expr):
+        return True
+    bound = _assigned(source, statement)
+    block = source.parent(statement)
+    between = (
+        name
+        for name in source.inside(block, cst.Name)
+        if source.end(statement) < source.start(name) < source.end(other)
+    )
+    return not any(name.value in bound for name in between)
 
 
 def _without_blank_lines(statement: cst.SimpleStatementLine) -> cst.SimpleStatementLine:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradscope.analysis.report import Report
+from gradscope.fixes.choosing import best_of
 from gradscope.fixes.proposing import Proposals
 from gradscope.fixes.verification import result_of
 from gradscope.recording.finding import Finding
@@ -70,7 +71,10 @@ def fixes_of(
         tried = [
             _tried(proposals, before, proposal, edits, run, path) for edits in proposal.candidates
         ]
-        found.append(next((one for one in tried if one.is_verified), tried[0]))
+        if proposal.is_search:
+            found.append(tried[best_of([(one.is_verified, one.after) for one in tried])])
+        else:
+            found.append(next((one for one in tried if one.is_verified), tried[0]))
     return before, found
 
 

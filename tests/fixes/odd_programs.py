@@ -684,6 +684,65 @@ distance(
 )  # fmt: skip
 
 
+HEADS = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 3)
+    def forward(self, x): return self.head(self.body(x).tanh())
+def build_model(): return Net()
+"""
+
+
+def late(rule, name, lines, *added):
+    body = "".join(f"    {line}\n" for line in lines)
+    text = f"{HEADS}def build_optimizer(model):\n{body}"
+    add(rule, name, text, *added, around=HEADER + CLASSES)
+
+
+MADE = "opt = torch.optim.SGD(model.parameters(), lr=.1)"
+HEAD = "model.head = nn.Linear(4, 3)"
+late("GS206", "replaced", [MADE, "", "# three classes", HEAD, "return opt"],
+    MADE,
+)  # fmt: skip
+late("GS206", "used_between", [MADE, "print(opt)", HEAD, "return opt"],
+    None,
+)  # fmt: skip
+late("GS206", "one_line", [f"{MADE}; model.head = nn.Linear(4, 3); return opt"], None)
+late("GS206", "in_a_branch", [MADE, "if True:", "    model.head = nn.Linear(4, 3)", "return opt"],
+    None,
+)  # fmt: skip
+DEEPER = "model.body = nn.Sequential(model.body, nn.Linear(4, 4))"
+late("GS205", "added", [MADE, DEEPER, "return opt"], DEEPER,
+)  # fmt: skip
+late("GS205", "first_of_two", ["return torch.optim.SGD(model.head.parameters(), lr=.1)"],
+    "return torch.optim.SGD(model.parameters(), lr=.1)",
+)  # fmt: skip
+
+
+def level(rule, name, make, forward, *added, around=HEADER + CLASSES):
+    made = "".join(f"        {line}\n" for line in make)
+    text = f"{CLASS}{made}    def forward(self, x):\n        {forward}\nmodel = Net()\n"
+    add(rule, name, "torch.manual_seed(0)\n" + text, *added, around=around)
+
+
+DEEP = [
+    "self.deep = nn.ModuleList(nn.Linear(4, 4) for _ in range(20))",
+    "self.fc = nn.Linear(4, 3)",
+]
+THROUGH = "for layer in self.deep: x = {}\n        return self.fc(x)"
+level("GS101", "initialisation",
+    [*DEEP, "for d in self.deep: nn.init.normal_( d.weight, std = 3. )  # wide"],
+    THROUGH.format("layer(x)"),
+    "for d in self.deep: nn.init.orthogonal_( d.weight )  # wide",
+)  # fmt: skip
+level("GS101", "initialisation_by_its_name",
+    [*DEEP, "for d in self.deep: normal_(d.weight, std=3.)"], THROUGH.format("layer(x)"), None,
+    around=HEADER + "from torch.nn.init import normal_\n" + CLASSES,
+)  # fmt: skip
+level("GS102", "two_activations", DEEP, THROUGH.format("torch.tanh(layer(x).sigmoid())"), None)
+
+
 def cut(name, forward, *added, **further):
     text = (
         f"{CLASS}        self.a = nn.Linear(4, 4); self.b = nn.Linear(4, 4)\n"

@@ -392,6 +392,57 @@ inside(
     None,
 )
 
+RATE = "lr=.01"
+
+
+def rate(name, optimizer, *added):
+    text = """
+    for x, y in data * 2:
+        opt.zero_grad(); F.mse_loss(net(x), y).backward(); opt.step()
+    """
+    around = START.replace("opt = torch.optim.SGD(net.parameters(), lr=.01)", optimizer)
+    add("GS108", name, text, *added, around=around)
+
+
+rate("keyword", "opt = torch.optim.SGD(net.parameters(), momentum=0., lr = 30.)",
+    "opt = torch.optim.SGD(net.parameters(), momentum=0., lr = 0.3)",
+)  # fmt: skip
+rate("positional", "from torch import optim as o; opt = o.SGD(net.parameters(), 30, )",
+    "from torch import optim as o; opt = o.SGD(net.parameters(), 0.3, )",
+)  # fmt: skip
+rate("variable", "LR = 3e1  # rate\nopt = torch.optim.SGD(net.parameters(), LR)",
+    "LR = 0.3  # rate",
+)  # fmt: skip
+rate("read_twice", "LR = 3e1; print(LR)\nopt = torch.optim.SGD(net.parameters(), LR)", None)
+rate("computed", "opt = torch.optim.SGD(net.parameters(), lr=3 * 10)", None)
+rate("options", "o = {'lr': 30.}\nopt = torch.optim.SGD(net.parameters(), **o)", None)
+
+
+def limit(name, call, *added, before=""):
+    text = f"""
+{before}
+for x, y in data * 2:
+    opt.zero_grad(); (99 * F.mse_loss(net(x), y)).backward()
+    {call}
+    opt.step()
+"""
+    add("GS405", name, text, *added, around=START.replace("lr=.01", "lr=1e-4"))
+
+
+limit("number", "nn.utils.clip_grad_norm_(net.parameters(), 1e-3)",
+    "nn.utils.clip_grad_norm_(net.parameters(), 210)",
+)  # fmt: skip
+limit("keyword", "clip(net.parameters(), max_norm=.001,)  # small",
+    "clip(net.parameters(), max_norm=210,)  # small",
+    before="from torch.nn.utils import clip_grad_norm_ as clip",
+)  # fmt: skip
+limit("variable", "nn.utils.clip_grad_norm_(net.parameters(), LIMIT)", "LIMIT = 210",
+    before="LIMIT = .001",
+)  # fmt: skip
+limit("dictionary", "nn.utils.clip_grad_norm_(net.parameters(), c['clip'])", None,
+    before="c = {'clip': .001}",
+)  # fmt: skip
+
 ACTOR = """
 for x, y in data:
     h = net[0](x).tanh()

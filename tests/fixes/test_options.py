@@ -49,5 +49,7 @@ def test_nothing_is_written_if_one_of_the_files_changed(tmp_path):
     with pytest.raises(GradscopeError, match="changed since it was read"):
         write_edited(dict.fromkeys(paths, "x = 2\n"), files)
     assert (tmp_path / "a.py").read_text() == "x = 1\n"
+    with pytest.raises(GradscopeError, match=r"b\.py' changed since"):
+        write_edited({paths[0]: "x = 2\n"}, files, lambda file: paths[1])
     write_edited({paths[0]: "x = 'é'\n"}, files)
     assert (tmp_path / "a.py").read_bytes() == "x = 'é'\n".encode()

@@ -1,5 +1,6 @@
 """Fixes of recorded trainings: the edits are right, and the finding is gone in the next run."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,6 +23,16 @@ CHANGED = {
     "growing_graph": [
         "-memory = torch.tanh(embed(features) + 0.9 * memory)  # GS309",
         "+memory = torch.tanh(embed(features) + 0.9 * memory.detach())  # GS309",
+    ],
+    "unscaled_accumulation": ["-loss.backward()  # GS303", "+(loss / 4).backward()  # GS303"],
+    "training_in_eval_mode": ["+model.train()"],
+    "partial_clip": [
+        "-nn.utils.clip_grad_norm_(model.decoder.parameters(), max_norm=0.05)  # GS404",
+        "+nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.05)  # GS404",
+    ],
+    "clip_inside_accumulation": [
+        "-nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.1)  # GS409",
+        "+nn.utils.clip_grad_norm_(model.parameters(), max_norm=0.1)  # GS409",
     ],
     "scheduler_before_optimizer": ["-scheduler.step()  # GS311", "+scheduler.step()  # GS311"],
     "clip_after_step": [
@@ -153,6 +164,21 @@ def test_verification_runs_the_script_twice_in_a_copy(tmp_path, gradscope_in):
 
 
 @pytest.mark.nightly
+def test_verified_fixes_of_a_script_are_written(tmp_path, gradscope_in):
+    (tmp_path / "train.py").write_text(REACHING.format(body=""))
+    gradscope_in(tmp_path, "run", "-q", "train.py")
+    form = ("--output-format", "json")
+    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--verify", "10", "--fix", *form)
+    assert "note: fixed GS301 missing-zero-grad: GS301 gone" in done.stderr
+    (fix,) = (one["fix"] for one in json.loads(done.stdout)["findings"] if "fix" in one)
+    assert (fix["verified"], fix["edits"][0]["file"]) == (True, "train.py")
+    fixed = REACHING.format(body="").replace(
+        "    loss.backward()", "    optimizer.zero_grad()\n    loss.backward()"
+    )
+    assert (tmp_path / "train.py").read_text() == fixed
+
+
+@pytest.mark.nightly
 def test_a_script_that_reaches_outside_the_copy_is_not_run_again(tmp_path, gradscope_in):
     folder, outside = tmp_path / "project", tmp_path / "outside"
     folder.mkdir()
@@ -167,7 +193,8 @@ def test_a_script_that_reaches_outside_the_copy_is_not_run_again(tmp_path, grads
 
 
 def test_what_needs_verify_says_so(tmp_path, gradscope_in):
-    done = gradscope_in(tmp_path, "fix", "train.gradscope", "--yes")
-    assert done.returncode == 2 and "error: --yes needs --verify" in done.stderr
+    for option in ("--yes", "--fix"):
+        done = gradscope_in(tmp_path, "fix", "train.gradscope", option)
+        assert done.returncode == 2 and f"error: {option} needs --verify" in done.stderr
     done = gradscope_in(tmp_path, "fix", "train.gradscope")
     assert done.returncode == 2 and "error: " in done.stderr

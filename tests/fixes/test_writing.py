@@ -69,7 +69,9 @@ def test_a_fix_that_is_not_verified_is_shown_and_not_written(tmp_path, gradscope
     (tmp_path / "model.py").write_text(dedent(MIXED))
     done = gradscope_in(tmp_path, "check", "model.py", "--diff")
     assert done.returncode == 1
-    assert "not verified: the edited program cannot be judged" in done.stdout
+    (verdict,) = (line for line in done.stdout.splitlines() if line.startswith("not verified"))
+    assert verdict.startswith("not verified: the edited program cannot be judged")
+    assert verdict.endswith(" at model.py:7")
     assert done.stdout.rstrip().endswith("1 fix, 0 verified")
     assert done.stderr == ""
     done = gradscope_in(tmp_path, "check", "model.py", "--fix")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gradscope.capture.training.watch import TrainingWatch
+from gradscope.launch.execution import ending_by
 from gradscope.recording.finding import Finding
 from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
@@ -27,13 +28,15 @@ def recording_of(loop: Callable[[], object], folder: Path) -> Recording:
     path = folder / "run.gradscope"
     watch = TrainingWatch(path, "run", make_captures=script_captures_by(Schedule(EVERY)))
     watch.start()
+    ending = None
     try:
         loop()
     except Exception as error:
         watch.see_end(error)
+        ending = ending_by(error)
         raise
     finally:
-        watch.stop()
+        watch.stop(ending)
     return load_recording(path)
 
 

@@ -21,6 +21,7 @@ from gradscope.capture.training.locations import (
     receiver,
     stem,
 )
+from gradscope.phrasing import literal
 from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
 
 
@@ -212,7 +213,7 @@ def learning_rate(optimizer: Optimizer) -> object:
 def describe(optimizer: Optimizer) -> str:
     """Return an optimizer's class and learning rates, as `AdamW(lr=0.001)`."""
     rates = [group.get("lr") for group in optimizer.param_groups]
-    texts = dict.fromkeys(f"{rate:g}" for rate in map(number, rates) if isinstance(rate, float))
+    texts = dict.fromkeys(literal(rate) for rate in map(number, rates) if isinstance(rate, float))
     name = type(optimizer).__name__
     return f"{name}(lr={', '.join(texts)})" if texts else name
 

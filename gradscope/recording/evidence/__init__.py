@@ -79,6 +79,7 @@ from gradscope.recording.evidence.training import (
     OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
     WatchCost,
 )
 from gradscope.recording.run_ending import RunEnding
@@ -144,6 +145,7 @@ EVIDENCE: tuple[type, ...] = (
     SymmetryRecord,
     TermPairRecord,
     TrainedOptimizer,
+    TrainerArgument,
     TwinRecord,
     UnitRecord,
     UnrepeatedRegion,

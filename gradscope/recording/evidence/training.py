@@ -168,6 +168,19 @@ class LibraryCall:
     caller: int
 
 
+ArgumentKind = Literal["accumulation", "learning rate", "precision"]
+"""What an argument of a trainer sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerArgument:
+    """The user's argument that sets how a trainer trains, as `Trainer(precision="bf16-mixed")`."""
+
+    table: ClassVar[str] = "trainer_argument"
+    kind: ArgumentKind
+    site: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipScope:
     """A set of parameters that a script clips together.

@@ -11,6 +11,7 @@ from typing import ClassVar
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -52,6 +53,7 @@ class ScaledWithoutAccumulation(Rule):
     code: ClassVar[str] = "GS313"
     name: ClassVar[str] = "scaled-without-accumulation"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS301",)
 

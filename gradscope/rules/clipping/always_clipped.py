@@ -11,6 +11,7 @@ from gradscope.analysis.kept_steps import steps_of
 from gradscope.phrasing import literal, short
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.clips import is_of_trial, judged_series
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
@@ -38,6 +39,11 @@ class AlwaysClipped(Rule):
         Raise the limit until it clips only outliers, and lower the learning rate by the same
         factor. `gradscope clip-report` recommends a limit.
 
+    Fix safety:
+        Unsafe: larger steps may need a lower learning rate. The number of the limit becomes the one
+        that `max_norm="auto"` would take. No edit if the limit is no number, or a variable that is
+        read elsewhere.
+
     When it may be wrong:
         If steps of equal length are intended, as in normalised gradient descent.
 
@@ -52,6 +58,7 @@ class AlwaysClipped(Rule):
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="median_coefficient", worse="lower"),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
 
     share: float = 0.9
     """Share of the steps that must be clipped, 0 to 1. Measured, see Source."""

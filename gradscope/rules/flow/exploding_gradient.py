@@ -9,6 +9,7 @@ from gradscope.analysis.spine import Spines, Trend
 from gradscope.phrasing import fold_text, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.growth_position import (
     MATRICES,
     Position,
@@ -59,6 +60,13 @@ class ExplodingGradient(Rule):
         around layers with batch normalisation. Clip the gradient norm if a loop needs a long
         memory.
 
+    Fix safety:
+        Unsafe: the edits change what the model computes. Other initialisations replace the one on
+        the line, ReLU, GELU or tanh the activation, also with an initialisation that suits it, and
+        a LayerNorm is inserted between the layers and activations of an `nn.Sequential`. All are
+        tried, and the verified edit with the lowest loss after the probe steps is proposed. No edit
+        if none of these is on a line of the finding.
+
     When it may be wrong:
         Models that are far from their usual state at the first step, such as zero tokens before a
         layer normalisation. Probing steps rule this out. Adam trains some of the networks that
@@ -77,6 +85,7 @@ class ExplodingGradient(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS107", "GS108")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)
 
     note_decades: float = 1.5
     """Orders of magnitude by which the gradient grows. Measured: with SGD, 22 % learn at 1.5 to 2.

@@ -6,9 +6,10 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.phrasing import short, times_text
-from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.evidence.training import ArgumentKind, OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises, rises_by
 from gradscope.rules.measurement import Measure
@@ -56,6 +57,11 @@ class UpdateTooLarge(Rule):
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.
 
+    Fix safety:
+        Unsafe: the best learning rate depends on the whole training. A third, a tenth, a thirtieth
+        and a hundredth of the literal are tried, and the verified one with the lowest loss after
+        the probe steps is proposed. No edit if the rate is not written as a number.
+
     When it may be wrong:
         Weights before a normalisation, whose scale does not matter, and losses that may rise for a
         while, such as in adversarial training.
@@ -71,8 +77,10 @@ class UpdateTooLarge(Rule):
     code: ClassVar[str] = "GS108"
     name: ClassVar[str] = "update-too-large"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "learning rate"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)
 
     sgd_warning: float = 0.1
     """Ratio. Measured: 37 of 41 diverging runs."""

@@ -8,6 +8,7 @@ from gradscope.analysis.spine import Spines, Trend
 from gradscope.phrasing import fold_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.growth_position import (
     MATRICES,
     Position,
@@ -53,6 +54,13 @@ class VanishingGradient(Rule):
         place of sigmoid; residual connections with a normalisation before each branch; batch or
         layer normalisation between the layers.
 
+    Fix safety:
+        Unsafe: the edits change what the model computes. Other initialisations replace the one on
+        the line, ReLU, GELU or tanh the activation, also with an initialisation that suits it, and
+        a LayerNorm is inserted between the layers and activations of an `nn.Sequential`. All are
+        tried, and the verified edit with the lowest loss after the probe steps is proposed. No edit
+        if none of these is on a line of the finding.
+
     When it may be wrong:
         Branches that are initialised to zero and open in the first steps. The rule skips them if
         they are in parallel to the main path or open by the end of the probe. A single layer that
@@ -71,6 +79,7 @@ class VanishingGradient(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS109", "GS110")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="decades", is_logarithm=True),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)
 
     note_decades: float = 2.0
     """Orders of magnitude by which the gradient shrinks. Measured: with SGD, 11 % learn at 2 to 3.

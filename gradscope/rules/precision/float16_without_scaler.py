@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import FlushRecord
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.flushed_gradients import (
     SMALLEST,
     Limits,
@@ -43,6 +45,10 @@ class Float16WithoutScaler(Rule):
         `scaler.step(optimizer)` and `scaler.update()`. Or compute in bfloat16, which has the range
         of float32 and needs no scale.
 
+    Fix safety:
+        Unsafe: bfloat16 has fewer digits, and not every GPU has it. The only `torch.float16` of the
+        line that chooses the type becomes `torch.bfloat16`.
+
     When it may be wrong:
         If the loss is scaled outside the inspected code, such as in a training loop around the loss
         function. Small shares are harmless and are notes.
@@ -57,9 +63,11 @@ class Float16WithoutScaler(Rule):
     code: ClassVar[str] = "GS604"
     name: ClassVar[str] = "float16-without-scaler"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "precision"
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""

@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import FlushRecord
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.flushed_gradients import (
     SMALLEST,
     Limits,
@@ -41,6 +43,11 @@ class GradientUnderflow(Rule):
     How to fix it:
         Raise the scale: `torch.amp.GradScaler` finds the largest that does not overflow.
 
+    Fix safety:
+        Unsafe: later steps may have larger gradients, which overflow. The number that scales the
+        loss, on its line or as `init_scale`, becomes a sixteenth of the largest scale that fits, or
+        more if that is too small.
+
     When it may be wrong:
         Small shares do no harm: with 5 % of the elements flushed the accuracy stayed the same, with
         25 % it fell by less than 0.01.
@@ -54,9 +61,11 @@ class GradientUnderflow(Rule):
     code: ClassVar[str] = "GS601"
     name: ClassVar[str] = "gradient-underflow"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "precision"
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""

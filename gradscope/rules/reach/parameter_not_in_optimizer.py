@@ -10,6 +10,7 @@ from gradscope.analysis.reach import Part, Subtrees, counted, named
 from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
@@ -52,6 +53,11 @@ class ParameterNotInOptimizer(Rule):
         `optimizer.add_param_group`. Freeze parameters that should not be trained with
         `requires_grad_(False)`: backward then does not compute their gradients.
 
+    Fix safety:
+        Unsafe: the parameters may be left out on purpose. The optimizer's line moves behind the
+        line that made them, if both are in one block. `model.head.parameters()` becomes
+        `model.parameters()` if these are all that the optimizer lacks.
+
     When it may be wrong:
         If another optimizer that was not recorded holds them.
 
@@ -67,6 +73,7 @@ class ParameterNotInOptimizer(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_in_optimizer", worse="lower"),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
 
     most_share: float = 0.5
     """Share of the trained tensors, 0 to 1, below which an optimizer holds a deliberate selection.

@@ -9,6 +9,7 @@ from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.rule import Rule
 
@@ -36,6 +37,10 @@ class StaleOptimizerParameter(Rule):
     How to fix it:
         Create the optimizer after the last change to the model.
 
+    Fix safety:
+        Unsafe: the optimizer's line moves behind the last change to the model, which it then
+        trains. No edit if both are not in one block, or if a line between them uses the optimizer.
+
     When it may be wrong:
         If the optimizer belongs to another model with the same structure.
 
@@ -48,6 +53,7 @@ class StaleOptimizerParameter(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS201", "GS205", "GS306")
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -1,0 +1,1 @@
+"""Edits that fix findings of this family; they need libcst."""

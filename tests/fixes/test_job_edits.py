@@ -1,0 +1,87 @@
+"""Edits for findings of jobs, whose ranks are not run here."""
+
+from textwrap import dedent
+
+import pytest
+
+from gradscope.recording.finding import Finding, RelatedLocation
+from gradscope.recording.records import Site
+from gradscope.rules.ranks.fixes import same_order_every_epoch, unsynchronised_gradient
+from tests.source_edits.test_source_files import files_that_ran
+
+
+def changed(tmp_path, function, text):
+    """Return the edits of a finding at the line `# <-` with related lines `# also`."""
+    path = str(tmp_path / "train.py")
+    text = dedent(text).lstrip("\n")
+    (tmp_path / "train.py").write_text(text)
+    lines = dict(enumerate(text.splitlines(), 1))
+    (at,) = (number for number, line in lines.items() if line.endswith("# <-"))
+    location = Site(file=path, line=at, function="main", source=lines[at].strip())
+    related = tuple(
+        RelatedLocation(file=path, line=number, message="")
+        for number, line in lines.items()
+        if line.endswith("# also")
+    )
+    finding = Finding(
+        rule="GS800", name="", severity="error", message="", remedy="", location=location,
+        related=related, parameters=(), modules=(), evidence=(), count=1, fingerprint="",
+    )  # fmt: skip
+    return [
+        (edit.start.line, edit.replacement.strip(), text.splitlines()[edit.start.line - 1].strip())
+        for edits in function(finding, None, files_that_ran(location))
+        for edit in edits
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_edited"),
+    [
+        ("loss = f(model.module(x))  # <-", True),
+        ("loss = f(self.net.module(x), y)  # <-", True),
+        ("loss = model.module.loss(x)  # <-", False),
+        ("loss = f(a.module(x), b.module(x))  # <-", False),
+    ],
+)
+def test_the_wrapper_is_called_itself(line, is_edited, tmp_path):
+    found = changed(tmp_path, unsynchronised_gradient.fix, line)
+    assert [text for _, text, _ in found] == ([""] if is_edited else [])
+
+
+SAMPLED = """
+def main(epochs):
+    sampler = DistributedSampler(data)  # <-
+    loader = DataLoader(data, sampler=sampler)
+    for {epoch} in {epochs}:
+        for x in {items}:  # also
+            train(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("epoch", "epochs", "items", "added"),
+    [
+        ("epoch", "range(3)", "loader", ["sampler.set_epoch(epoch)"]),
+        ("e", "range(1, epochs)", "enumerate(loader)", ["sampler.set_epoch(e)"]),
+        ("_", "range(3)", "loader", []),
+        ("name", "('a', 'b')", "loader", []),
+    ],
+)
+def test_the_epoch_is_set_before_the_loop(epoch, epochs, items, added, tmp_path):
+    text = SAMPLED.format(epoch=epoch, epochs=epochs, items=items)
+    found = changed(tmp_path, same_order_every_epoch.fix, text)
+    assert [one for _, one, _ in found] == added
+
+
+def test_a_sampler_made_elsewhere_is_that_of_the_loader(tmp_path):
+    text = """
+    def make():
+        sampler = DistributedSampler(data)  # <-
+        return DataLoader(data, sampler=sampler)
+    def main(loader):
+        for epoch in range(3):
+            for x in loader:  # also
+                train(x)
+    """
+    found = changed(tmp_path, same_order_every_epoch.fix, text)
+    assert [one for _, one, _ in found] == ["loader.sampler.set_epoch(epoch)"]
