@@ -1,5 +1,6 @@
 """Which steps of a long run are kept whole, and for how many each stands."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,11 +48,16 @@ class KeptSteps:
     @cached_property
     def missing(self) -> int:
         """Number of steps that are not whole."""
-        present = self._present
-        return sum(
-            sum(step not in present for step in range(one.first, one.first + one.count))
-            for one in self.summaries
-        )
+        return sum(one.count - len(self._within(one)) for one in self.summaries)
+
+    def _within(self, one: StepSummary) -> Sequence[int]:
+        """Return the whole steps of a summary, in order."""
+        start = bisect_left(self._ordered, one.first)
+        return self._ordered[start : bisect_left(self._ordered, one.first + one.count)]
+
+    @cached_property
+    def _ordered(self) -> Sequence[int]:
+        return sorted(self._present)
 
     @property
     def total(self) -> int:
@@ -91,8 +97,7 @@ class KeptSteps:
         found: dict[int, int] = {}
         start = min((one.first for one in self.summaries), default=0)
         for one in self.summaries:
-            steps = range(one.first, one.first + one.count)
-            kept = [step for step in steps if step in self._present]
+            kept = self._within(one)
             # The first and the last of a block lack what was before or behind them.
             end = one.block_first + one.block
             block = [step for step in kept if one.block_first <= step < end]

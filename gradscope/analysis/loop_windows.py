@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from gradscope.analysis.kept_steps import KeptSteps
-from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.recording_index import RecordingIndex, derived_once
 from gradscope.analysis.windows import Segment, Windows, is_skipped
 from gradscope.recording.events import (
     CarriedEvent,
@@ -66,6 +66,10 @@ class LoopWindow:
 
 def windows(recording: Recording) -> tuple[LoopWindow, ...]:
     """Return the windows of a run in the order of the loop; none of a recording that is no run."""
+    return derived_once(recording, _windows)
+
+
+def _windows(recording: Recording) -> tuple[LoopWindow, ...]:
     whole = Windows(RecordingIndex(recording))
     found: dict[int, list[Segment]] = {
         step.index: [] for step in recording.steps if step.kind == "run"

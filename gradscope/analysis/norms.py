@@ -24,7 +24,7 @@ def total_norm(norms: Iterable[float]) -> float | None:
 def norm_of_norms(norms: Iterable[float], norm_type: float = 2.0) -> float:
     """Return the norm of all gradients from the norm of each."""
     sizes = tuple(norms)
-    if any(math.isnan(size) for size in sizes):
+    if any(map(math.isnan, sizes)):
         return math.nan
     largest = max(sizes, default=0.0)
     if norm_type == 2:

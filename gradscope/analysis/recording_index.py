@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeVar, cast, get_args
+from weakref import finalize
 
 from gradscope.recording.evidence.batches import ProbeName, ProbeRecord
 from gradscope.recording.evidence.failures import AutogradErrorRecord
@@ -21,6 +22,27 @@ from gradscope.recording.records import (
     TensorRef,
     TensorStat,
 )
+
+Fact = TypeVar("Fact")
+
+_FACTS: dict[int, dict[object, object]] = {}
+"""By identity of a recording: facts of it that do not refer to it."""
+
+
+def derived_once(recording: Recording, derive: Callable[[Recording], Fact]) -> Fact:
+    """Return a fact of a recording, which is derived when it is first asked for.
+
+    Args:
+        recording: The recording.
+        derive: Returns the fact, which must not refer to the recording: it lives as long.
+    """
+    known = _FACTS.get(id(recording))
+    if known is None:
+        known = _FACTS[id(recording)] = {}
+        finalize(recording, _FACTS.pop, id(recording), None).atexit = False
+    if derive not in known:
+        known[derive] = derive(recording)
+    return cast("Fact", known[derive])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

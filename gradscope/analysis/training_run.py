@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from gradscope.analysis.job import RankEnding
@@ -281,7 +281,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         cost=next(iter(recording.evidence_of(WatchCost)), None),
         captured_steps=captured_step_rows(recording),
         missing=kept.missing,
-        limit=next(iter(recording.evidence_of(LimitRecord)), None),
+        limit=_limit(recording.evidence_of(LimitRecord)),
         summaries={
             position: {
                 kind: spans
@@ -291,6 +291,19 @@ def training_run(recording: Recording) -> TrainingRun | None:
             for position in range(len(optimizers.rows))
             if kept.summaries
         },
+    )
+
+
+def _limit(parts: Sequence[LimitRecord]) -> LimitRecord | None:
+    """Return what the parts of a continued run lack together; None for nothing."""
+    if not parts:
+        return None
+    return replace(
+        parts[-1],
+        captures=sum(one.captures for one in parts),
+        events=sum(one.events for one in parts),
+        gradients=sum(one.gradients for one in parts),
+        norms=sum(one.norms for one in parts),
     )
 
 

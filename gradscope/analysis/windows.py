@@ -13,7 +13,7 @@ from itertools import chain
 from operator import attrgetter
 
 from gradscope.analysis.kept_steps import KeptSteps, steps_of
-from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.analysis.recording_index import RecordingIndex, derived_once
 from gradscope.recording.events import (
     BackwardEvent,
     Event,
@@ -24,6 +24,7 @@ from gradscope.recording.events import (
     only,
 )
 from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
+from gradscope.recording.records import Recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,16 @@ class Series:
         return "sgd" if self.record is None else self.record.family
 
 
+def events_of(recording: Recording) -> tuple[Event, ...]:
+    """Return all that a script did, in order."""
+    records = sorted(recording.events, key=attrgetter("step", "order"))
+    return tuple(event_of(record, position) for position, record in enumerate(records))
+
+
+def _segments_of(recording: Recording) -> tuple[Segment, ...]:
+    return tuple(segments(derived_once(recording, events_of)))
+
+
 @dataclass(frozen=True)
 class Windows:
     """The steps of a run."""
@@ -146,13 +157,12 @@ class Windows:
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """All that the script did, in order."""
-        records = sorted(self.indexed.recording.events, key=attrgetter("step", "order"))
-        return tuple(event_of(record, position) for position, record in enumerate(records))
+        return derived_once(self.indexed.recording, events_of)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """The events, cut once."""
-        return tuple(segments(self.events))
+        return derived_once(self.indexed.recording, _segments_of)
 
     @cached_property
     def kept(self) -> KeptSteps:

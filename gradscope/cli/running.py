@@ -9,6 +9,7 @@ from contextlib import chdir
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from gradscope.cli import collect_as_usual
 from gradscope.cli.errors import show_error, show_note
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.options.declaration import Overrides, field_values
@@ -58,6 +59,7 @@ def record_target(
 
 def _import_torch() -> None:
     """Import torch; it takes more than a second, so recordings and --help go without it."""
+    collect_as_usual()
     is_first = "torch" not in sys.modules
     if is_first:
         gc.disable()

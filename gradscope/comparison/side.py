@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from statistics import median
@@ -11,7 +11,7 @@ from typing import Literal
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.errors import GradscopeError
-from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, NormTable, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
 
 _RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
@@ -208,21 +208,49 @@ def _series(
     table = norms_of(recording)
     found: dict[int, Series] = {}
     codes: dict[int, int] = {}
-    rows = zip(
-        table.steps, table.parameters, table.reaches, table.gradients, table.weights, strict=True
-    )
-    for step, parameter, code, norm, weight in rows:
-        if step not in steps:
-            continue
-        series = found.get(parameter)
-        if series is None:
-            series = found[parameter] = Series()
-        series.steps.append(step)
-        series.norms.append(norm)
-        series.weights.append(weight)
-        # The order is: the best first.
-        codes[parameter] = min(code, codes.get(parameter, code))
+    # Steps that measure the same parameters, one behind the other, are read in columns.
+    for measured, columns in _blocks(table, steps):
+        count = len(measured)
+        for place, parameter in enumerate(measured):
+            series = found.setdefault(parameter, Series())
+            series.steps.extend(columns.steps)
+            series.norms.extend(columns.norms[place::count])
+            series.weights.extend(columns.weights[place::count])
+            # The order is: the best first.
+            best = min(columns.reaches[place::count])
+            codes[parameter] = min(best, codes.get(parameter, best))
     return found, {parameter: REACHES[code] for parameter, code in codes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Numbers of consecutive measured steps, by step and in it by parameter."""
+
+    steps: list[int] = field(default_factory=list)
+    norms: list[float] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    reaches: bytearray = field(default_factory=bytearray)
+
+
+def _blocks(table: NormTable, steps: Collection[int]) -> Iterator[tuple[Sequence[int], _Columns]]:
+    """Yield the parameters that some steps measure, with their numbers in these steps."""
+    measured: list[int] = []
+    columns = _Columns()
+    for step in sorted(steps):
+        rows = table.rows_of(step)
+        if not rows:
+            continue
+        own = list(table.parameters[rows.start : rows.stop])
+        if own != measured:
+            if columns.steps:
+                yield measured, columns
+            measured, columns = own, _Columns()
+        columns.steps.append(step)
+        columns.norms.extend(table.gradients[rows.start : rows.stop])
+        columns.weights.extend(table.weights[rows.start : rows.stop])
+        columns.reaches.extend(table.reaches[rows.start : rows.stop])
+    if columns.steps:
+        yield measured, columns
 
 
 def _of_series(

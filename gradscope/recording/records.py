@@ -366,7 +366,7 @@ class TargetRecord:
         return (*self.guessed, *(("loss",) if self.synthetic_loss else ()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Recording:
     """All measurements. Indices in records refer to these tuples."""
 

@@ -1,12 +1,13 @@
 """Writes the recording of a run during the run, with one transaction per step."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.batches import BatchIdentity
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
@@ -78,6 +79,10 @@ class RunStep:
     stored_gradients: tuple[StoredGradient, ...] = ()
 
 
+_FIRST_BATCHES, _LAST_BATCHES, _MOST_INDICES = 200, 100, 1_024
+"""Largest number of batches that are written, and of the indices of each."""
+
+
 class RunRecorder:
     """The file of a running process.
 
@@ -101,6 +106,9 @@ class RunRecorder:
         """Whether a step was added and others are being summarised: it cannot be added again."""
         self._lost: set[int] = set()
         """Indices of captured steps that were not written: others may refer to them."""
+        self.batches_of: Callable[[int], Iterable[BatchIdentity]] = lambda _: ()
+        """Returns the batches that a step used, as far as they are known."""
+        self._batches = 0
         self._limit = limit
         if limit is not None:
             self._writer.allow(room_for_steps(limit))
@@ -133,6 +141,19 @@ class RunRecorder:
                 self._is_thinning = True
                 self.thinner.take(places, one.step, one.events, one.captured_steps)
                 self._is_thinning = False
+            self._note_batches()
+
+    def _note_batches(self) -> None:
+        """Write the batches of the steps with events."""
+        if self.thinner is None or not self.thinner.noted:
+            return
+        steps, self.thinner.noted = self.thinner.noted, []
+        for one in (batch for step in steps for batch in self.batches_of(step)):
+            count = self._batches
+            place = count if count < _FIRST_BATCHES else _FIRST_BATCHES + count % _LAST_BATCHES
+            short = dataclasses.replace(one, indices=one.indices[:_MOST_INDICES])
+            self._writer.put(evidence_tables()[BatchIdentity], place, short)
+            self._batches += 1
 
     def _write_within(self, thinner: Thinner, one: RunStep) -> None:
         """Add a step for which there was no room, if need be without what takes most of it."""
@@ -220,6 +241,7 @@ class RunRecorder:
                 self._writer.add(REPEATED_STEPS, [steps])
             else:
                 self.thinner.repeat(steps)
+            self._note_batches()
 
     def continue_at(self, step: int) -> None:
         """Record that the training was resumed, behind a number of optimizer steps."""

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -82,36 +83,49 @@ FULL_EVERY = 100
 
 
 def million_steps() -> None:
-    """Print what a run of a million steps takes within the usual limit."""
-    print(f"\na run of {LONG_STEPS:,} steps and 6 parameters, within {KEEP}")
+    """Print what a run of a million steps, and one of many parameters, take within the limit."""
+    _long(LONG_STEPS, 6, FULL_EVERY)
+    _long(20_000, 2_000, 10)
+
+
+def _long(steps: int, parameters: int, full_every: int) -> None:
+    print(f"\na run of {steps:,} steps and {parameters:,} parameters, within {KEEP}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.gradscope"
-        written = _timed(lambda: _write_repeating(path, 6))
+        written = _timed(lambda: _write_repeating(path, steps, parameters, full_every))
         print(f"  {'on disk':<20} {path.stat().st_size / 1e6:8.1f} MB")
-        print(f"  {'written, a step':<20} {written / LONG_STEPS * 1e6:8.1f} µs")
-        page = str(Path(folder) / "page.html")
-        for words in (["report"], ["check"], ["clip-report"], ["report", "-o", page]):
+        print(f"  {'written, a step':<20} {written / steps * 1e6:8.1f} µs")
+        page, other = str(Path(folder) / "page.html"), str(Path(folder) / "other.gradscope")
+        shutil.copy(path, other)
+        for words in (
+            ["report"],
+            ["check"],
+            ["clip-report"],
+            ["compare", other],
+            ["report", "-o", page],
+        ):
             run = [sys.executable, "-m", "gradscope", words[0], str(path), *words[1:]]
             seconds = _timed(lambda run=run: subprocess.run(run, stdout=subprocess.DEVNULL))
-            print(f"  {' '.join(['gradscope', *words[:2]]):<20} {seconds:8.2f} s")
+            name = f"gradscope {words[0]}{' -o' if page in words else ''}"
+            print(f"  {name:<20} {seconds:8.2f} s")
         print(f"  {'HTML page':<20} {Path(page).stat().st_size / 1e6:8.1f} MB")
 
 
-def _write_repeating(path: Path, parameters: int) -> None:
+def _write_repeating(path: Path, steps: int, parameters: int, full_every: int) -> None:
     draw = random.Random(0)
     recorder = RunRecorder(path, HEADER, Room.of(KEEP))
     recorder.add(_structure(parameters))
     last = 0
     if recorder.thinner is not None:
         recorder.thinner.in_use = lambda: {last}
-    for number in range(0, LONG_STEPS, FULL_EVERY):
+    for number in range(0, steps, full_every):
         last = number
         step = StepRecord(
             index=number, kind="run", graph=None, loss=draw.random(), optimizer="AdamW(lr=0.001)"
         )
         norms = [(place, "gradient", draw.random(), 3.0, None) for place in range(parameters)]
         recorder.add(RunStep(step=step, events=tuple(_events(number, parameters)), norms=norms))
-        count = FULL_EVERY - 1
+        count = full_every - 1
         recorder.repeat(
             RepeatedSteps(
                 first=number + 1,

@@ -117,6 +117,7 @@ def _contributions(
     norms = [_joined(names, step, norm_type) for step in before]
     left = [_joined(names, step, norm_type) for step in after]
     shares = [_shares(step, norm_type) for step in norms]
+    peaks = [max(step.values(), default=0.0) for step in shares]
     found = []
     for name in dict.fromkeys(name for step in norms for name in step):
         own = [step.get(name, 0.0) for step in shares]
@@ -128,7 +129,7 @@ def _contributions(
                 largest=max(own),
                 before=median(step[name] for step in norms if name in step),
                 after=median(kept) if kept else None,
-                leads=fmean(step.get(name, 0.0) == max(step.values()) > 0 for step in shares),
+                leads=fmean(share == peak > 0 for share, peak in zip(own, peaks, strict=True)),
             )
         )
     return tuple(sorted(found, key=lambda one: -one.share))

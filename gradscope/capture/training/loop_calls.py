@@ -66,6 +66,7 @@ class Loaders:
     def install(self, patches: Patches) -> None:
         """Start observing."""
         patches.wrap(DataLoader, "__iter__", self._wrap)
+        self._training.batches.install(patches)
 
     def _wrap(self, original: Function) -> Function:
         def __iter__(loader: DataLoader[Any]) -> Any:  # noqa: ANN401, N807
@@ -77,7 +78,10 @@ class Loaders:
                 or training.repeats("epoch", None, frame)
             ):
                 training.guard.glance(self._note, loader, frame)
-            return original(loader)
+            iterator = original(loader)
+            if not is_traced() and training.guard.active:
+                training.guard.quickly(training.batches.opened, loader, iterator)
+            return iterator
 
         return __iter__
 
@@ -87,6 +91,7 @@ class Loaders:
         if isinstance(expression, ast.Call) and expression.args:
             expression = expression.args[0]  # for example `enumerate(loader)`
         name = None if expression is None else stem(expression)
+        self._training.batches.name(loader, name or "")
         self._training.event_log.note(
             "epoch", location, known(EpochEvent, batches=_length(loader)), subject=name or ""
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch.optim import Optimizer
 
+from gradscope.capture.training.batches import Batches
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.gradient_state import SPENT, UNSPENT, Entry, GradientState, Outside
 from gradscope.capture.training.guard import Guard
@@ -84,6 +85,7 @@ class TrainingState:
         self.models = Models(guard, self.gradient_state, self.locations, self.event_log.sites)
         self.optimizers = Optimizers(self.gradient_state, self.locations)
         self.scopes = Scopes()
+        self.batches = Batches(guard)
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""

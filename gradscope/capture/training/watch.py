@@ -197,6 +197,8 @@ class _Running:
             write=recorder.repeat,
         )
         self._pace.take_passed = self._take_passed
+        training.batches.step = lambda: self._pace.running_step
+        recorder.batches_of = training.batches.of_step
         if recorder.thinner is not None:
             recorder.thinner.in_use = self._pace.in_use
         training.step_repeated, training.resumed = self._step_repeated, self._resumed

@@ -6,6 +6,7 @@ from math import ceil
 from typing import TypeVar
 
 from gradscope.recording.continuation.places import Places
+from gradscope.recording.evidence.batches import BatchIdentity
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
     RankEvent,
@@ -103,7 +104,7 @@ def _evidence_until(recording: Recording, end: int) -> Iterator[object]:
     summaries = {one.first: one for one in recording.evidence_of(StepSummary)}
     for one in recording.evidence:
         match one:
-            case RoundedUpdate() | RankNumbers() | ContinuedRun():
+            case BatchIdentity() | RoundedUpdate() | RankNumbers() | ContinuedRun():
                 if one.step < end:
                     yield one
             case StepSummary() | SeriesSummary() | NormSummary():

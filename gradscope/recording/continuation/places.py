@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from gradscope.recording.evidence.batches import BatchIdentity
 from gradscope.recording.evidence.ranks import (
     ParameterPlacement,
     RankEvent,
@@ -148,6 +149,8 @@ class Places:
                     optimizer=self.optimizers[one.optimizer],
                     parameter=self.parameters[one.parameter],
                 )
+            case BatchIdentity():
+                return replace(one, step=one.step + self.start)
             case StepSummary():
                 return replace(
                     one, first=one.first + self.start, block_first=one.block_first + self.start

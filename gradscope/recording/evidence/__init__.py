@@ -7,6 +7,7 @@ tensor references, and tuples or dataclasses of these. The recording's file gets
 from gradscope.recording.evidence.batches import (
     AccumulatedGradient,
     AccumulationRecord,
+    BatchIdentity,
     BatchRecord,
     IgnoredInputRecord,
     LossTermRecord,
@@ -89,6 +90,7 @@ EVIDENCE: tuple[type, ...] = (
     AccumulationRecord,
     AttributeRecord,
     AutogradErrorRecord,
+    BatchIdentity,
     BatchRecord,
     CallerRecord,
     CastRecord,

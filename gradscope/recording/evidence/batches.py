@@ -230,3 +230,14 @@ class ProbeRecord:
     """Name of the probe."""
     obstacle: str | None
     """Why it did not run; None if it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchIdentity:
+    """The samples of a batch that a step of a run used, by the indices that their sampler gave."""
+
+    table: ClassVar[str] = "batch_identity"
+    step: int
+    loader: str
+    """Name of the data loader in the script; empty if it has none."""
+    indices: tuple[int, ...]

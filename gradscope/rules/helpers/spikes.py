@@ -189,7 +189,7 @@ def unmeasured_jump(windows: Sequence[Window], limits: Limits) -> tuple[int, flo
     A squared error grows with the square of its gradient. The loss comes down again: the batch was
     another one, not the weights.
     """
-    losses: list[float] = []
+    highest, before = _LEAST_LOSS, 0
     raised, rate = -limits.least_history, None
     for position, window in enumerate(windows):
         loss = window.passes[-1].loss if window.passes else None
@@ -198,12 +198,12 @@ def unmeasured_jump(windows: Sequence[Window], limits: Limits) -> tuple[int, flo
         if rate and window.step.lr and window.step.lr > _STEEP * rate:
             raised = position
         rate = window.step.lr
-        is_judged = window.step.norm is None and len(losses) >= limits.least_history
+        is_judged = window.step.norm is None and before >= limits.least_history
         if is_judged and position - raised >= limits.least_history:
-            times = loss / max(*losses, _LEAST_LOSS)
+            times = loss / highest
             if times > limits.factor**2 and _comes_down(windows, position, loss):
                 return position, times
-        losses.append(loss)
+        highest, before = max(highest, loss), before + 1
     return None
 
 

@@ -79,6 +79,11 @@ class Pace:
         """Whether steps may be recorded as repetitions of others."""
         return not self.budget.is_unlimited
 
+    @property
+    def running_step(self) -> int:
+        """Index of the running step."""
+        return self.steps + len(self._passed)
+
     def is_repeating(self) -> bool:
         """Return whether the running step repeats another so far."""
         return self.patterns.position is not None
