@@ -1,7 +1,9 @@
 """Runs the command line in processes that need not import everything again."""
 
 import json
+import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -41,12 +43,17 @@ class ForkedCommands:
     """
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("forking.py"), *modules],
-            env=environment,
+        self._modules, self._environment = modules, environment
+        self.process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("forking.py"), *self._modules],
+            env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def run(
@@ -92,9 +99,17 @@ class ForkedCommands:
         """Wait for the command that was started; return its exit code."""
         return self.all_ended()[0]
 
-    def all_ended(self) -> list[int]:
-        """Wait for the commands that were started; return their exit codes."""
-        assert self.has_ended(LIMIT), f"a command did not end within {LIMIT} s"
+    def all_ended(self, limit: float = LIMIT) -> list[int]:
+        """Wait for the commands that were started; return their exit codes.
+
+        After so many seconds, they are killed.
+        """
+        if not self.has_ended(limit):
+            # A new process: the next command must not get the late answer to this one.
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.close()
+            self.process = self._started()
+            raise AssertionError(f"a command did not end within {limit} s")
         return json.loads(self.process.stdout.readline())
 
     def close(self) -> None:

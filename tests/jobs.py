@@ -9,6 +9,9 @@ from gradscope.recording.records import Recording
 from gradscope.recording.store import load_recording
 from tests.forked import ForkedCommands, command
 
+_LIMIT = 60
+"""Seconds that a job may take for each of its ranks."""
+
 
 class Jobs:
     """Runs one job after another in forked processes."""
@@ -51,7 +54,7 @@ class Jobs:
         )
         return [
             (code, (folder / f"out{rank}").read_text(), (folder / f"err{rank}").read_text())
-            for rank, code in enumerate(self._server.all_ended())
+            for rank, code in enumerate(self._server.all_ended(ranks * _LIMIT))
         ]
 
     def recordings(self, script: Path, folder: Path, *options: str) -> tuple[Recording, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.phrasing import literal
 from gradscope.recording.evidence.parameters import LoadedRecord
 from gradscope.recording.evidence.training import GroupRecord, OptimizerRecord
 from gradscope.recording.records import ModuleRecord, ParameterRecord
@@ -41,7 +42,7 @@ class Holding:
             several: Whether they belong to several modules.
         """
         rate = self.group.learning_rate
-        lr = "" if rate is None else f" (lr {rate:g})"
+        lr = "" if rate is None else f" (lr {literal(rate)})"
         its = "their" if several else "its"
         its = f"{its} parameter is" if parameters == 1 else f"{its} {parameters} parameters are"
         name = self.optimizer.class_name

@@ -188,7 +188,9 @@ def outline(
         trees = _trees(rows, mark)
     deepest = _depth(rows, trees, depth, most)
     return [
-        line for tree in trees for line in _lines(merge_containers(cut_below(tree, deepest)), 0)
+        line
+        for tree in trees
+        for line in with_levels(merge_containers(cut_below(tree, deepest)), 0)
     ]
 
 
@@ -238,10 +240,11 @@ def _depth(
     return fitting_depth(trees, most)
 
 
-def _lines(module: FoldedModule, level: int) -> Iterator[tuple[FoldedModule, int]]:
+def with_levels(module: FoldedModule, level: int) -> Iterator[tuple[FoldedModule, int]]:
+    """Yield a module and all below it, each with its level."""
     yield module, level
     for child in module.children:
-        yield from _lines(child, level + 1)
+        yield from with_levels(child, level + 1)
 
 
 class _Norms:

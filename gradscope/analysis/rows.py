@@ -44,12 +44,12 @@ class ParameterRow:
     @property
     def grad_to_weight(self) -> float | None:
         """Gradient norm over weight norm; None without a gradient or with a zero weight."""
-        return _ratio(None if self.grad is None else self.grad.norm, self.weight_norm)
+        return quotient(None if self.grad is None else self.grad.norm, self.weight_norm)
 
     @property
     def update_to_weight(self) -> float | None:
         """Update norm over weight norm; None without an update or with a zero weight."""
-        return _ratio(self.update_norm, self.weight_norm)
+        return quotient(self.update_norm, self.weight_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class ModuleCallRow:
     @property
     def gain(self) -> float | None:
         """Input gradient norm over output gradient norm: what backward through the call does."""
-        return _ratio(self.input_grad_norm, self.output_grad_norm)
+        return quotient(self.input_grad_norm, self.output_grad_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,8 @@ class OtherStep:
     """Gradient norms, in the order of the report's parameters."""
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
+def quotient(above: float | None, below: float | None) -> float | None:
+    """Return a quotient; None if a number is missing, or the lower one is zero."""
     if above is None or below is None or below == 0.0:
         return None
     # inf / inf is NaN here; a plain division of floats raises only for a zero below.

@@ -16,7 +16,7 @@ from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import line_text, shown_path
 from gradscope.errors import GradscopeError
 from gradscope.recording.events import ClipEvent, StepEvent, only
-from gradscope.recording.evidence.summaries import SeriesKind
+from gradscope.recording.evidence.summaries import LimitRecord, SeriesKind
 from gradscope.recording.evidence.training import WatchCost
 from gradscope.recording.finding import UNJUDGED, Verdict
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
@@ -247,6 +247,8 @@ class TrainingRun:
     """Backward passes in which every tensor was captured."""
     missing: int = 0
     """Number of steps of which the recording has only summaries."""
+    limit: LimitRecord | None = None
+    """What else the recording lacks because of its largest size; None for nothing."""
     summaries: Mapping[int, Mapping[CurveKind, Sequence[Span]]] = field(default_factory=dict)
     """By optimizer and kind of number: the summaries."""
 
@@ -280,6 +282,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
         cost=next(iter(recording.evidence_of(WatchCost)), None),
         captured_steps=captured_step_rows(recording),
         missing=kept.missing,
+        limit=next(iter(recording.evidence_of(LimitRecord)), None),
         summaries={
             position: {
                 kind: spans

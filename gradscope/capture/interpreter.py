@@ -1,23 +1,8 @@
 """Python itself during capture: pauses the garbage collector, hides gradscope's frames."""
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FunctionType
 from typing import TypeVar
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector, which would traverse the many objects of a graph repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -10,8 +10,20 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.evidence.training import OptimizerFamily
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
 
+_ADAPTIVE = (
+    torch.optim.Adadelta,
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.SparseAdam,
+)
 _FSDP = "torch.distributed.fsdp"
 
 Shards = dict[int, nn.Parameter]
@@ -187,3 +199,11 @@ def _module_records(modules: dict[nn.Module, list[str]]) -> tuple[ModuleRecord, 
             )
         )
     return tuple(records)
+
+
+def optimizer_family(optimizer: torch.optim.Optimizer) -> OptimizerFamily:
+    """Return what an optimizer, or one that is derived from it or named like it, does."""
+    name = type(optimizer).__name__.lower()
+    if isinstance(optimizer, torch.optim.SGD) or "sgd" in name:
+        return "sgd"
+    return "adaptive" if isinstance(optimizer, _ADAPTIVE) or "adam" in name else "other"

@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Literal, get_args
 
+from gradscope.analysis.rows import quotient
 from gradscope.comparison.matching import Matching
 from gradscope.comparison.rounding import are_rounding, rounding_limits
 from gradscope.comparison.side import Series, Side, SideParameter
@@ -248,7 +249,7 @@ def _pair(
     if limits.of_ranks and base.is_shard and other.is_shard:
         return _without_numbers("shard")
     cosine = None if direction is None else direction.cosine
-    ratio = _ratio(other.norm, base.norm)
+    ratio = quotient(other.norm, base.norm)
     first = _first_difference(base.series, other.series)
     change = _reach_change(base, other)
     if change in ("zero", "gained") and is_noise:
@@ -260,7 +261,7 @@ def _pair(
     return ParameterPair(
         change=change,
         ratio=ratio,
-        weight_ratio=_ratio(other.weight_norm, base.weight_norm),
+        weight_ratio=quotient(other.weight_norm, base.weight_norm),
         cosine=cosine,
         relative_difference=None if direction is None else direction.relative_difference,
         first_difference=first,
@@ -324,9 +325,3 @@ def _first_difference(base: Series | None, other: Series | None) -> int | None:
         if found is None or not (_same(norm, found[0]) and _same(weight, found[1])):
             return step
     return next(iter(sorted(set(other.steps) - set(base.steps))), None)
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    if above is None or below is None or below == 0.0:
-        return None
-    return above / below

@@ -1,19 +1,22 @@
 """The file of a trainer's recording, which a resumed training continues."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from gradscope.analysis.job import identity_of
 from gradscope.options.recording_options import KEEP
-from gradscope.recording.store import (
-    absorb_continuation,
-    continuation_of,
-    remove_recording,
-)
+from gradscope.recording.paths import continuation_of, remove_recording
+from gradscope.recording.records import Recording
+from gradscope.recording.store import absorb_continuation, load_recording
 from gradscope.recording.thinning.room import Room
 
 _LEAST = 0.25
 """Smallest share of the usual room that a further part of a training gets."""
+
+_WAIT, _PAUSE = 10.0, 0.1
+"""Longest time to wait for other ranks to finish their recordings, and between two looks, in s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +25,8 @@ class SavedRecording:
 
     file: Path
     """File of the whole recording."""
+    rank: int | None = None
+    """Rank of this process; None if it is the only one."""
     is_continued: bool = False
     """Whether it holds the part before, which a trainer has resumed."""
 
@@ -43,10 +48,10 @@ class SavedRecording:
             number += 1
             latest, free = free, save.with_name(f"{save.stem}-{number}{suffix}")
         if latest is None or not is_resumed:
-            return cls(file=free)
+            return cls(file=free, rank=rank)
         absorb_continuation(latest)
         remove_recording(continuation_of(latest))
-        return cls(file=latest, is_continued=True)
+        return cls(file=latest, rank=rank, is_continued=True)
 
     @property
     def part(self) -> Path:
@@ -69,3 +74,31 @@ class SavedRecording:
         """
         if self.is_continued:
             absorb_continuation(self.file)
+
+    def of_all_ranks(self) -> tuple[Recording, ...]:
+        """Return the recordings of all ranks, by rank, as far as they finish within some seconds.
+
+        Raises:
+            GradscopeError: The own one cannot be read.
+        """
+        own = load_recording(self.file)
+        identity = identity_of(own)
+        if self.rank is None or identity is None:
+            return (own,)
+        until, found = time.monotonic() + _WAIT, {self.rank: own}
+        files = {rank: self._of_rank(rank) for rank in range(identity.world_size)}
+        while len(found) < len(files):
+            for rank in set(files) - set(found):
+                other = load_recording(files[rank]) if files[rank].exists() else None
+                known = None if other is None else identity_of(other)
+                if other is not None and other.finished and known and known.job == identity.job:
+                    found[rank] = other
+            if time.monotonic() > until or not all(files[rank].exists() for rank in files):
+                break
+            time.sleep(_PAUSE)
+        return tuple(found[rank] for rank in sorted(found))
+
+    def _of_rank(self, rank: int) -> Path:
+        suffix = f".rank{self.rank}{self.file.suffix}"
+        stem = self.file.name.removesuffix(suffix)
+        return self.file.with_name(f"{stem}.rank{rank}{self.file.suffix}")

@@ -28,6 +28,7 @@ from gradscope.recording.finding import Severity, at_least
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import check_settings, judge
+from gradscope.rules.job_judging import judge_job
 from gradscope.rules.selection import parsed_selectors
 from gradscope.rules.settings import Settings
 from gradscope.session.arguments import check_arguments
@@ -207,7 +208,7 @@ class TrainerWatch:
         if is_off():
             return values
         try:
-            self.report = self._report(watch)
+            self.report = self._report(watch, of_all_ranks=is_first_rank)
         except GradscopeError as error:
             _tell(error.what)
             return values
@@ -246,16 +247,21 @@ class TrainerWatch:
         except GradscopeError as error:
             _tell(error.what)
 
-    def _report(self, watch: Watch) -> Report:
-        """Return the report on all parts of the training.
+    def _report(self, watch: Watch, *, of_all_ranks: bool) -> Report:
+        """Return the report on all parts of the training, and on all ranks if wanted.
 
         Raises:
             GradscopeError: Nothing was recorded.
         """
-        if self._saved is None or not self._saved.is_continued:
+        saved, settings = self._saved, self._options.settings
+        if saved is None:
             return watch.report()
-        recording = load_recording(self._saved.file)
-        return Report.from_recording(recording, judge(recording, self._options.settings))
+        if of_all_ranks and len(ranks := saved.of_all_ranks()) > 1:
+            return Report.from_recording(ranks[0], judge_job(ranks, settings), ranks)
+        if not saved.is_continued:
+            return watch.report()
+        recording = load_recording(saved.file)
+        return Report.from_recording(recording, judge(recording, settings))
 
     def _show(self, report: Report) -> None:
         print(repr(report), file=sys.stderr)  # noqa: T201 - the report of the training

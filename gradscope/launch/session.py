@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gradscope.capture.interpreter import no_garbage_collection
+from gradscope.garbage import no_garbage_collection
 from gradscope.launch.execution import Ending, execute
 from gradscope.launch.imports import Shadows, after_torch_import
 from gradscope.launch.program import Program

@@ -30,6 +30,7 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     left_from=one.left_from,
                     right_from=one.right_from,
                     reduction=one.reduction,
+                    ahead=one.ahead,
                 )
             )
     graph = context.capture.graph

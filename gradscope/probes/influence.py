@@ -163,6 +163,7 @@ def _without_effect(context: ProbeContext) -> list[str]:
         if torch.equal(loss, _loss_with(context, one, other))
         # The mean over examples that meet no others does not depend on their order.
         and torch.equal(loss, _loss_with(context, one, _shifted(one)))
+        and torch.equal(loss, _loss_with(context, one, _repeated(one)))
         and _is_ignored_by_other_numbers(context, one, other)
     ]
     dropped = " ".join(context.target.notes)
@@ -215,6 +216,17 @@ def _other(tensor: Tensor) -> Tensor | None:
 def _shifted(tensor: Tensor) -> Tensor:
     """Return a tensor whose numbers move by one in memory, across its rows."""
     other = tensor.detach().flatten().roll(1).view(tensor.shape)
+    return other.requires_grad_(tensor.requires_grad)
+
+
+def _repeated(tensor: Tensor) -> Tensor:
+    """Return a tensor whose first half is in the place of the second, too.
+
+    Of examples of one number each, every other place is another order.
+    """
+    flat = tensor.detach().flatten()
+    half = flat[: (len(flat) + 1) // 2]
+    other = torch.cat((half, half))[: len(flat)].view(tensor.shape)
     return other.requires_grad_(tensor.requires_grad)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gradscope.capture.reading import why_unreadable
 from gradscope.capture.statistics import norms
 from gradscope.errors import UserCodeError
+from gradscope.phrasing import literal
 from gradscope.target.optimizers import DEFAULT_LEARNING_RATE, closure_reason
 
 
@@ -94,7 +95,7 @@ def _adam(parameters: list[nn.Parameter]) -> list[torch.optim.Optimizer]:
 def describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
     """Return an optimizer's class and learning rates, as `AdamW(lr=0.001)`."""
     rates = dict.fromkeys(
-        f"{float(group['lr']):g}"
+        literal(float(group["lr"]))
         for group in optimizer.param_groups
         if group.get("lr") is not None  # if the optimizer chooses it itself
     )

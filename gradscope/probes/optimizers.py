@@ -7,28 +7,15 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradscope.capture.naming import shape_of
+from gradscope.capture.naming import optimizer_family, shape_of
 from gradscope.capture.reading import whole
 from gradscope.capture.source.lines import Line
 from gradscope.probes.context import ProbeContext
 from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.evidence.training import (
     GroupRecord,
-    OptimizerFamily,
     OptimizerRecord,
     StaleTensor,
-)
-
-_ADAPTIVE = (
-    torch.optim.Adadelta,
-    torch.optim.Adagrad,
-    torch.optim.Adam,
-    torch.optim.Adamax,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.RMSprop,
-    torch.optim.SparseAdam,
 )
 
 
@@ -91,7 +78,7 @@ class _OptimizerReading:
         return OptimizerRecord(
             index=index,
             class_name=type(optimizer).__name__,
-            family=_family(optimizer),
+            family=optimizer_family(optimizer),
             is_torchs=type(optimizer).__module__.startswith("torch.optim"),
             is_targets=in_use or optimizer is self._context.target.optimizer,
             site=None if made is None else self._context.assembler.site_of(made.line),
@@ -213,13 +200,6 @@ def _listed(group: dict[str, object]) -> list[Tensor]:
     listed = group["params"]
     assert isinstance(listed, list)
     return listed
-
-
-def _family(optimizer: torch.optim.Optimizer) -> OptimizerFamily:
-    name = type(optimizer).__name__.lower()
-    if isinstance(optimizer, torch.optim.SGD) or "sgd" in name:
-        return "sgd"
-    return "adaptive" if isinstance(optimizer, _ADAPTIVE) or "adam" in name else "other"
 
 
 def _number(group: dict[str, object], name: str) -> float | None:

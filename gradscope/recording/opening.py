@@ -1,19 +1,19 @@
 """Opens the file of a recording to read it."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from gradscope.errors import GradscopeError
+from gradscope.recording.paths import cut_off
 
 APPLICATION_ID = 0x47726164
 """`Grad`: identifies recordings among SQLite files."""
 
 FORMAT = 2
 """Stored in `user_version`. It is incremented when an older gradscope cannot read the file."""
-
-_MAGIC = b"SQLite format 3\x00"
 
 
 @contextmanager
@@ -23,28 +23,45 @@ def opened_to_read(file: Path) -> Iterator[sqlite3.Connection]:
     Raises:
         GradscopeError: The file is missing, not a recording, damaged, or of a newer version.
     """
-    _check_magic(file)
+    _check_file(file)
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as base:
             _check_format(base, file)
             base.execute("BEGIN")  # one transaction
             yield base
-    except (sqlite3.Error, ValueError) as error:
-        raise GradscopeError(f"cannot read `{file}`: {error}") from error
+    except sqlite3.OperationalError as error:
+        raise GradscopeError(f"cannot read `{file}`: {error}", cause=cut_off(file)) from error
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+            raise GradscopeError(f"`{file}` is not a recording of gradscope") from error
+        raise _damaged(file, error) from error
+    except ValueError as error:
+        raise GradscopeError(f"cannot read `{file}`: {error}", cause=cut_off(file)) from error
     except (KeyError, TypeError) as error:  # a wrong text or a missing value
-        raise GradscopeError(f"cannot read `{file}`: it is damaged ({error!r})") from error
+        raise _damaged(file, repr(error)) from error
 
 
-def _check_magic(file: Path) -> None:
+def _damaged(file: Path, reason: object) -> GradscopeError:
+    what = f"cannot read `{file}`: it is damaged ({reason})"
+    return GradscopeError(what, cause=cut_off(file))
+
+
+def _check_file(file: Path) -> None:
+    """Check that there is something to read.
+
+    Nothing but SQLite may open a recording that this process writes: closing it would drop the
+    locks of the process, and others would see the file as unused.
+    """
     try:
-        with file.open("rb") as stream:
-            start = stream.read(len(_MAGIC))
+        is_empty = not file.stat().st_size
     except OSError as error:
         raise GradscopeError(f"cannot read `{file}`: {error.strerror}") from error
-    if not start:
+    if file.is_dir():
+        raise GradscopeError(f"cannot read `{file}`: it is a directory")
+    if not os.access(file, os.R_OK):
+        raise GradscopeError(f"cannot read `{file}`: permission denied")
+    if is_empty:
         raise GradscopeError(f"`{file}` is empty")
-    if start != _MAGIC:
-        raise GradscopeError(f"`{file}` is not a recording of gradscope")
 
 
 def _check_format(base: sqlite3.Connection, file: Path) -> None:

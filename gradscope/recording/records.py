@@ -188,8 +188,21 @@ class CutRecord:
     """Line (a site) that disabled gradients: a `with` or a decorator."""
 
 
+class Measured:
+    """What has the norm of so many elements."""
+
+    __slots__ = ()
+    numel: int
+    norm: float
+
+    @property
+    def rms(self) -> float:
+        """Root mean square over all elements; NaN for an empty tensor."""
+        return self.norm / self.numel**0.5 if self.numel else float("nan")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GradientStat:
+class GradientStat(Measured):
     """Statistics of one gradient; None for those not measured: in a run, all but the norm.
 
     `norm` and `absolute_maximum` are exact (every element, float64 sums of float32 or wider).
@@ -221,11 +234,6 @@ class GradientStat:
     def is_zero(self) -> bool:
         """Whether every element is exactly zero."""
         return (self.norm if self.absolute_maximum is None else self.absolute_maximum) == 0.0
-
-    @property
-    def rms(self) -> float:
-        """Root mean square over all elements; NaN for an empty tensor."""
-        return self.norm / self.numel**0.5 if self.numel else float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

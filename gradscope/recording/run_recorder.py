@@ -15,6 +15,7 @@ from gradscope.recording.evidence.training import (
     LibraryCall,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
     WatchCost,
 )
 from gradscope.recording.meta import Header
@@ -30,10 +31,10 @@ from gradscope.recording.records import (
 from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.step_norms import NormRow
-from gradscope.recording.store import RecordingWriter
 from gradscope.recording.stored_gradient import StoredGradient
 from gradscope.recording.table import Table
 from gradscope.recording.tables import (
+    CAPTURED_STEPS,
     EVENTS,
     MODULES,
     PARAMETERS,
@@ -44,7 +45,8 @@ from gradscope.recording.tables import (
     evidence_tables,
 )
 from gradscope.recording.thinning.room import Room
-from gradscope.recording.thinning.thinner import Thinner
+from gradscope.recording.thinning.thinner import Thinner, room_for_steps
+from gradscope.recording.writer import FullError, RecordingWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class RunStep:
     optimizers: tuple[tuple[int, TrainedOptimizer], ...] = ()
     """New and changed optimizers with their indices."""
     library_calls: tuple[LibraryCall, ...] = ()
+    trainer_arguments: tuple[TrainerArgument, ...] = ()
     scopes: tuple[ClipScope, ...] = ()
     rounded: tuple[RoundedUpdate, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -94,6 +97,13 @@ class RunRecorder:
         limit = None if room is None else room.limit
         self._writer = RecordingWriter(path, self._header, limit=limit)
         self.thinner = None if room is None else Thinner(self._writer, room)
+        self._is_thinning = False
+        """Whether a step was added and others are being summarised: it cannot be added again."""
+        self._lost: set[int] = set()
+        """Indices of captured steps that were not written: others may refer to them."""
+        self._limit = limit
+        if limit is not None:
+            self._writer.allow(room_for_steps(limit))
 
     def add(self, one: RunStep) -> None:
         """Add a step.
@@ -102,11 +112,70 @@ class RunRecorder:
             GradscopeError: The file cannot be written any more, for example on a full disk. It
                 contains the steps before.
         """
+        thinner = self.thinner
+        if thinner is not None and any(step.same_as in self._lost for step in one.captured_steps):
+            one = self._without_captures(thinner, one)
+        if thinner is not None and thinner.is_tight and one.norms:
+            self._write_events(thinner, one)
+            return
+        try:
+            self._write_step(one)
+        except FullError as error:
+            if thinner is None or self._is_thinning or not error.is_at_limit:
+                raise
+            self._write_within(thinner, one)
+
+    def _write_step(self, one: RunStep) -> None:
         with self._writer.transaction():
             places = {} if self.thinner is None else self.thinner.places()
             self._add(one)
             if self.thinner is not None and one.step is not None:
+                self._is_thinning = True
                 self.thinner.take(places, one.step, one.events, one.captured_steps)
+                self._is_thinning = False
+
+    def _write_within(self, thinner: Thinner, one: RunStep) -> None:
+        """Add a step for which there was no room, if need be without what takes most of it."""
+        with self._writer.transaction():
+            thinner.shrink()
+        for less in (lambda _, one: one, self._without_bulk):
+            one = less(thinner, one)
+            try:
+                self._write_step(one)
+            except FullError:
+                if self._is_thinning:
+                    raise
+            else:
+                return
+        self._write_events(thinner, one)
+
+    def _write_events(self, thinner: Thinner, one: RunStep) -> None:
+        """Add a step without norms."""
+        with thinner.reserve():
+            self._write_step(self._without_norms(thinner, self._without_bulk(thinner, one)))
+
+    def _without_bulk(self, thinner: Thinner, one: RunStep) -> RunStep:
+        """Return a step without what takes most, which is counted as dropped."""
+        if one.stored_gradients:
+            with self._writer.transaction():
+                thinner.lack(gradients=len(one.stored_gradients))
+        if one.captured_steps:
+            one = self._without_captures(thinner, one)
+        return dataclasses.replace(one, stored_gradients=())
+
+    def _without_norms(self, thinner: Thinner, one: RunStep) -> RunStep:
+        with self._writer.transaction():
+            thinner.lack(norms=1)
+        return dataclasses.replace(one, norms=())
+
+    def _without_captures(self, thinner: Thinner, one: RunStep) -> RunStep:
+        """Return a step without its captured steps, which are counted as dropped."""
+        start, count = self._writer.place(CAPTURED_STEPS.name), len(one.captured_steps)
+        self._lost.update(range(start, start + count))
+        with self._writer.transaction():
+            self._writer.skip_captured_steps(count)
+            thinner.lack(captures=count)
+        return dataclasses.replace(one, captured_steps=())
 
     def _add(self, one: RunStep) -> None:
         evidence = evidence_tables()
@@ -118,6 +187,7 @@ class RunRecorder:
             (MODULES, one.modules),
             (PARAMETERS, one.parameters),
             (evidence[LibraryCall], one.library_calls),
+            (evidence[TrainerArgument], one.trainer_arguments),
             (evidence[ClipScope], one.scopes),
             (evidence[RoundedUpdate], one.rounded),
             (SKIPPED, one.skipped),
@@ -172,6 +242,8 @@ class RunRecorder:
         self._end(self._header, ending, cost)
 
     def _end(self, header: Header, ending: RunEnding | None, cost: WatchCost | None) -> None:
+        if self._limit is not None:
+            self._writer.allow(self._limit)
         try:
             self._write(header, *(one for one in (ending, cost) if one is not None))
         except GradscopeError:

@@ -80,9 +80,15 @@ class NormSets:
             f"INSERT INTO {NORMS} VALUES (?, ?, ?, ?, ?, ?, ?)", (place, *cells, *norms)
         )
 
-    def forget(self) -> None:
-        """Forget what a transaction that failed has written."""
-        self._known = {}
+    @property
+    def count(self) -> int:
+        """Number of sets."""
+        return len(self._known)
+
+    def forget(self, count: int) -> None:
+        """Forget the sets that a transaction that failed has written, after this many."""
+        while len(self._known) > count:
+            self._known.popitem()
 
     def _set(self, parameters: tuple[int, ...]) -> int:
         known = self._known.get(parameters)

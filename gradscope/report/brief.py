@@ -68,6 +68,8 @@ def _headlines(report: Report) -> Iterator[str]:
     else:  # a brief report keeps no tensors
         yield ", ".join(run_text(run))
         yield of_parameters
+    if report.job is not None:
+        yield report.job.title
     if (warning := guess_warning(report.target)) is not None:
         yield f"warning: {warning}"
     accumulation = Accumulation.of(report.recording)

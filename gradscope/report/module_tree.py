@@ -16,6 +16,7 @@ from gradscope.analysis.folding import (
     span,
     without_plain,
 )
+from gradscope.analysis.layers import with_levels
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow, ParameterRow, TensorRow
 from gradscope.analysis.selection import (
@@ -65,7 +66,7 @@ def module_sections(report: Report, view: ViewOptions) -> Iterator[Section]:
     trees = [tree for root in fold_modules(rows, gradient_state) if (tree := without_plain(root))]
     depth = _depth(rows, trees, view)
     shown = [merge_containers(cut_below(tree, depth)) for tree in trees]
-    lines = [line for tree in shown for line in _lines(tree, 0)]
+    lines = [line for tree in shown for line in with_levels(tree, 0)]
     if not lines:
         return
     blocks: list[Inner] = [
@@ -93,12 +94,6 @@ def _depth(rows: tuple[ModuleRow, ...], trees: list[FoldedModule], view: ViewOpt
     if view.depth is not None and rows:
         return min(row.depth for row in rows) + view.depth
     return fitting_depth(trees, _ROWS)
-
-
-def _lines(module: FoldedModule, level: int) -> Iterator[tuple[FoldedModule, int]]:
-    yield module, level
-    for child in module.children:
-        yield from _lines(child, level + 1)
 
 
 def _row(module: FoldedModule, level: int) -> tuple[Value, ...]:

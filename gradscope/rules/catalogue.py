@@ -5,6 +5,7 @@ from gradscope.rules.accumulation.batch_statistics_in_accumulation import (
     BatchStatisticsInAccumulation,
 )
 from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
+from gradscope.rules.accumulation.divided_twice import DividedTwice
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.gradient_leak import GradientLeak
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
@@ -12,6 +13,7 @@ from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
 from gradscope.rules.accumulation.missing_zero_grad import MissingZeroGrad
 from gradscope.rules.accumulation.optimizer_recreated import OptimizerRecreated
+from gradscope.rules.accumulation.rate_multiplied_twice import RateMultipliedTwice
 from gradscope.rules.accumulation.repeated_backward import RepeatedBackward
 from gradscope.rules.accumulation.scaled_without_accumulation import ScaledWithoutAccumulation
 from gradscope.rules.accumulation.scheduler_before_optimizer import SchedulerBeforeOptimizer
@@ -55,6 +57,7 @@ from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
@@ -63,6 +66,7 @@ from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
 from gradscope.rules.precision.lost_update import LostUpdate
@@ -90,6 +94,7 @@ from gradscope.rules.reach.misspelled_requires_grad import MisspelledRequiresGra
 from gradscope.rules.reach.non_differentiable_operation import NonDifferentiableOperation
 from gradscope.rules.reach.parameter_not_in_optimizer import ParameterNotInOptimizer
 from gradscope.rules.reach.path_cut import PathCut
+from gradscope.rules.reach.repeated_module import RepeatedModule
 from gradscope.rules.reach.sampled_without_gradient import SampledWithoutGradient
 from gradscope.rules.reach.stale_optimizer_parameter import StaleOptimizerParameter
 from gradscope.rules.reach.target_differentiated import TargetDifferentiated
@@ -135,6 +140,7 @@ RULES: tuple[type[Rule], ...] = (
     PathCut,
     SampledWithoutGradient,
     InputIgnored,
+    RepeatedModule,
     MissingZeroGrad,
     GradientErasedBeforeStep,
     UnscaledAccumulation,
@@ -154,6 +160,8 @@ RULES: tuple[type[Rule], ...] = (
     GradientLeak,
     StepWithoutEffect,
     ClosureAccumulates,
+    DividedTwice,
+    RateMultipliedTwice,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -184,6 +192,8 @@ RULES: tuple[type[Rule], ...] = (
     FirstLoss,
     ExamplesMixed,
     FlatLoss,
+    TargetsShiftedTwice,
+    ConstantLoss,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -22,6 +22,7 @@ from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings, matches
 from gradscope.rules.story import in_one_story
+from gradscope.rules.trainer_lines import at_users_lines
 
 _DEPENDENT = ("GS1", "GS203", "GS204", "GS211", "GS4", "GS6", "GS7")
 """Beginnings of the codes of rules whose findings depend on the values of batch and loss."""
@@ -97,9 +98,12 @@ class Judge:
                 skipped.append(SkippedRule(rule=rule.code, reason=reason))
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]
         grouped = with_consequences(counted, in_order=self.context.is_run)
-        grouped = in_one_story(self.context, grouped)
+        stories = in_one_story(self.context, grouped)
+        located = at_users_lines(
+            stories, self.context, {rule.code: rule.argument for rule in RULES}
+        )
         return Verdict(
-            findings=tuple(sorted(grouped, key=rank_of)),
+            findings=tuple(sorted(located, key=rank_of)),
             ran=tuple(ran),
             skipped=tuple(skipped),
             ignored=len(findings) - len(counted),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -74,6 +75,10 @@ class Rule(ABC):
     and limit are in the evidence is used. Empty if the mistake has no degree.
     """
 
+    argument: ClassVar[ArgumentKind | None] = None
+    """What a trainer's argument sets to cause it. Where a trainer makes the mistake, findings point
+    at this argument of the user's call.
+    """
     fix: ClassVar[FixRule | None] = None
     """How its findings are fixed by an edit; None if only a person can."""
 

@@ -29,9 +29,10 @@ from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Finding
 from gradscope.recording.meta import has_no_gradients
+from gradscope.recording.paths import check_free, remove_logs
 from gradscope.recording.records import Recording
 from gradscope.recording.run_ending import RunEnding
-from gradscope.recording.store import check_free, load_recording, remove_logs
+from gradscope.recording.store import load_recording
 from gradscope.recording.stored_gradient import KeepMode
 from gradscope.recording.stored_gradient_tables import in_memory
 from gradscope.recording.thinning.room import Room

@@ -10,7 +10,6 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.compiler import compiles_backward
 from gradscope.capture.errors import is_autograds, is_own_fault
-from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
 from gradscope.capture.step.forward_backward import StepCapture
@@ -18,6 +17,7 @@ from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures, Start
 from gradscope.errors import GradscopeError
+from gradscope.garbage import no_garbage_collection
 from gradscope.recording.meta import Header
 from gradscope.recording.records import CapturedStep
 from gradscope.step_capture.failed_step import broken_start

@@ -86,10 +86,10 @@ class Catalogue:
                 del self._known[key]
             return tuple(self._listed(entry) for entry in entries)
 
-    def state(self, entry: Entry) -> RunState:
-        """Return the state of one recording."""
+    def of(self, entry: Entry) -> Listed:
+        """Return one recording."""
         with self._lock:
-            return self._listed(entry).state
+            return self._listed(entry)
 
     def note(self, entry: Entry, stamp: Stamp, reports: Sequence[Report]) -> None:
         """Take note of what judging a recording has shown, given its stamp before."""

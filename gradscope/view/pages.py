@@ -8,8 +8,11 @@ from hashlib import sha256
 from threading import Lock
 
 from gradscope.analysis.report import Report
+from gradscope.comparison.comparison import compare
+from gradscope.comparison.tolerance import Tolerance
 from gradscope.errors import GradscopeError
 from gradscope.phrasing import printable
+from gradscope.report.html.comparison_page import render_comparison_html
 from gradscope.report.html.library_page import (
     LibraryRow,
     age_text,
@@ -19,6 +22,7 @@ from gradscope.report.html.library_page import (
     sparkline,
 )
 from gradscope.report.html.page import Served
+from gradscope.report.html.report_page import render_html
 from gradscope.view.catalogue import Catalogue, Listed, ReportsOf
 from gradscope.view.library import Entry
 
@@ -43,6 +47,7 @@ class _Rendered:
     stamp: str = ""
     text: str = ""
     seconds: float = 0.0
+    """Seconds of this machine that it took."""
     lock: Lock = field(default_factory=Lock)
 
 
@@ -64,7 +69,7 @@ class Pages:
         if not keys:
             return _digest([_told(one) for one in self.catalogue.listed()])
         found = [self.catalogue.library.find(key) for key in keys]
-        return _digest([entry and (entry.stamp, self.catalogue.state(entry)) for entry in found])
+        return _digest([entry and (entry.stamp, self.catalogue.of(entry).state) for entry in found])
 
     def seconds(self, keys: Keys) -> float:
         """Return how many seconds it took to render a page."""
@@ -83,9 +88,9 @@ class Pages:
         with page.lock:
             stamp = self.stamp(keys)
             if page.stamp != stamp:
-                began = time.monotonic()
+                began = time.thread_time()
                 page.text = self._text(keys, known, self._served(keys, known, stamp))
-                page.stamp, page.seconds = stamp, time.monotonic() - began
+                page.stamp, page.seconds = stamp, time.thread_time() - began
             return Answer(text=page.text)
 
     def _slot(self, keys: Keys) -> _Rendered:
@@ -98,7 +103,7 @@ class Pages:
 
     def _served(self, keys: Keys, entries: Sequence[Entry], stamp: str) -> Served:
         base = ("", "../", "../../")[len(keys)]
-        states = [self.catalogue.state(entry) for entry in entries]
+        states = [self.catalogue.of(entry).state for entry in entries]
         only = states[0] if len(states) == len(keys) == 1 else None
         return Served(
             base=base or "./",
@@ -127,24 +132,17 @@ class Pages:
         """Return the page of a recording, or of the comparison of two."""
         judged: list[Sequence[Report]] = []
         for entry in entries:
-            if not entry.paths:
-                raise GradscopeError(
-                    "nothing is recorded yet", help="This page shows it once it is."
-                )
+            is_begun = self.catalogue.of(entry).state.kind in ("running", "silent")
+            if not entry.paths or (is_begun and not self.catalogue.of(entry).steps):
+                raise GradscopeError("no step is recorded yet", help="This page shows the first.")
             stamp = entry.stamp
             reports = self._reports_of(entry.paths)
             self.catalogue.note(entry, stamp, reports)
             judged.append(reports)
         if len(judged) == 1:
-            from gradscope.report.html.report_page import render_html
-
             if served.state == "running":
                 judged[0] = [_going_on(report) for report in judged[0]]
             return render_html(judged[0], served)
-        from gradscope.comparison.comparison import compare
-        from gradscope.comparison.tolerance import Tolerance
-        from gradscope.report.html.comparison_page import render_comparison_html
-
         sides = [(entry.name, reports[0]) for entry, reports in zip(entries, judged, strict=True)]
         command = f"gradscope compare {' '.join(entry.name for entry in entries)}"
         return render_comparison_html(compare(sides, Tolerance(), command=command), served=served)

@@ -22,7 +22,7 @@ from gradscope.step_capture.schedule import Schedule
 from gradscope.step_capture.script_captures import script_captures_by
 
 _RANKS, _WIDTH, _LAYERS, _ROWS = 2, 512, 6, 64
-_FIRST = 70
+_FIRST = 110
 """Steps in which things are done once, or more often at first."""
 _CHUNK, _CHUNKS, _TURNS = 5, 16, 5
 """Steps that are timed together, such chunks in a row, and pairs of a watched and a bare row."""

@@ -37,6 +37,14 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 
 
 @pytest.fixture
+def visit(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open the address of a server: `visit(address, width=1280)`. Fails as `open_page` does."""
+    pages = Pages(browser)
+    yield lambda address, **given: pages.visit(address, address, **given)
+    pages.close()
+
+
+@pytest.fixture
 def write_page(tmp_path: Path) -> Callable[..., Path]:
     """Write a small page: `write_page(body, policy="default-src 'none'")`."""
 

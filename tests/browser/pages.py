@@ -13,7 +13,7 @@ QUIET: Final = (
     "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--no-first-run",
     "--no-sandbox",
 )
@@ -68,6 +68,22 @@ class Pages:
         scale: float = 1,
     ) -> Page:
         """Return the loaded page of a file; `scale` is in device pixels a CSS pixel."""
+        address = path.resolve().as_uri()
+        return self.visit(
+            address, f"{address}#", width=width, height=height, dark=dark, scale=scale
+        )
+
+    def visit(
+        self,
+        address: str,
+        allowed: str,
+        *,
+        width: int = 1280,
+        height: int = 900,
+        dark: bool = False,
+        scale: float = 1,
+    ) -> Page:
+        """Return the loaded page of an address, which may request what begins with another."""
         context = self._browser.new_context(
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
@@ -78,8 +94,7 @@ class Pages:
             service_workers="block",
         )
         self._contexts.append(context)
-        address = path.resolve().as_uri()
-        self._watch(context, address)
+        self._watch(context, allowed)
         page = context.new_page()
         context.on("page", lambda opened: self._note("window", opened.url))
         page.goto(address)
@@ -94,7 +109,7 @@ class Pages:
         self._contexts.clear()
         assert not self.troubles, "the page did what it must not:\n" + "\n".join(self.troubles)
 
-    def _watch(self, context: BrowserContext, address: str) -> None:
+    def _watch(self, context: BrowserContext, allowed: str) -> None:
         context.on(
             "console",
             lambda message: (
@@ -106,12 +121,12 @@ class Pages:
         context.add_init_script(REPORT_VIOLATIONS)
         context.on("weberror", lambda error: self._note("exception", str(error.error)))
         context.on("dialog", self._dismiss)
-        context.route("**/*", lambda route: self._answer(route, address))
+        context.route("**/*", lambda route: self._answer(route, allowed))
         context.route_web_socket("**/*", lambda socket: self._note("socket", socket.url))
 
-    def _answer(self, route: Route, address: str) -> None:
+    def _answer(self, route: Route, allowed: str) -> None:
         url = route.request.url
-        if url.partition("#")[0] == address:
+        if f"{url.partition('#')[0]}#".startswith(allowed):
             route.continue_()
         elif url.startswith(OF_THE_PAGE):
             route.fallback()

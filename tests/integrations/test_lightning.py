@@ -122,6 +122,28 @@ def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
     assert "gradient_clip_val=1234.5" in found.location.source
 
 
+def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
+    callback = GradscopeCallback()
+    torch.manual_seed(0)
+    data = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 1)), 4)
+    trainer = L.Trainer(
+        precision="bf16-true",
+        accelerator="cpu",
+        callbacks=[callback],
+        max_epochs=4,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    net = Net()
+    net.configure_optimizers = lambda: torch.optim.SGD(net.parameters(), lr=1e-6)
+    trainer.fit(net, data)
+    (found,) = [one for one in callback.report.findings if one.rule == "GS603"]
+    assert "torch.optim.SGD" in found.location.source
+    assert 'precision="bf16-true",' in [one.source for one in found.related]
+
+
 def test_training_is_bit_identical(tmp_path):
     with_it, _ = fit(GradscopeCallback(tensor_every=1), tmp_path, accumulate_grad_batches=2)
     without, _ = fit(None, tmp_path, accumulate_grad_batches=2)
@@ -300,6 +322,7 @@ def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Report of") == 1
+    assert "2 ranks" in done.stderr
     files = sorted(tmp_path.glob("*.gradscope"))
     assert [one.name for one in files] == ["run.rank0.gradscope", "run.rank1.gradscope"]
     for file in files:

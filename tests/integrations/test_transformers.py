@@ -17,6 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 from transformers import (  # noqa: E402 - the library is optional
     GPT2Config,
     GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
     Trainer,
     TrainerCallback,
     TrainingArguments,
@@ -111,6 +112,26 @@ def test_clip_of_the_trainer_is_at_its_argument(tmp_path):
     assert "max_grad_norm=4321.5" in found.location.source
 
 
+def test_precision_of_the_trainer_is_at_its_argument(tmp_path):
+    callback = GradscopeCallback()
+    net = make_trainer(tmp_path).model.to(torch.bfloat16)
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        learning_rate=1e-6,
+        bf16=True,
+        max_steps=24,
+        report_to=[],
+        use_cpu=True,
+        save_strategy="no",
+    )
+    Trainer(model=net, args=arguments, train_dataset=Tokens(), callbacks=[callback]).train()
+    (found,) = [one for one in callback.report.findings if one.rule == "GS603"]
+    assert found.location.source == "bf16=True,"
+    assert any(one.source.startswith("Trainer(model=net") for one in found.related)
+    places = [one.location for one in callback.report.findings]
+    assert not any(one.is_installed for one in places if one is not None)
+
+
 def test_training_is_bit_identical(tmp_path):
     trained = []
     for callbacks in ([GradscopeCallback(tensor_every=1)], []):
@@ -131,6 +152,36 @@ def test_resumed_training_continues_the_recording(tmp_path):
     assert steps == [0, 1, 2, 3, 4, 5]
     ours = [one["step"] for one in trainer.state.log_history if "grad_norm/global" in one]
     assert ours == [2, 4, 6]
+
+
+@pytest.mark.nightly
+def test_trainer_of_trl_has_the_norms(tmp_path):
+    datasets, trl = pytest.importorskip("datasets"), pytest.importorskip("trl")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = {word: index for index, word in enumerate(["<pad>", "<eos>", *"abcdefgh"])}
+    core = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<pad>"))
+    core.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
+    arguments = trl.SFTConfig(
+        output_dir=str(tmp_path), max_steps=4, max_length=8, logging_steps=2, report_to=[],
+        use_cpu=True, bf16=False, gradient_checkpointing=False, save_strategy="no",
+    )  # fmt: skip
+    trainer = trl.SFTTrainer(
+        model=make_trainer(tmp_path).model,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_list([{"text": "a b c d e f"}] * 32),
+        processing_class=tokenizer,
+        callbacks=[GradscopeCallback(save=tmp_path / "run.gradscope")],
+    )
+    trainer.train()
+    own = [one["grad_norm"] for one in trainer.state.log_history if "grad_norm" in one]
+    ours = [
+        one["grad_norm/global"] for one in trainer.state.log_history if "grad_norm/global" in one
+    ]
+    assert ours == pytest.approx(own, rel=1e-5)
+    assert len(own) == 2
+    steps = load_recording(tmp_path / "run.gradscope").steps
+    assert len([one for one in steps if one.optimizer]) == 4
 
 
 def test_callback_can_be_copied():
@@ -155,6 +206,7 @@ def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path, request):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("Report of") == 1
+    assert "2 ranks" in done.stderr
     files = sorted(tmp_path.glob("*.gradscope"))
     assert [one.name for one in files] == ["run.rank0.gradscope", "run.rank1.gradscope"]
     for file in files:

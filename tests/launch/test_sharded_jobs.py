@@ -26,7 +26,7 @@ def python(folder, *arguments):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_watching_one_rank_changes_nothing_and_finds_nothing(tmp_path):
     done = python(tmp_path, JOB, "watch")
     assert done.returncode == 0, done.stderr

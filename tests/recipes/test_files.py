@@ -101,6 +101,7 @@ def gradscope_on_path(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
+@pytest.mark.nightly
 def test_gitlab_job_fails_and_leaves_its_reports(tmp_path, monkeypatch, gradscope_on_path):
     job = content(GITLAB)["gradscope"]
     assert job["artifacts"]["when"] == "always"

@@ -24,7 +24,8 @@ from gradscope.recording.records import (
     TensorStat,
 )
 from gradscope.recording.run_recorder import RunRecorder, RunStep
-from gradscope.recording.store import RecordingWriter, load_recording, save_recording
+from gradscope.recording.store import load_recording, save_recording
+from gradscope.recording.writer import RecordingWriter
 from tests.recording.recordings import gradient, round_trip, same, small, stat
 from tests.recording.strategies import least
 

@@ -10,15 +10,11 @@ from gradscope.recording.continuation.joining import continued
 from gradscope.recording.evidence.summaries import NormSummary, StepSummary
 from gradscope.recording.evidence.training import ContinuedRun, RoundedUpdate, TrainedOptimizer
 from gradscope.recording.norm_table import norms_of
+from gradscope.recording.paths import continuation_of
 from gradscope.recording.records import Site
 from gradscope.recording.run_ending import RunEnding
 from gradscope.recording.run_recorder import RunStep
-from gradscope.recording.store import (
-    absorb_continuation,
-    continuation_of,
-    load_recording,
-    save_recording,
-)
+from gradscope.recording.store import absorb_continuation, load_recording, save_recording
 from tests.recording.recordings import same, small
 from tests.recording.test_thinning import ROOM, events_of, numbers, recorder_at, run_step
 

@@ -13,15 +13,18 @@ import pytest
 
 import gradscope
 from gradscope.analysis.kept_steps import KeptSteps
+from gradscope.analysis.training_run import training_run
 from gradscope.errors import GradscopeError
 from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import bytes_of
+from gradscope.recording.evidence.summaries import LimitRecord
 from gradscope.recording.meta import header_of
-from gradscope.recording.records import CapturedStep, EventRecord, ParameterRecord, StepRecord
+from gradscope.recording.records import CapturedStep, EventRecord, ParameterRecord, Site, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
+from gradscope.report.run.phrasing import dropped_text
 from tests.recording.recordings import same, small
 
 ROOM = Room(limit=2_000_000, recent=150, chunks=10, around=0, captured=8)
@@ -299,3 +302,63 @@ def test_a_small_size_is_refused_with_the_least():
     with pytest.raises(WrongValue) as raised:
         bytes_of("10kB")
     assert raised.value.help == "1MB is the least"
+
+
+def test_captured_steps_without_room_are_dropped_and_counted(tmp_path):
+    path = tmp_path / "run.gradscope"
+    recorder = recorder_at(path, Room(limit=1_000_000))
+    captured = dataclasses.replace(
+        small(), steps=(StepRecord(index=0, kind="step", graph=0, loss=1.0, optimizer=None),)
+    )
+    site = Site(file="f" * 1_000, line=1, function="train", source="")
+    large = dataclasses.replace(captured, sites=(site,) * 80)
+    for step, (loss, norm) in enumerate(numbers(60)):
+        one = run_step(step, loss, norm)
+        if step % 3 == 0:  # every second repeats the one before
+            same_as = None if step % 6 == 0 else step // 3 - 1
+            recording = large if same_as is None else captured
+            look = CapturedStep(step=step, order=1, recording=recording, same_as=same_as)
+            one = dataclasses.replace(one, captured_steps=(look,))
+        recorder.add(one)
+    recorder.close()
+    assert path.stat().st_size <= 1_000_000
+    kept = load_recording(path)
+    assert steps_of(kept) == list(range(60))
+    (lacking,) = kept.evidence_of(LimitRecord)
+    assert 0 < lacking.captures < 20
+    assert len(kept.captured_steps) == 20 - lacking.captures
+    for one in kept.captured_steps:
+        assert len(one.recording.sites) == 80
+    told = f"{lacking.captures} captured steps, to keep within 1 MB (--keep)"
+    assert dropped_text(training_run(kept)) == told
+
+
+@pytest.mark.parametrize("parameters", [2, 60, 300])
+def test_the_limit_holds_whatever_is_trained(parameters, tmp_path):
+    path = tmp_path / "run.gradscope"
+    room = Room(limit=1_000_000)
+    recorder = recorder_at(path, room, parameters)
+    values = numbers(2_500)
+    for step in range(0, 2_500, 90):  # events that are kept whole, as long as there is room
+        values[step] = (40.0 + step, 80.0 + step)
+    for step, (loss, norm) in enumerate(values):
+        recorder.add(run_step(step, loss, norm, parameters))
+    recorder.close()
+    assert path.stat().st_size <= 1_000_000
+    kept = load_recording(path)
+    assert KeptSteps(kept).total == 2_500
+    assert steps_of(kept)[:10] == list(range(10))
+    assert steps_of(kept)[-20:] == list(range(2_480, 2_500))
+    (lacking,) = kept.evidence_of(LimitRecord)
+    assert lacking.events > 0
+    assert bool(lacking.norms) == (parameters == 300)
+    for span in KeptSteps(kept).spans("loss", [0]):
+        losses = [loss for loss, _ in values[span.first : span.first + span.count]]
+        assert (span.bucket.lowest, span.bucket.highest) == (min(losses), max(losses))
+
+
+def test_a_model_that_is_too_large_ends_the_recording_within_the_limit(tmp_path):
+    path = tmp_path / "run.gradscope"
+    with pytest.raises(GradscopeError, match="it has its largest size, see --keep"):
+        recorder_at(path, Room(limit=1_000_000), 20_000)
+    assert path.stat().st_size <= 1_000_000

@@ -16,8 +16,9 @@ from gradscope.recording.records import (
     StepRecord,
     TargetRecord,
 )
-from gradscope.recording.store import RecordingWriter, load_recording
+from gradscope.recording.store import load_recording
 from gradscope.recording.tables import PARAMETER_STATS, STEPS
+from gradscope.recording.writer import RecordingWriter
 
 # Runs in a process of its own too, which is killed: it writes steps until then.
 WRITING = """

@@ -68,6 +68,12 @@ def undivided():
     return accumulating(SICK, sick=[ZERO, MEAN, MEAN, MEAN], others=[ZERO, MEAN])
 
 
+def divided_again():
+    """Fifteen of twenty steps are fed by three means that are divided by nine."""
+    ninth = one("backward", reduction=1, divided=9)
+    return accumulating(SICK, sick=[ZERO, ninth, ninth, ninth], others=[ZERO, MEAN])
+
+
 def of_unequal_lengths():
     """Fifteen of twenty windows have three passes, the others two."""
     return accumulating(SICK, sick=[ZERO, MEAN, MEAN, MEAN], others=[ZERO, MEAN, MEAN])

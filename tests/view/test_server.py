@@ -179,7 +179,11 @@ def test_a_single_recording_opens_at_once_and_may_come_later(serve, tmp_path):
     reply = client.ask()
     assert (reply.status, reply.text) == (302, "")
     target = reply.headers["Location"]
-    assert "nothing is recorded yet" in client.ask(target).text
+    assert "no step is recorded yet" in client.ask(target).text
+    begun_run(path, ()).abandon()
+    time.sleep(0.6)
+    assert "no step is recorded yet" in client.ask(target).text
+    path.unlink()
     written_run(path)
     time.sleep(0.6)
     assert "<h1>train.py</h1>" in client.ask(target).text

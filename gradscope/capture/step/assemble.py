@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.capture.naming import NamedModel
 from gradscope.capture.source.definitions import Definitions
 from gradscope.capture.source.lines import Line
@@ -15,6 +14,7 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph_records import CutFinder, GraphPosition, GraphRecords
 from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.stored_gradients import UNREADABLE, keep
+from gradscope.garbage import no_garbage_collection
 from gradscope.phrasing import counted
 from gradscope.recording.records import (
     CutRecord,

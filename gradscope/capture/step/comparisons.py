@@ -11,6 +11,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.naming import shape_of
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
+from gradscope.capture.step.token_shift import TokenSequences
 from gradscope.recording.records import Shape
 
 LOSS_FUNCTIONS = frozenset(
@@ -33,6 +34,12 @@ LOSS_FUNCTIONS = frozenset(
 )
 """Functions of a prediction and a target."""
 
+_OF_CLASSES = frozenset({"cross_entropy", "nll_loss"})
+_IGNORED = -100
+"""Class that these losses ignore by default."""
+_POSITION_OF_IGNORED = 4
+
+_LOOKUP = "embedding"
 _ELEMENTWISE = frozenset({"mul", "sub"})
 _FLATTENING = frozenset({"flatten", "reshape", "view"})
 _FIRST_OLD = 3
@@ -58,17 +65,20 @@ class Comparison(NamedTuple):
     right_from: Shape | None
     reduction: str | None
     """`mean`, `sum` or `none`; None for other comparisons, or if unknown."""
+    ahead: int | None
+    """Positions by which targets run ahead of the model's tokens; None if they are no such."""
 
 
 class ComparisonObserver:
     """Records losses, and differences and products that broadcast both operands."""
 
-    names = LOSS_FUNCTIONS | _ELEMENTWISE | _FLATTENING
+    names = LOSS_FUNCTIONS | _ELEMENTWISE | _FLATTENING | {_LOOKUP}
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
         self._flattened: dict[int, tuple[weakref.ref[Tensor], Shape]] = {}
         """By `id` of a tensor: its shape before its dimensions were joined."""
+        self._tokens = TokenSequences()
 
     def wants(
         self, name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
@@ -78,6 +88,8 @@ class ComparisonObserver:
             given = args[0] if args else None
             is_full = len(self._flattened) == MOST_COMPARISONS
             return isinstance(given, Tensor) and given.ndim > 1 and not is_full
+        if name == _LOOKUP:
+            return not self._tokens.is_full
         operands = _operands(args, kwargs)
         if operands is None or len(self.comparisons) == MOST_COMPARISONS:
             return False
@@ -98,6 +110,9 @@ class ComparisonObserver:
         if name in _FLATTENING:
             self._note_flattened(args[0], result)
             return
+        if name == _LOOKUP:
+            self._tokens.add(args[0] if args else (kwargs or {}).get("input"))
+            return
         operands = _operands(args, kwargs)
         if operands is None or not isinstance(result, Tensor):
             return
@@ -116,8 +131,23 @@ class ComparisonObserver:
                     left_from=self._flattened_from(left),
                     right_from=self._flattened_from(right),
                     reduction=_reduction(name, args, kwargs),
+                    ahead=self._ahead(name, right, args, kwargs),
                 )
             )
+
+    def _ahead(
+        self,
+        name: str,
+        target: Tensor,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object] | None,
+    ) -> int | None:
+        if name not in _OF_CLASSES:
+            return None
+        position = _POSITION_OF_IGNORED
+        default = args[position] if len(args) > position else _IGNORED
+        ignored = (kwargs or {}).get("ignore_index", default)
+        return self._tokens.ahead(target, ignored) if isinstance(ignored, int) else None
 
     def _note_flattened(self, given: object, result: object) -> None:
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
@@ -132,6 +162,7 @@ class ComparisonObserver:
     def close(self) -> None:
         """Release the graph."""
         self.comparisons.clear()
+        self._tokens.clear()
         self._flattened.clear()
 
 

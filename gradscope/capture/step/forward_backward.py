@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.comparisons import ComparisonObserver
@@ -24,6 +23,7 @@ from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slo
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
+from gradscope.garbage import no_garbage_collection
 
 
 class StepCapture:

@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
-from gradscope.capture.interpreter import no_garbage_collection
 from gradscope.capture.reading import is_plain
 from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import HELD_ELEMENTS, Key, Measurer, Numbers, norms
 from gradscope.capture.step.graph import Graph
 from gradscope.capture.step.modules import ModuleCall
 from gradscope.capture.training.guard import is_interruption
+from gradscope.garbage import no_garbage_collection
 from gradscope.recording.records import GradientStat
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ class ModuleTracker:
         line = self._lines_of_wrapped and self._lines_of_wrapped.pop(id(module), None)
         line = line or self._caller.line_of_module_call(sys._getframe(1))
         # Global hooks get no keyword arguments before the forward, which may change them.
-        inputs = edges(args or _keyword_arguments(sys._getframe(1)))
+        inputs = edges(args or keyword_arguments(sys._getframe(1)))
         self._open.append(OpenCall(len(self.calls), line, torch.is_grad_enabled()))
         self.calls.append(ModuleCall(module, parent, line, sequence_number(), inputs))
         if not module.training and isinstance(module, _FAST):
@@ -173,7 +173,7 @@ class ModuleTracker:
         return InnermostCall(self.calls)
 
 
-def _keyword_arguments(frame: FrameType) -> tuple[object, ...]:
+def keyword_arguments(frame: FrameType) -> tuple[object, ...]:
     """Return the keyword arguments of a module call, from the frame of its `_call_impl`."""
     kwargs = frame.f_locals.get("kwargs")
     return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()

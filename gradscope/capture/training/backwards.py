@@ -76,9 +76,9 @@ class Backwards:
                 self._training.gradient_state.may_be_replayed |= is_in_cuda_graph()
                 return original(t_outputs, *args, **kwargs)
             frame = sys._getframe(1)
-            options = _options(*args, **kwargs)
-            if self._is_again(options, frame):
+            if self._is_again(args, kwargs, frame):
                 return self._run_again(original, t_outputs, args, kwargs)
+            options = _options(*args, **kwargs)
             return self._run_recorded(
                 partial(original, t_outputs, *args, **kwargs),
                 guard.run(self._before, t_outputs, options, frame),
@@ -153,11 +153,12 @@ class Backwards:
             self._end_step_of_hooks()
         return result
 
-    def _is_again(self, options: "_Options", frame: FrameType) -> bool:
+    def _is_again(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> bool:
         """Return whether a call of `autograd.grad` continues the series recorded last."""
-        if options.accumulates:
+        if args[5] if len(args) > 5 else kwargs.get("accumulate_grad"):
             return False
-        return self._training.pace.patterns.is_grad_again(int(options.create), frame)
+        creates = args[2] if len(args) > 2 else kwargs.get("create_graph")
+        return self._training.pace.patterns.is_grad_again(int(bool(creates)), frame)
 
     def _run_again(
         self,

@@ -15,9 +15,10 @@ from gradscope.capture.reading import whole
 from gradscope.capture.source.cells import shown_file
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.locations import NOWHERE, Location
+from gradscope.capture.training.trainer_arguments import trainer_arguments
 from gradscope.recording.events import Event as RunEvent
 from gradscope.recording.events import Names
-from gradscope.recording.evidence.training import LibraryCall
+from gradscope.recording.evidence.training import LibraryCall, TrainerArgument
 from gradscope.recording.records import EventRecord, Site
 
 Number = float | Tensor
@@ -48,6 +49,9 @@ class Sites:
         self._calls: dict[int, LibraryCall] = {}
         """By index of a trainer's line."""
         self._new_calls: list[LibraryCall] = []
+        self._files: set[str] = set()
+        """Files of the user's that have been searched for arguments of trainers."""
+        self._new_arguments: list[TrainerArgument] = []
 
     def index(self, line: Line | None) -> int | None:
         """Return the index of a line in the recording."""
@@ -67,6 +71,22 @@ class Sites:
             return
         self._calls[site] = LibraryCall(site=site, caller=users)
         self._new_calls.append(self._calls[site])
+        if caller is not None:
+            self._add_arguments(caller.code)
+
+    def _add_arguments(self, code: CodeType) -> None:
+        if code.co_filename in self._files:
+            return
+        self._files.add(code.co_filename)
+        for kind, line in trainer_arguments(code.co_filename):
+            site = self.index(line)
+            if site is not None:
+                self._new_arguments.append(TrainerArgument(kind=kind, site=site))
+
+    def take_arguments(self) -> tuple[TrainerArgument, ...]:
+        """Return the arguments of trainers that are new since the last call."""
+        new, self._new_arguments = tuple(self._new_arguments), []
+        return new
 
     def take_calls(self) -> tuple[LibraryCall, ...]:
         """Return the calls of trainers that are new since the last call."""

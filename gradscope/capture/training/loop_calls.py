@@ -8,7 +8,7 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
@@ -17,7 +17,7 @@ from gradscope.capture.source.lines import Line, is_users_file
 from gradscope.capture.training.event_log import known, number, unread
 from gradscope.capture.training.guard import Function, Patches
 from gradscope.capture.training.locations import stem
-from gradscope.capture.training.optimizers import learning_rate
+from gradscope.capture.training.optimizers import Known, learning_rate
 from gradscope.capture.training.state import TrainingState
 from gradscope.recording.events import EpochEvent, SchedulerEvent
 
@@ -152,6 +152,8 @@ class Schedulers:
             if entry.rested is None:
                 entry.rested = _line_of_zero(scheduler)
                 entry.is_changed |= entry.rested is not None
+        if optimizer is not None and isinstance(scheduler, LambdaLR):
+            _note_function(training.optimizers.of(optimizer), scheduler)
         training.event_log.note(
             "scheduler",
             training.locations.of(frame),
@@ -159,6 +161,15 @@ class Schedulers:
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
+
+
+def _note_function(entry: Known, scheduler: LambdaLR) -> None:
+    """Note the rate that a scheduler multiplies, and the script's function of the factor."""
+    if entry.base_rate is None and scheduler.base_lrs:
+        base, function = scheduler.base_lrs[0], scheduler.lr_lambdas[0]
+        entry.base_rate = float(base) if isinstance(base, (int, float)) else None
+        entry.rate_function = _line_of(function) if type(function) is FunctionType else None
+        entry.is_changed = True
 
 
 def _line_of_zero(scheduler: LRScheduler) -> Line | None:

@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from gradscope.capture.compiler import is_traced, untraced
 from gradscope.capture.naming import parameters_of, shape_of
 from gradscope.capture.step.graph import tensors
+from gradscope.capture.step.modules import keyword_arguments
 from gradscope.capture.training.event_log import Sites
 from gradscope.capture.training.gradient_state import GradientState
 from gradscope.capture.training.guard import Guard
@@ -32,7 +33,6 @@ from gradscope.capture.training.model_records import (
 )
 from gradscope.capture.training.running_modules import (
     calling_frame,
-    keyword_arguments,
     outer_module,
     plain,
     wrapped,

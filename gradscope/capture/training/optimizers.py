@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from types import FrameType
 from weakref import ref
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradscope.capture.naming import optimizer_family
 from gradscope.capture.source.lines import Line
 from gradscope.capture.training.event_log import number
 from gradscope.capture.training.gradient_state import Entry, GradientState
@@ -21,19 +21,8 @@ from gradscope.capture.training.locations import (
     receiver,
     stem,
 )
+from gradscope.phrasing import literal
 from gradscope.recording.evidence.training import OptimizerFamily, TrainedOptimizer
-
-_ADAPTIVE = (
-    torch.optim.Adadelta,
-    torch.optim.Adagrad,
-    torch.optim.Adam,
-    torch.optim.Adamax,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.RMSprop,
-    torch.optim.SparseAdam,
-)
 
 
 @dataclass(slots=True)
@@ -57,6 +46,10 @@ class Known:
     """By `id` of the entry: norm of the parameter at its last measurement."""
     rested: Line | None = None
     """Line of the script's function of the step that set its learning rate to 0."""
+    base_rate: float | None = None
+    """Learning rate that a `LambdaLR` multiplies by its function; None without one."""
+    rate_function: Line | None = None
+    """Line of this function."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -78,6 +71,8 @@ class Known:
             replaced=self.replaced,
             joined=self.joined,
             rested=site_of(self.rested),
+            base_rate=self.base_rate,
+            rate_function=site_of(self.rate_function),
         )
 
 
@@ -180,7 +175,7 @@ class Optimizers:
             ref(optimizer),
             len(self.known),
             class_name,
-            _family(optimizer),
+            optimizer_family(optimizer),
             location,
             name or class_name,
         )
@@ -218,16 +213,9 @@ def learning_rate(optimizer: Optimizer) -> object:
 def describe(optimizer: Optimizer) -> str:
     """Return an optimizer's class and learning rates, as `AdamW(lr=0.001)`."""
     rates = [group.get("lr") for group in optimizer.param_groups]
-    texts = dict.fromkeys(f"{rate:g}" for rate in map(number, rates) if isinstance(rate, float))
+    texts = dict.fromkeys(literal(rate) for rate in map(number, rates) if isinstance(rate, float))
     name = type(optimizer).__name__
     return f"{name}(lr={', '.join(texts)})" if texts else name
-
-
-def _family(optimizer: Optimizer) -> OptimizerFamily:
-    name = type(optimizer).__name__.lower()
-    if isinstance(optimizer, torch.optim.SGD) or "sgd" in name:
-        return "sgd"
-    return "adaptive" if isinstance(optimizer, _ADAPTIVE) or "adam" in name else "other"
 
 
 def _is_self(frame: FrameType, optimizer: Optimizer) -> bool:

@@ -33,12 +33,6 @@ def calling_frame(frame: FrameType) -> FrameType | None:
     return step
 
 
-def keyword_arguments(frame: FrameType) -> object:
-    """Return the keyword arguments of the module call that runs in a frame."""
-    kwargs = frame.f_locals.get("kwargs")
-    return tuple(kwargs.values()) if isinstance(kwargs, dict) else ()
-
-
 def plain(module: nn.Module) -> nn.Module:
     """Return the module that was compiled to this one."""
     inner: nn.Module = getattr(module, "_orig_mod", module)

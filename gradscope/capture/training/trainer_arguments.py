@@ -1,12 +1,13 @@
-"""Finds the argument by which a script makes a trainer clip: `Trainer(gradient_clip_val=1.0)`."""
+"""Finds the arguments of a script's trainer, as `Trainer(gradient_clip_val=1.0)`."""
 
 import ast
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FrameType
 
 from gradscope.capture.source.lines import Line
-from gradscope.capture.source.statements import tree_of
+from gradscope.capture.source.statements import code_at, tree_of
+from gradscope.recording.evidence.training import ArgumentKind
 
 _LIMITS = frozenset(
     {
@@ -21,6 +22,20 @@ _LIMITS = frozenset(
     }
 )
 """Names of the limit in trainers: transformers, TRL, Lightning, DeepSpeed, timm."""
+
+_SETTING: Mapping[str, ArgumentKind] = {
+    "accumulate_grad_batches": "accumulation",
+    "gradient_accumulation_steps": "accumulation",
+    "learning_rate": "learning rate",
+    "bf16": "precision",
+    "fp16": "precision",
+    "mixed_precision": "precision",
+    "precision": "precision",
+}
+"""By name of an argument of Lightning, transformers, TRL and Accelerate: what it sets."""
+
+_TRAINERS = ("Accelerator", "Arguments", "Config", "Fabric", "Trainer")
+"""Ends of the names of what has such arguments."""
 
 _WITH_DEFAULT = "TrainingArguments"
 """End of the names of classes that clip unless the script says otherwise."""
@@ -43,6 +58,30 @@ def limit_argument(frames: Iterable[FrameType], limit: float) -> Line | None:
         if (line := _limit_line(code.co_filename, limit)) is not None:
             return Line(_code_around(code, line), line)
     return None
+
+
+def trainer_arguments(file: str) -> Iterator[tuple[ArgumentKind, Line]]:
+    """Yield what the arguments of trainers in a file set, where one argument alone sets it."""
+    found: dict[ArgumentKind, list[int]] = {}
+    for node in ast.walk(tree_of(file)):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                if name.endswith(_TRAINERS):
+                    for kind, line in _settings(node):
+                        found.setdefault(kind, []).append(line)
+    for kind, lines in found.items():
+        code = code_at(file, lines[0]) if len(lines) == 1 else None
+        if code is not None:
+            yield kind, Line(code, lines[0])
+
+
+def _settings(call: ast.Call) -> Iterator[tuple[ArgumentKind, int]]:
+    """Yield what the arguments of a call set, with their lines."""
+    for one in call.keywords:
+        is_off = isinstance(one.value, ast.Constant) and one.value.value in (None, False)
+        kind = _SETTING.get(one.arg or "")
+        if kind is not None and not is_off:
+            yield kind, one.value.lineno
 
 
 def clips_itself(call: ast.Call | None) -> bool:

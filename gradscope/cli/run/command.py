@@ -201,14 +201,28 @@ class RecordingLocation:
             path = self.folder / f"{self.stem}-{number}{self.suffix}"
         return path
 
-    def clear(self) -> Path:
-        """Return the file to create, after removing one that may be overwritten."""
-        from gradscope.recording.store import remove_logs
+    def claim(self) -> Path:
+        """Create an empty file, in place of one that may be overwritten, and return its path.
 
-        path = self.choose()
-        path.unlink(missing_ok=True)
-        remove_logs(path)
-        return path
+        Raises:
+            GradscopeError: It cannot be created, or a training writes the file that was to be
+                overwritten.
+        """
+        from gradscope.recording.paths import check_free, claim, remove_logs, unwritable
+
+        while True:
+            path = self.choose()
+            check_free(path, force=True)
+            try:
+                path.unlink(missing_ok=True)
+                remove_logs(path)
+                is_ours = claim(path)
+            except FileExistsError:
+                is_ours = False
+            except OSError as error:
+                raise unwritable(path, str(error.strerror)) from error
+            if is_ours:  # otherwise a run that started at the same time has it
+                return path
 
 
 def recording_location(
@@ -242,6 +256,9 @@ def recording_location(
                 f"'{save.with_name(location.choose().name)}' already exists",
                 help="add --force to overwrite it, or name another file",
             )
+        from gradscope.recording.paths import check_free
+
+        check_free(location.choose(), force=True)
     if not os.access(location.folder, os.W_OK):
         raise GradscopeError(
             f"cannot write the recording into {str(location.folder)!r}",

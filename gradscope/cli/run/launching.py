@@ -67,7 +67,7 @@ class WatchedRun:
         from gradscope.launch.started_ranks import StartedRanks
 
         planned, watch = self.planned, self.planned.watch
-        self.recording = planned.location.clear()
+        self.recording = planned.location.claim()
         if self.live is not None:
             self.live.begin(self.recording)
         if planned.is_viewed and planned.rank in (None, 0):

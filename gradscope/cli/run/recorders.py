@@ -75,7 +75,7 @@ class RankPlan:
 
     def recorder(self, rank: int) -> "TrainingWatch":
         """Return the recorder of a rank, in its process."""
-        from gradscope.recording.store import remove_logs
+        from gradscope.recording.paths import remove_logs
 
         path = self.base.with_name(f"{self.base.stem}.rank{rank}{self.base.suffix}")
         path.unlink(missing_ok=True)

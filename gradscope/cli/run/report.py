@@ -14,8 +14,9 @@ from gradscope.launch.execution import TELLING_SECONDS
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SkippedRule, Verdict
 from gradscope.recording.meta import has_no_gradients, run_header
+from gradscope.recording.paths import remove_logs
 from gradscope.recording.records import Recording, Skipped, StepRecord
-from gradscope.recording.store import load_recording, remove_logs
+from gradscope.recording.store import load_recording
 from gradscope.recording.tables import recording_of
 from gradscope.rules.engine import judge
 

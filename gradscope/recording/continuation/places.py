@@ -17,6 +17,7 @@ from gradscope.recording.evidence.training import (
     LibraryCall,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
 )
 from gradscope.recording.records import (
     CapturedStep,
@@ -138,6 +139,8 @@ class Places:
         match one:
             case LibraryCall():
                 return replace(one, site=self.sites[one.site], caller=self.sites[one.caller])
+            case TrainerArgument():
+                return replace(one, site=self.sites[one.site])
             case RoundedUpdate():
                 return replace(
                     one,

@@ -62,7 +62,12 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import (
+    LimitRecord,
+    NormSummary,
+    SeriesSummary,
+    StepSummary,
+)
 from gradscope.recording.evidence.training import (
     ClipPass,
     ClipScope,
@@ -73,6 +78,7 @@ from gradscope.recording.evidence.training import (
     OverfitRecord,
     RoundedUpdate,
     TrainedOptimizer,
+    TrainerArgument,
     WatchCost,
 )
 from gradscope.recording.run_ending import RunEnding
@@ -102,6 +108,7 @@ EVIDENCE: tuple[type, ...] = (
     LateCapture,
     LeafRecord,
     LibraryCall,
+    LimitRecord,
     LoadedRecord,
     LogitRecord,
     LossTermRecord,
@@ -136,6 +143,7 @@ EVIDENCE: tuple[type, ...] = (
     SymmetryRecord,
     TermPairRecord,
     TrainedOptimizer,
+    TrainerArgument,
     TwinRecord,
     UnitRecord,
     UnrepeatedRegion,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.recording.records import CutKind, Shape, TensorRef
+from gradscope.recording.records import CutKind, Measured, Shape, TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardStat:
+class ForwardStat(Measured):
     """The values of a tensor of the first step's graph; views of another tensor have none."""
 
     table: ClassVar[str] = "forward_stat"
@@ -22,11 +22,6 @@ class ForwardStat:
     """Number of elements that are exactly zero."""
     nonfinite: int
     """Number of NaN or infinite elements."""
-
-    @property
-    def rms(self) -> float:
-        """Root mean square over all elements; NaN for an empty tensor."""
-        return self.norm / self.numel**0.5 if self.numel else float("nan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +80,9 @@ class ComparisonRecord:
     """
 
     table: ClassVar[str] = "comparison"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"left_from", "right_from", "reduction"})
+    later_columns: ClassVar[frozenset[str]] = frozenset(
+        {"left_from", "right_from", "reduction", "ahead"}
+    )
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
     site: int | None
@@ -101,6 +98,9 @@ class ComparisonRecord:
     right_from: Shape | None = None
     reduction: str | None = None
     """`mean`, `sum` or `none`, of a loss function; None if unknown."""
+    ahead: int | None = None
+    """Positions by which the classes of a loss run ahead of the tokens that the model has looked
+    up: 1 if it is to predict the next token. None if they are no tokens of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

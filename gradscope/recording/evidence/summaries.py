@@ -65,3 +65,20 @@ class NormSummary:
     highest: bytes
     mean: bytes
     last: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitRecord:
+    """What a recording lacks because of its largest size, beside summarised steps."""
+
+    table: ClassVar[str] = "size_limit"
+    limit: int
+    """Largest size in bytes."""
+    captures: int
+    """Number of captured steps that were dropped."""
+    events: int
+    """Number of events around which steps were not kept whole."""
+    gradients: int
+    """Number of gradients that were not stored."""
+    norms: int
+    """Number of steps whose parameter norms were not stored."""

@@ -89,7 +89,9 @@ class TrainedOptimizer:
     """
 
     table: ClassVar[str] = "trained_optimizer"
-    later_columns: ClassVar[frozenset[str]] = frozenset({"joined", "rested"})
+    later_columns: ClassVar[frozenset[str]] = frozenset(
+        {"joined", "rested", "base_rate", "rate_function"}
+    )
     class_name: str
     family: OptimizerFamily
     name: str
@@ -106,6 +108,10 @@ class TrainedOptimizer:
     rested: int | None = None
     """Line of the script's function of the step that set its learning rate to 0; None without one.
     """
+    base_rate: float | None = None
+    """Learning rate of its first group that a `LambdaLR` multiplies; None without one."""
+    rate_function: int | None = None
+    """Line of the script's function that gives the factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +166,19 @@ class LibraryCall:
     table: ClassVar[str] = "library_call"
     site: int
     caller: int
+
+
+ArgumentKind = Literal["accumulation", "learning rate", "precision"]
+"""What an argument of a trainer sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerArgument:
+    """The user's argument that sets how a trainer trains, as `Trainer(precision="bf16-mixed")`."""
+
+    table: ClassVar[str] = "trainer_argument"
+    kind: ArgumentKind
+    site: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from gradscope.recording.records import CapturedStep
-from gradscope.recording.store import RecordingWriter
+from gradscope.recording.writer import RecordingWriter
 
 _FIRST, _SHARE_OF_LAST = 6, 0.25
 """Number of first captured steps that are never dropped, and share of the last ones."""
@@ -23,12 +23,18 @@ class CapturesKept:
     def __init__(self, writer: RecordingWriter) -> None:
         self._writer = writer
         self._kept: list[_Captured] = []
-        self._count = 0
+        self._count = self.dropped = 0
+        """Number of captured steps, and of those that were dropped."""
 
     def add(self, captured: CapturedStep) -> None:
         """Take note of a captured step that was written."""
         self._kept.append(_Captured(self._count, captured.step, captured.same_as))
         self._count += 1
+
+    def skip(self, count: int) -> None:
+        """Take note of captured steps that were not written."""
+        self._count += count
+        self.dropped += count
 
     def thin(self, most: int, important: Set[int]) -> None:
         """Delete captured steps until at most so many are left, those with the nearest neighbours.
@@ -55,3 +61,4 @@ class CapturesKept:
                 ),
             )
             self._writer.remove_captured_step(self._kept.pop(place).index)
+            self.dropped += 1

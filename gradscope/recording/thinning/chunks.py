@@ -1,7 +1,7 @@
 """Summaries of consecutive steps in the file, and the steps among them that are still whole."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import get_args
 
@@ -15,7 +15,6 @@ from gradscope.recording.evidence.summaries import (
 from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.records import EventRecord, StepRecord
 from gradscope.recording.step_norms import NORMS, numbers_of
-from gradscope.recording.store import RecordingWriter
 from gradscope.recording.tables import EVENTS, STEPS, evidence_tables
 from gradscope.recording.thinning.buckets import (
     NORM_COLUMNS,
@@ -26,6 +25,7 @@ from gradscope.recording.thinning.buckets import (
     unpacked,
 )
 from gradscope.recording.thinning.readings import Reading
+from gradscope.recording.writer import RecordingWriter
 
 TOGETHER = 10
 """Number of buckets of a summary, and of summaries that become one."""
@@ -84,6 +84,17 @@ class Chunk:
         """Delete the whole steps that are neither of its block nor kept otherwise."""
         for step in set(self.whole) - set(self.block) - set(kept):
             self.whole.pop(step).remove(writer)
+
+    def drop_norms(self, writer: RecordingWriter, most: int) -> None:
+        """Delete the norms of all whole steps but some in the middle, and of the summary."""
+        measured = [one for one in self.whole.values() if one.has_norms]
+        start = max(0, len(measured) - most) // 2
+        for one in (*measured[:start], *measured[start + most :]):
+            writer.remove(NORMS, one.rows[NORMS])
+            rows = {table: span for table, span in one.rows.items() if table != NORMS}
+            self.whole[one.step] = replace(one, rows=rows)
+        table = evidence_tables()[NormSummary].name
+        writer.remove(table, self.rows.pop(table, range(0)))
 
     def write(self, writer: RecordingWriter, norms: Mapping[NormKind, Sequence[Bucket]]) -> None:
         """Write the summary."""

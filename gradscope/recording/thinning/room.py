@@ -25,6 +25,12 @@ class Room:
     """Number of steps around events that are kept whole."""
     captured: int = 64
     """Number of captured steps."""
+    norms: int = 1
+    """Whether summaries have the norms of parameters."""
+    measured: int = 10
+    """Number of steps in a summary that keep the norms of parameters."""
+    first: int = FOLDED
+    """Number of first steps that are kept whole."""
 
     @classmethod
     def of(cls, size: str) -> Self | None:
@@ -34,8 +40,23 @@ class Room:
 
     def smaller(self) -> Self | None:
         """Return the next smaller room; None if this is the smallest."""
-        for name, least in (("chunks", 10), ("around", 300), ("captured", 8), ("recent", 100)):
+        for name, least in _SMALLER:
             value = getattr(self, name)
             if value > least:
                 return replace(self, **{name: max(value // 2, least)})
         return None
+
+
+_SMALLER = (
+    ("chunks", 10),
+    ("around", 300),
+    ("captured", 8),
+    ("recent", 100),
+    ("around", 0),
+    ("captured", 2),
+    ("norms", 0),
+    ("first", 10),
+    ("recent", 20),
+    ("measured", 1),
+)
+"""What is kept less of, in this order, and down to how much."""

@@ -2,12 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 
+from gradscope.recording.evidence.summaries import LimitRecord
 from gradscope.recording.records import CapturedStep, EventRecord, StepRecord
 from gradscope.recording.repetitions import RepeatedSteps, Sources, unfolded
-from gradscope.recording.store import RecordingWriter
-from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS
+from gradscope.recording.tables import EVENTS, REPEATED_STEPS, STEPS, evidence_tables
 from gradscope.recording.thinning.captures import CapturesKept
 from gradscope.recording.thinning.chunks import (
     TOGETHER,
@@ -21,6 +23,7 @@ from gradscope.recording.thinning.chunks import (
 )
 from gradscope.recording.thinning.readings import Reading, Readings
 from gradscope.recording.thinning.room import FOLDED, Room
+from gradscope.recording.writer import RecordingWriter
 
 _BEFORE, _AFTER = 128, 10
 """Steps before and after an event that are kept: with so many before it, rules compare a spike."""
@@ -28,8 +31,9 @@ _BEFORE, _AFTER = 128, 10
 _CHECKED = 16
 """Number of steps between two looks at the size of the file."""
 
-_FULL, _EASED = 0.85, 0.75
-"""Shares of the limit: from the first on less is kept, until the second is reached."""
+_FULL, _EASED, _SHRUNK = 0.85, 0.75, 0.6
+"""Shares of the limit: from the first on less is kept, until the second is reached, or the third if
+there was no room for a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,19 @@ class Thinner:
         self._important: dict[int, float] = {}
         """By step: its importance."""
         self._around: Set[int] = frozenset()
+        self._head: list[Whole | _Repeated] = []
+        """The first steps, as long as all are kept whole."""
+        self._head_readings: list[Reading] = []
+        self._head_chunks: list[Chunk] = []
+        """The summary of the first steps, once they are not."""
         self._captures = CapturesKept(writer)
+        self._lost_events = self._lost_gradients = self._lost_norms = 0
+        self._told: LimitRecord | None = None
+        self._check_at = _CHECKED
         self._first, self._next = FOLDED, 0
         """First step that is not folded, and the one after the last."""
+        self.is_tight = False
+        """Whether there is room for events only."""
         self.in_use: Callable[[], Set[int]] = frozenset
         """Returns the steps that further steps may repeat."""
 
@@ -84,6 +98,10 @@ class Thinner:
 
     def repeat(self, steps: RepeatedSteps) -> None:
         """Write steps that repeat others, in rows that are folded together."""
+        with self.reserve():  # they are small
+            self._repeat(steps)
+
+    def _repeat(self, steps: RepeatedSteps) -> None:
         known = self._known(steps.sources)
         events = {index: one.events for index, one in known.items()}
         for part in _parts(steps, {index: _losses(one) for index, one in events.items()}):
@@ -106,8 +124,7 @@ class Thinner:
         return found
 
     def _note(self, reading: Reading) -> None:
-        if reading.step >= FOLDED:
-            self._waiting.append(reading)
+        (self._waiting if reading.step >= FOLDED else self._head_readings).append(reading)
         if reading.importance:
             self._important[reading.step] = reading.importance
             self._weigh()
@@ -122,6 +139,7 @@ class Thinner:
                 dropped = [step for step, _ in ranked[count:]]
                 for one in dropped:
                     del self._important[one]
+                self._lost_events += len(dropped)
                 break
             around.update(more)
         lost, self._around = self._around - around, around
@@ -131,46 +149,81 @@ class Thinner:
                     self._drop(chunk)
 
     def _chunks(self) -> Iterator[Chunk]:
-        return (chunk for level in self._levels for chunk in level)
+        return chain(self._head_chunks, *self._levels)
 
     def _drop(self, chunk: Chunk) -> None:
         chunk.drop(self._writer, self._around | set(self._pinned))
+        if not self._room.norms:
+            chunk.drop_norms(self._writer, self._room.measured)
 
     def _fold(self) -> None:
         while self._next - self._first - FOLDED >= self._room.recent:
-            self._fold_next()
-        if self._next % _CHECKED == 0:
-            self._ease()
+            with self.reserve():
+                self._fold_next()
+        if self._next >= self._check_at:
+            self._check_at = self._next + _CHECKED
+            with self.reserve():
+                self._ease()
 
     def _fold_next(self) -> None:
-        first, size = self._first, FOLDED
-        self._first = end = first + size
+        first = self._first
+        self._first = end = first + FOLDED
         passed: list[Whole | _Repeated] = []
         while self._open and _start(self._open[0]) < end:
             passed.append(self._open.popleft())
+        self._head += [one for one in passed if _start(one) < FOLDED]
         own = [one for one in passed if _start(one) >= first]
         readings = []
         while self._waiting and self._waiting[0].step < end:
             readings.append(self._waiting.popleft())
+        block = _block(range(first, end), self._room.block, own)
+        self._add(0, self._folded(range(first, end), block, passed, readings))
+        self._fold_head()
+
+    def _fold_head(self) -> None:
+        """Put a summary in place of most of the first steps, if there is no room for all."""
+        if self._room.first == FOLDED or not self._head:
+            return
+        steps, block = range(FOLDED), range(self._room.first)
+        head, self._head = self._head, []
+        self._head_chunks = [self._folded(steps, block, head, self._head_readings)]
+
+    def _folded(
+        self,
+        steps: range,
+        block: range,
+        passed: "Sequence[Whole | _Repeated]",
+        readings: Sequence[Reading],
+    ) -> Chunk:
+        """Return the summary of steps, of which most are deleted.
+
+        Args:
+            steps: Indices of the steps.
+            block: Those that stay whole and stand for the others.
+            passed: The rows of the steps, and before these others that they may repeat.
+            readings: Their readings.
+        """
+        size = len(steps) // TOGETHER
         chunk = Chunk(
-            first=first,
-            count=size,
-            bucket=size // TOGETHER,
-            block=_block(range(first, end), self._room.block, own),
-            series=series_of(readings, first, size // TOGETHER),
+            first=steps.start,
+            count=len(steps),
+            bucket=size,
+            block=block,
+            series=series_of(readings, steps.start, size),
             whole={},
         )
-        kept = self._around | set(chunk.block) | self._in_use()
-        steps = [one for one in own if isinstance(one, Whole)]
-        norms = norms_of_steps(self._writer, steps, self._writer.norm_sets.parameters)
+        own = [one for one in passed if _start(one) >= steps.start]
+        kept = self._around | set(block) | self._in_use()
+        whole = [one for one in own if isinstance(one, Whole)]
+        norms = norms_of_steps(self._writer, whole, self._writer.norm_sets.parameters)
         self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
         for one in own:
             for step in self._whole(one, kept):
                 chunk.whole[step.step] = step
         self._pin()
         self._drop(chunk)
-        chunk.write(self._writer, norms)
-        self._add(0, chunk)
+        chunk.write(self._writer, norms if self._room.norms else {})
+        return chunk
 
     def _in_use(self) -> Set[int]:
         waiting = (one.steps.sources for one in self._open if isinstance(one, _Repeated))
@@ -219,9 +272,23 @@ class Thinner:
     def _ease(self) -> None:
         """Keep less, if the file comes near its limit."""
         self._captures.thin(self._room.captured, self._around)
-        if self._writer.size() < _FULL * self._room.limit:
-            return
-        while self._writer.size(is_used=True) > _EASED * self._room.limit:
+        if self._writer.size() >= _FULL * self._room.limit:
+            self._shrink(_EASED)
+        self._tell()
+
+    def shrink(self) -> None:
+        """Keep less, because there was no room for a step; inside a transaction."""
+        with self.reserve():
+            self._shrink(_SHRUNK)
+            self._tell()
+
+    def _shrink(self, share: float) -> None:
+        self._keep_less(share)
+        is_smallest = self._room.smaller() is None
+        self.is_tight = is_smallest and self._writer.size(is_used=True) > _FULL * self._room.limit
+
+    def _keep_less(self, share: float) -> None:
+        while self._writer.size(is_used=True) > share * self._room.limit:
             smaller = self._room.smaller()
             if smaller is None:
                 return
@@ -232,6 +299,51 @@ class Thinner:
             self._captures.thin(self._room.captured, self._around)
             while self._next - self._first - FOLDED >= self._room.recent:
                 self._fold_next()
+            self._fold_head()
+            if not self._room.norms:
+                for chunk in self._chunks():
+                    self._drop(chunk)
+
+    @contextmanager
+    def reserve(self) -> Iterator[None]:
+        """Let small records be written where there is no room for further steps."""
+        before = self._writer.largest
+        self._writer.allow(self._room.limit - _CLOSING)
+        try:
+            yield
+        finally:
+            self._writer.allow(before)
+
+    def lack(self, *, captures: int = 0, gradients: int = 0, norms: int = 0) -> None:
+        """Take note of what was not written because there was no room for it."""
+        self._captures.skip(captures)
+        self._lost_gradients += gradients
+        self._lost_norms += norms
+        with self.reserve():
+            self._tell()
+
+    def _tell(self) -> None:
+        """Write what the recording lacks, if that has changed."""
+        found = LimitRecord(
+            limit=self._room.limit,
+            captures=self._captures.dropped,
+            events=self._lost_events,
+            gradients=self._lost_gradients,
+            norms=self._lost_norms,
+        )
+        lacking = found.captures + found.events + found.gradients + found.norms
+        if lacking and found != self._told:
+            self._writer.put(evidence_tables()[LimitRecord], 0, found)
+            self._told = found
+
+
+_CLOSING = 32_768
+"""Bytes that are left for the end of a run."""
+
+
+def room_for_steps(limit: int) -> int:
+    """Return the size in bytes up to which steps are added; the rest is for summaries."""
+    return limit - max(limit // 10, 2 * _CLOSING)
 
 
 def _block(steps: range, count: int, own: Sequence["Whole | _Repeated"]) -> range:

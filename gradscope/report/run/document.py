@@ -45,6 +45,7 @@ from gradscope.report.run.phrasing import (
     cost_text,
     course_text,
     curves_note,
+    dropped_text,
     extreme_text,
     heading,
     kept_text,
@@ -88,6 +89,7 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         ("resumed", _resumptions(report)),
         ("watched", "" if run.cost is None else cost_text(run.cost)),
         ("kept", kept_text(run)),
+        ("dropped", dropped_text(run)),
         ("tensors", captured_steps_text(run)),
     )
     yield Facts((*(Fact(name, line) for name, line in reported if line), *further))

@@ -210,6 +210,21 @@ def kept_text(run: TrainingRun) -> str:
     )
 
 
+def dropped_text(run: TrainingRun) -> str:
+    """Return what was dropped because of the largest size of the recording; empty for nothing."""
+    limit = run.limit
+    if limit is None:
+        return ""
+    parts = [
+        counted(limit.captures, "captured step") if limit.captures else "",
+        f"the steps around {counted(limit.events, 'event')}" if limit.events else "",
+        f"{counted(limit.gradients, 'stored gradient')}" if limit.gradients else "",
+        f"the norms of {counted(limit.norms, 'step')}" if limit.norms else "",
+    ]
+    named = ", ".join(part for part in parts if part)
+    return f"{named}, to keep within {limit.limit / 1e6:,.4g} MB (--keep)"
+
+
 def captured_steps_text(run: TrainingRun) -> str:
     """Return which steps were captured, and how to show them; empty without any."""
     if not run.captured_steps:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleRecord
 from gradscope.rules.context import RuleContext
@@ -43,6 +44,7 @@ class BatchStatisticsInAccumulation(Rule):
     code: ClassVar[str] = "GS310"
     name: ClassVar[str] = "batch-statistics-in-accumulation"
     level: ClassVar[Severity] = "note"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

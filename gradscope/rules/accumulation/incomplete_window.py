@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window, Windows
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import (
@@ -49,6 +50,7 @@ class IncompleteWindow(Rule):
     code: ClassVar[str] = "GS305"
     name: ClassVar[str] = "incomplete-window"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Windows
 from gradscope.recording.events import BackwardEvent
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -52,6 +53,7 @@ class ScaledWithoutAccumulation(Rule):
     code: ClassVar[str] = "GS313"
     name: ClassVar[str] = "scaled-without-accumulation"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS301",)
 
@@ -140,14 +142,17 @@ def _is_meant(context: RuleContext, one_affected: AffectedWindows, divisor: int)
 
 
 def _divisions(context: RuleContext, backward: Site) -> Iterator[str]:
-    """Yield the lines that divide or multiply a loss in captured steps, outside of any module."""
+    """Yield the lines of a function that divide or multiply a loss in captured steps."""
+    for site in scaling_sites(context):
+        if (site.file, site.function) == (backward.file, backward.function):
+            yield site.source
+
+
+def scaling_sites(context: RuleContext) -> Iterator[Site]:
+    """Yield the lines that divide or multiply in captured steps, outside of any module."""
     for captured in context.recording.captured_steps:
         records = captured.recording
         for node in records.nodes:
             is_scaling = node.operation in _SCALINGS and node.module_call is None
-            site = records.sites[node.site] if is_scaling and node.site is not None else None
-            if site is not None and (site.file, site.function) == (
-                backward.file,
-                backward.function,
-            ):
-                yield site.source
+            if is_scaling and node.site is not None:
+                yield records.sites[node.site]

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Window
 from gradscope.phrasing import times_text
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
@@ -49,6 +50,7 @@ class UnevenAccumulation(Rule):
     code: ClassVar[str] = "GS304"
     name: ClassVar[str] = "uneven-accumulation"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
 from gradscope.recording.events import BackwardEvent
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
@@ -56,6 +57,7 @@ class UnscaledAccumulation(Rule):
     code: ClassVar[str] = "GS303"
     name: ClassVar[str] = "unscaled-accumulation"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.windows import Window
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, carried_over
@@ -47,6 +48,7 @@ class WindowCarriedOver(Rule):
     code: ClassVar[str] = "GS316"
     name: ClassVar[str] = "window-carried-over"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="passes_each_step"),)
 

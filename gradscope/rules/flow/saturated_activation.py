@@ -44,7 +44,8 @@ class SaturatedActivation(Rule):
         below 5 % of its maximum. A row of a softmax is saturated if one entry is above .99; rows
         with a single unmasked entry are skipped. An activation before the loss without a weight
         after it may saturate, and so may the soft side of a straight-through estimator. It is an
-        error where every element is saturated and less than 1e-4 of the gradient passes.
+        error where every element is saturated and less than 1e-4 of the gradient passes, and a note
+        for the difference of data and learned thresholds, which no layer has mixed before.
 
     How to fix it:
         Normalise the inputs. Use Xavier initialisation. In attention, divide the scores by the
@@ -117,13 +118,14 @@ class SaturatedActivation(Rule):
         shut = all(self._is_shut(context, one) for one in found)
         worst = max(found, key=lambda one: one.share)
         nodes = [node for one in found for node in one.nodes]
+        steps = not shut and all(_is_soft_step(context, one) for one in found)
         return self.finding(
             context,
             message=_message(worst, len(found)),
             remedy=_remedy(worst.operation),
             site=site,
             related=_filled(context, nodes),
-            severity="error" if shut else None,
+            severity="error" if shut else "note" if steps else None,
             parameters=parameters_before(context, nodes),
             modules=tuple(dict.fromkeys(one.module for one in found if one.module)),
             evidence={
@@ -184,6 +186,22 @@ def _is_surrogate(context: RuleContext, one: _Activation) -> bool:
         return False
     users = list(context.consumers(one.nodes[0]))
     return bool(users) and all(user.operation == "AddBackward0" for user in users)
+
+
+_PRODUCTS = ("Addmm", "Baddbmm", "Bmm", "Conv", "Mm", "Mv", "Dot")
+
+
+def _is_soft_step(context: RuleContext, one: _Activation) -> bool:
+    """Return whether it compares data with learned thresholds, as `sigmoid(8 * (x - edge))` does.
+
+    It is meant to be flat away from its thresholds: nothing before it mixes features.
+    """
+    if one.operation == "softmax":
+        return False
+    behind = list(context.behind(one.nodes))
+    is_mixed = any(node.operation.startswith(_PRODUCTS) for node in behind)
+    differences = (node.index for node in behind if node.operation.startswith(("Sub", "Rsub")))
+    return not is_mixed and bool(context.parameters_behind(differences))
 
 
 def _message(worst: _Activation, activations: int) -> str:

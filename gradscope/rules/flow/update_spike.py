@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.phrasing import short, times_text
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.rules.context import RuleContext
@@ -76,6 +77,7 @@ class UpdateSpike(Rule):
     code: ClassVar[str] = "GS116"
     name: ClassVar[str] = "update-spike"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "learning rate"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS101", "GS103", "GS104", "GS107", "GS108")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="times_usual"),)

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import ClassVar
 
 from gradscope.phrasing import short, times_text
-from gradscope.recording.evidence.training import OptimizerRecord
+from gradscope.recording.evidence.training import ArgumentKind, OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
@@ -77,6 +77,7 @@ class UpdateTooLarge(Rule):
     code: ClassVar[str] = "GS108"
     name: ClassVar[str] = "update-too-large"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "learning rate"
     judges_learning: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio"),)
     fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", is_search=True)

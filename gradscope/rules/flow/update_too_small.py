@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.phrasing import short
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.updates import RateStretch, UpdateRatios, rate_stretches
@@ -58,6 +59,7 @@ class UpdateTooSmall(Rule):
     code: ClassVar[str] = "GS109"
     name: ClassVar[str] = "update-too-small"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "learning rate"
     judges_learning: ClassVar[bool] = True
     lasts: ClassVar[Lasting] = "always"
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="update_ratio", worse="lower"),)

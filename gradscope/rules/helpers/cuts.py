@@ -15,6 +15,8 @@ _COPY = "like a copy of a module that learns"
 
 _FROZEN = "frozen on purpose"
 
+_FED = "what they get was computed with gradients"
+
 
 class Intent(NamedTuple):
     """Severity of a cut, and what it looks like if it may be intended."""
@@ -67,8 +69,9 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
         return Intent("error", None, f"only {frozen} is frozen by requires_grad")
     if without_grad and reach.is_twin(stop):
         return Intent("note", _COPY)
-    if without_grad and _are_own_layers(reach, stop):
-        return Intent("error", None)
+    is_fed = _is_fed_with_grad(stop) and not _is_named(reach, stop)
+    if is_fed or (without_grad and _are_own_layers(reach, stop)):
+        return Intent("error", None, _FED if is_fed else None)
     # detach() is the usual way to freeze a backbone; argmax() or copies are not used for that.
     chooses = stop.cut.kind == "non-differentiable" or reach.draws(stop)
     is_accident = chooses or stop.is_copy or stop.is_checkpoint
@@ -86,6 +89,13 @@ def _of_whole_modules(reach: Reach, stop: Stop, *, held: bool, without_grad: boo
     if outside and stop.cut.kind == "detach" and not reach.is_used_late(stop):
         return Intent("warning", "like parts that are trained by their own losses")
     return Intent("error", None)
+
+
+def _is_fed_with_grad(stop: Stop) -> bool:
+    """Return whether what runs without gradients, as a solver does, gets an input that has some."""
+    cuts = [cut for cut in stop.cuts if cut.kind == "no-grad"]
+    runs = any(cut.whole_call or cut.last is None for cut in cuts)
+    return runs and any(cut.last is not None for cut in cuts) and not stop.is_checkpoint
 
 
 def _frozen_beside(reach: Reach, stop: Stop, *, without_grad: bool) -> str | None:

@@ -78,10 +78,10 @@ class FlatLoss(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        made = _stepped(context)
+        made = stepped(context)
         if len({window.optimizer for window in made}) > 1:
             return "several optimizers step: their losses may hold each other in balance"
-        losses = _losses(made)
+        losses = step_losses(made)
         if len(losses) < self.steps:
             return f"fewer than {self.steps} steps have a finite loss"
         if _has_rising_rate(made):
@@ -90,14 +90,14 @@ class FlatLoss(Rule):
             return "the losses are not all above zero"
         if _is_contrastive(context):
             return "the classes of the loss are the examples of the batch"
-        if _noise(_losses(made, once=True)) > self.noise:
+        if _noise(step_losses(made, once=True)) > self.noise:
             return "the losses vary too much from step to step"
         return None
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the loss hardly moves."""
-        made = _stepped(context)
-        losses = _losses(made)
+        made = stepped(context)
+        losses = step_losses(made)
         moved = _movement(losses)
         start = next(only(BackwardEvent, made[-1].events))
         context.measured(
@@ -133,7 +133,7 @@ class FlatLoss(Rule):
         )
 
 
-def _stepped(context: RuleContext) -> list[LoopWindow]:
+def stepped(context: RuleContext) -> list[LoopWindow]:
     """Return the windows that end with a step and have a backward."""
     return [
         window
@@ -142,7 +142,7 @@ def _stepped(context: RuleContext) -> list[LoopWindow]:
     ]
 
 
-def _losses(made: Sequence[LoopWindow], *, once: bool = False) -> list[float]:
+def step_losses(made: Sequence[LoopWindow], *, once: bool = False) -> list[float]:
     """Return the finite losses, by default as often as a kept step of a long run stands for."""
     joined = StepLosses.of(made).by_step
     return [

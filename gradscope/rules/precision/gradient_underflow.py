@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.phrasing import short
 from gradscope.recording.evidence.failures import FlushRecord
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
@@ -60,6 +61,7 @@ class GradientUnderflow(Rule):
     code: ClassVar[str] = "GS601"
     name: ClassVar[str] = "gradient-underflow"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "precision"
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import StepEvent
 from gradscope.recording.evidence.parameters import CastRecord
-from gradscope.recording.evidence.training import RoundedUpdate
+from gradscope.recording.evidence.training import ArgumentKind, RoundedUpdate
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -58,6 +58,7 @@ class LostUpdate(Rule):
     code: ClassVar[str] = "GS603"
     name: ClassVar[str] = "lost-update"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "precision"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_lost"),)

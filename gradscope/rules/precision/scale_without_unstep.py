@@ -11,6 +11,7 @@ from gradscope.recording.events import (
     StepEvent,
     UnscaleEvent,
 )
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
@@ -53,6 +54,7 @@ class ScaleWithoutUnstep(Rule):
     code: ClassVar[str] = "GS605"
     name: ClassVar[str] = "scale-without-unstep"
     level: ClassVar[Severity] = "error"
+    argument: ClassVar[ArgumentKind | None] = "precision"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS103", "GS104", "GS107", "GS108")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="scale"),)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import ScalerStepEvent
+from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.clips import LossScale
@@ -47,6 +48,7 @@ class SkippedStep(Rule):
     code: ClassVar[str] = "GS602"
     name: ClassVar[str] = "skipped-step"
     level: ClassVar[Severity] = "warning"
+    argument: ClassVar[ArgumentKind | None] = "precision"
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS307",)
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_skipped"),)

@@ -30,13 +30,14 @@ class InputIgnored(Rule):
     How it is measured:
         The rule reads the source of each model's forward for the parameters that it uses. In an
         inspection the forward also runs once for each tensor of the batch, with its numbers rolled
-        along the first dimension in which that changes it, and the loss is compared bit by bit. A
-        tensor that such a roll does not change, such as a mask of ones, is not judged. It is a
-        note, as data may be given in vain on purpose; a warning for a mask, without which padding
-        takes part. Padding is what a mask of zeros and ones, or lengths, mark at the start or the
-        end of rows, if the data there have one value. The forward runs with other data in it. If
-        the loss changes, it is a warning where a module is called without the mask that its forward
-        could take, else a note: convolutions, for one, reach over the edge.
+        along the first dimension in which that changes it, and the loss is compared bit by bit. Of
+        a tensor that seems to have no effect, numbers are repeated as well, as the order of
+        examples may not count. A tensor that such a roll does not change, such as a mask of ones,
+        is not judged. It is a note, as data may be given in vain on purpose; a warning for a mask,
+        without which padding takes part. Padding is what a mask of zeros and ones, or lengths, mark
+        at the start or the end of rows, if the data there have one value. The forward runs with
+        other data in it. If the loss changes, it is a warning where a module is called without the
+        mask that its forward could take, else a note: convolutions, for one, reach over the edge.
 
     How to fix it:
         Pass it on to the code that needs it, or remove it from the forward and the batch.

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.rules.watching import findings_of
+from tests.rules.watching import findings_of, recording_of
 
 
 def training(between, *, steps=40, every=8):
@@ -116,3 +116,24 @@ def test_weights_that_are_pulled_back_after_every_step_are_an_error(tmp_path):
 )
 def test_decay_clamping_and_a_rare_pull_are_not_found(between, every, tmp_path):
     assert said(tmp_path, between, every=every) == []
+
+
+class OfAnotherKind(nn.Parameter):
+    """A parameter whose elements are not read in every step."""
+
+
+@pytest.mark.parametrize(("kind", "count"), [(OfAnotherKind, 1), (nn.Parameter, 0)])
+def test_weights_that_cannot_be_compared_are_told(tmp_path, kind, count):
+    def loop():
+        weight = kind(torch.randn(6))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        for _ in range(4):
+            optimizer.zero_grad()
+            weight.square().sum().backward()
+            optimizer.step()
+
+    skipped = recording_of(loop, tmp_path).skipped
+    told = [one for one in skipped if one.what.startswith("weights that change between the steps")]
+    assert [one.reason.startswith("the weights are of a tensor subclass") for one in told] == (
+        [True] * count
+    )

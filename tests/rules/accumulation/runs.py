@@ -113,6 +113,7 @@ class Run:
         line: int = 3,
         lr: float = 0.1,
         name: str = "optimizer",
+        base_rate: float | None = None,
     ) -> int:
         """Add an optimizer; return its place."""
         held = tuple(parameters)
@@ -125,6 +126,7 @@ class Run:
                 site=self._site(line),
                 parameters=held,
                 replaced=others[-1] if others else None,
+                base_rate=base_rate,
             )
         )
         self._rates.append(lr)

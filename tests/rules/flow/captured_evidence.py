@@ -59,7 +59,7 @@ def with_captured(steps, modules=MODEL):
     return replace(recording, captured_steps=captured)
 
 
-def found_by(kind, recording, *, reason=False):
+def found_by(kind, recording, *, reason=False, **thresholds):
     """What a rule finds, or why it cannot judge."""
-    context, rule = RuleContext(recording), kind()
+    context, rule = RuleContext(recording), kind(**thresholds)
     return rule.skip_reason(context) if reason else tuple(rule.check(context))

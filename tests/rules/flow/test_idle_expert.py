@@ -46,6 +46,8 @@ def test_choices_of_something_else_than_experts_are_healthy():
     assert not found(*[pooled] * 4, modules=MIXTURE[:1])
 
 
-@pytest.mark.parametrize(("rows", "last", "count"), [(99, 100, 0), (100, 100, 1), (100, 49, 0)])
+@pytest.mark.parametrize(
+    ("rows", "last", "count"), [(99, 100, 0), (100, 100, 1), (100, 49, 0), (100, 50, 1)]
+)
 def test_few_rows_or_early_steps_are_not_judged(rows, last, count):
     assert len(found(*[(1.0, 0.0, 0.0, 0.0)] * 4, rows=rows, last=last)) == count

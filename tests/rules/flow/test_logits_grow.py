@@ -30,8 +30,9 @@ def output(log_normaliser):
     )
 
 
-def scores(*values):
-    return found_by(LogitsGrow, with_captured(zip(STEPS, map(attention, values), strict=False)))
+def scores(*values, **thresholds):
+    steps = zip(STEPS, map(attention, values), strict=False)
+    return found_by(LogitsGrow, with_captured(steps), **thresholds)
 
 
 def test_scores_that_grow_beyond_the_limit_are_a_warning_with_their_head():
@@ -58,6 +59,16 @@ def test_one_batch_is_no_drift():
 
 def test_a_peak_that_is_over_is_no_drift():
     assert not scores(1, 1, 2, 900, 400, 150)
+
+
+@pytest.mark.parametrize(("highest", "count"), [(299, 1), (300, 1), (301, 0)])
+def test_lasting_decides(highest, count):
+    assert len(scores(1, 1, 2, highest, 400 / 2, 150, lasting=0.5)) == count
+
+
+@pytest.mark.parametrize(("captures", "count"), [(5, 1), (6, 1), (7, 0)])
+def test_number_of_captures_decides(captures, count):
+    assert len(scores(1, 1, 2, 3, 60, 150, captures=captures)) == count
 
 
 def test_scores_of_a_healthy_training_rise_and_stay():

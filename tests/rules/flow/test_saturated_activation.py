@@ -1,6 +1,7 @@
 """GS106: activations at the ends of their range."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 import gradscope
 from gradscope.recording.evidence.forward import SaturationRecord
 from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
 from tests.rules.inspecting import only
 
 
@@ -133,6 +135,45 @@ def test_the_limit_is_a_share_of_enough_elements(elements, saturated, fires):
     assert ("GS106" in {one.rule for one in judge(changed).findings}) is fires
 
 
+def judged(recording, **thresholds):
+    settings = Settings(select=("GS106",), thresholds={"saturated-activation": thresholds})
+    return judge(recording, settings).findings
+
+
+def test_a_softmax_that_is_not_trained_has_a_limit_of_its_own():
+    torch.manual_seed(0)
+    recording = report_of(Attention(4)).recording
+    (found,) = judged(recording, fresh_share=0.01, share=2.0)
+    number = dict(found.evidence)["share"]
+    assert 0.01 < number < 1
+    assert judged(recording, fresh_share=number, share=2.0)
+    assert not judged(recording, fresh_share=math.nextafter(number, math.inf), share=0.0)
+
+
+def test_it_is_an_error_below_the_ratio_that_passes():
+    recording = report_of(network(nn.Tanh(), 1e3)).recording
+    whole = dataclasses.replace(
+        recording,
+        evidence=tuple(
+            dataclasses.replace(one, saturated=one.elements)
+            if isinstance(one, SaturationRecord)
+            else one
+            for one in recording.evidence
+        ),
+    )
+    (node,) = (one for one in recording.nodes if one.operation == "TanhBackward0" and not one.graph)
+    norms = {
+        stat.node: stat.gradient.norm
+        for stat in recording.tensor_stats
+        if stat.step == 0 and stat.gradient is not None
+    }
+    behind = [edge.target for edge in recording.edges if edge.source == node.index]
+    number = norms[behind[0]] / norms[node.index]
+    (at,) = judged(whole, passed=number)
+    (above,) = judged(whole, passed=math.nextafter(number, math.inf))
+    assert (at.severity, above.severity) == ("warning", "error")
+
+
 class Loop(nn.Module):
     """A cell that runs over time: its activation is one line."""
 
@@ -161,3 +202,36 @@ def test_saturation_that_zeroes_gradients_is_told_with_them():
 def test_without_a_second_forward_the_rule_does_not_run():
     report = gradscope.inspect(network(nn.Tanh(), 40), torch.randn(9, 8), probe_steps=0)
     assert "GS106" in {one.rule for one in judge(report.recording).skipped}
+
+
+SOFT_STEPS = """
+import torch
+from torch import nn
+
+class Bins(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.edges = nn.Parameter(torch.linspace(-2, 2, 6))
+        self.out = nn.Linear(6, 1)
+
+    def forward(self, x):
+        return self.out(torch.sigmoid(SCALE * (INPUT - self.edges)))
+
+model = Bins()
+torch.manual_seed(0)
+batch = torch.randn(64, 6)
+
+def loss_fn(output, batch):
+    return (output - 1).square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "given", "severity"),
+    [("8", "x", "note"), ("80", "self.first(x)", "warning")],
+)
+def test_soft_steps_on_data_are_meant_to_be_flat(inspect_file, scale, given, severity):
+    text = SOFT_STEPS.replace("SCALE", scale).replace("INPUT", given)
+    found = [one for one in inspect_file(text).findings if one.rule == "GS106"]
+    assert [one.severity for one in found] == [severity]

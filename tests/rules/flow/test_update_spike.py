@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,39 @@ def test_a_large_update_before_the_loss_jumps_names_the_layer_that_led():
 def test_factor_decides(factor, count):
     """One of two parameters of equal norm: 2.65 times its update makes twice the norm of both."""
     assert len(found_by(UpdateSpike, run_with(factor))) == count
+
+
+def times_usual():
+    (found,) = found_by(UpdateSpike, run_with(6.0))
+    return dict(found.evidence)["times_usual"]
+
+
+def test_the_limit_of_the_factor_is_reached_on_it():
+    number = times_usual()
+    assert found_by(UpdateSpike, run_with(6.0), factor=number)
+    assert not found_by(UpdateSpike, run_with(6.0), factor=math.nextafter(number, math.inf))
+
+
+@pytest.mark.parametrize(("least", "count"), [(9, 1), (10, 1), (11, 0)])
+def test_updates_before_the_first_judged_one_are_counted(least, count):
+    """Those of the steps 0, 1, 2 and every tenth come before the one of step 80: ten of them."""
+    assert len(found_by(UpdateSpike, run_with(6.0), least_history=least)) == count
+
+
+@pytest.mark.parametrize(("window", "count"), [(5, 1), (6, 1), (7, 0)])
+def test_updates_of_the_window_alone_are_compared(window, count):
+    """An update as large, seven measured steps before, is none that this one goes beyond."""
+    recording = run_with(6.0)
+    early = SPIKE - 70
+    large = {
+        stat.parameter: stat.update_norm for stat in recording.parameter_stats if stat.step == SPIKE
+    }
+    changed = tuple(
+        replace(stat, update_norm=large[stat.parameter]) if stat.step == early else stat
+        for stat in recording.parameter_stats
+    )
+    spiked = replace(recording, parameter_stats=changed)
+    assert len(found_by(UpdateSpike, spiked, window=window, least_history=8)) == count
 
 
 @pytest.mark.parametrize(("jump", "count"), [(SPIKE, 0), (SPIKE + 12, 1), (SPIKE + 13, 0)])

@@ -5,6 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import gradscope
+from gradscope.rules.engine import judge
+from gradscope.rules.settings import Settings
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(48, 8, generator=torch.Generator().manual_seed(1)), torch.arange(48) % 4
@@ -188,3 +191,35 @@ loss_fn = nn.BCELoss()
     (found,) = report.findings
     assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
     assert {place.line for place in found.related} == marked_lines(tmp_path / "model.py", "# runs")
+
+
+class OverOneElement(nn.Module):
+    """Weights of a sum over one element: each is divided by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.score, self.head = nn.Linear(8, 1), nn.Linear(8, 4)
+
+    def forward(self, x):
+        weights = self.score(x).exp()
+        return self.head(x * (weights / weights.sum(-1, keepdim=True)))
+
+
+def test_gradients_below_the_limit_of_rounding_behind_a_ratio_of_one_are_found():
+    torch.manual_seed(0)
+    batch = (torch.randn(64, 8), torch.arange(64) % 4)
+    recording = gradscope.inspect(OverOneElement(), batch, "cross-entropy").recording
+    norms = {
+        recording.parameters[stat.parameter].name: stat.gradient.norm
+        for stat in recording.parameter_stats
+        if stat.step == 0
+    }
+    number = norms["score.weight"] / max(norms.values())
+    assert 0 < number < 1e-5
+
+    def found(rounding):
+        settings = Settings(select=("GS204",), thresholds={"zero-gradient": {"rounding": rounding}})
+        return {name for one in judge(recording, settings).findings for name in one.parameters}
+
+    assert "score.weight" not in found(number * (1 - 1e-9))
+    assert "score.weight" in found(number * (1 + 1e-9))

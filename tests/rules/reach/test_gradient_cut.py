@@ -460,3 +460,44 @@ def by_list(encoder, x):
 def test_remedy_fits_the_cut(findings_of, cut, remedy):
     (found,) = findings_of(Coder(cut), (X, CLASSES), functional.cross_entropy, probe_steps=1)
     assert remedy in found.remedy
+
+
+SOLVER = """
+import torch
+from torch import nn
+
+class Solved(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inject, self.cell, self.out = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+
+    def forward(self, x):
+        WHERE
+        with torch.no_grad():
+            state = torch.zeros(len(x), 6)
+            for _ in range(5):
+                state = torch.tanh(self.cell(state) + given)
+        return self.out(state)
+
+model = Solved()
+batch = torch.randn(8, 4)
+
+def loss_fn(output, batch):
+    return output.square().mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "severity"),
+    [
+        ("given = self.inject(x)", "error"),
+        ("given = torch.zeros(len(x), 6) if x is None else x @ torch.ones(4, 6)", "warning"),
+    ],
+)
+def test_a_solver_without_gradients_is_no_frozen_backbone_if_its_input_has_some(
+    inspect_file, where, severity
+):
+    report = inspect_file(SOLVER.replace("WHERE", where))
+    found = only(report.findings, "GS201")
+    assert found.severity == severity
+    assert ("what they get was computed with gradients" in found.message) == (severity == "error")

@@ -91,6 +91,21 @@ def test_a_target_that_only_the_loss_reads_is_fine(findings_of):
     assert not told(findings_of(Optional(), by_name(labels=CLASSES), with_labels))
 
 
+def test_examples_of_one_number_whose_order_does_not_count_are_fine(findings_of):
+    class Edges(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(1, 1)
+
+        def forward(self, inside, edge):
+            values = self.layer(inside).squeeze(1) * torch.arange(16.0)
+            return values.mean() + self.layer.weight.sum() * edge.mean()
+
+    whole = torch.arange(16.0).unsqueeze(1)  # their sum is exact in any order
+    batch = {"inside": torch.randn(16, 1, generator=G), "edge": whole}
+    assert not told(findings_of(Edges(), batch, lambda output, batch: output))
+
+
 def test_a_mask_of_ones_is_near_but_cannot_be_judged(findings_of):
     ones = torch.ones(12, 5, dtype=torch.bool)
     assert not told(findings_of(MaskNotUsed(), by_name(attention_mask=ones), loss))

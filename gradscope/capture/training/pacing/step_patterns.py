@@ -112,6 +112,9 @@ class StepPatterns:
         self._backwards: list[Position] = []
         self._is_again = False
         """Whether the last compared call repeats the ones before it."""
+        self._last_grad: Event | None = None
+        self._grad_keys: set[_Key] = set()
+        """The last recorded call of `autograd.grad`, and the keys of its series."""
         self.position: Position | None = None
         """Position of the running step; None while it is recorded in full."""
         self.losses: list[float] = []
@@ -145,9 +148,11 @@ class StepPatterns:
         events = self._event_log.events
         if not events or events[-1].kind != "grad":
             return False
-        key = self._key_at("grad", detail, frame)
-        row = takewhile(lambda event: event.kind == "grad", reversed(events))
-        return any(key == self._key_of(event) for event in row)
+        if self._last_grad is not events[-1]:
+            self._last_grad = events[-1]
+            row = takewhile(lambda event: event.kind == "grad", reversed(events))
+            self._grad_keys = set(map(self._key_of, row))
+        return self._key_at("grad", detail, frame) in self._grad_keys
 
     def _key_at(self, kind: str, detail: int, frame: FrameType | None) -> _Key:
         passed = self._passed

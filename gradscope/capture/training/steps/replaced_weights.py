@@ -166,6 +166,8 @@ class ReplacedWeights:
         self._ended: list[_Course] = []
         """Courses of optimizers that are gone."""
         self._files: dict[str, None] = {}
+        self.unread: str | None = None
+        """Why the weights of an optimizer cannot be compared; None if all can."""
 
     def before_step(self, optimizer: Optimizer, frame: FrameType) -> None:
         """Compare the weights with those that the last step left."""
@@ -185,6 +187,7 @@ class ReplacedWeights:
         course = _course(optimizer)
         if course is None:
             self._rest[id(optimizer)] = ref(optimizer)
+            self.unread = self.unread or _why_unread(optimizer)
         else:
             self._courses[id(optimizer)] = course
 
@@ -239,6 +242,20 @@ def _course(optimizer: Optimizer) -> _Course | None:
     course = _Course(ref(optimizer), elements, values, numbers, numbers, numbers, numbers)
     course.see(values)
     return course
+
+
+def _why_unread(optimizer: Optimizer) -> str | None:
+    """Return why no weights of an optimizer are read; None if none is large enough."""
+    every = [one for group in optimizer.param_groups for one in group["params"]]
+    fitting = [one for one in every if one.grad is not None and one.numel() >= _FEWEST]
+    if not fitting:
+        return None
+    devices = {one.device.type for one in fitting}
+    if "cpu" not in devices:
+        return (
+            f"reading weights on {' and '.join(sorted(devices))} in every step would make it wait"
+        )
+    return "the weights are of a tensor subclass, or of a type without arithmetic"
 
 
 def _replacing(file: str) -> Iterator[int]:

@@ -159,6 +159,7 @@ class StepWriter:
         self._training.pace.recorded(self.steps, happened)
         optimizers = self._optimizers()
         ranks = self._training.ranks.take()
+        arguments = self._training.event_log.sites.take_arguments()
         sites = self._training.event_log.sites.take()
         captures = self._training.captures
         if captures is not None and captures.reason is not None:
@@ -183,6 +184,7 @@ class StepWriter:
                 statements=tuple(statements_around(sites)),
                 optimizers=optimizers,
                 library_calls=self._training.event_log.sites.take_calls(),
+                trainer_arguments=arguments,
                 scopes=self._training.scopes.take(),
                 rounded=tuple(_rounded(self.steps, finished)),
                 skipped=skipped,

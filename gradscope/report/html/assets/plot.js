@@ -24,7 +24,7 @@ function themedLayout(given, height) {
     tickcolor: colour('line'), automargin: true,
   };
   for (const key of Object.keys(layout)) {
-    if (!/^[xy]axis\d*$/.test(key)) continue;
+    if (!isAxis(key)) continue;
     const own = layout[key];
     // Plotly letters powers a quarter larger than other numbers, and titles close to them.
     const isPowers = own.type === 'log' && own.exponentformat === 'power';
@@ -245,6 +245,44 @@ class Switches {
   }
 }
 
+const isAxis = (key) => /^[xy]axis\d*$/.test(key);
+
+// The ranges that a reader has zoomed to. Plotly forgets them where a newer figure has other ones.
+class Zoom {
+  constructor() {
+    this.ranges = new Map();
+    this.first = new Map();
+  }
+
+  name(key, axis) {
+    return `${key} ${axis.uirevision ?? ''}`;
+  }
+
+  // Lays the ranges over those of a figure.
+  apply(layout) {
+    for (const [key, axis] of Object.entries(layout)) {
+      if (!isAxis(key) || !axis.range) continue;
+      const name = this.name(key, axis);
+      if (!this.first.has(name)) this.first.set(name, [...axis.range]);
+      // Plotly writes into the array.
+      axis.range = [...(this.ranges.get(name) ?? axis.range)];
+    }
+  }
+
+  // Takes what plotly tells of a change.
+  note(event, layout) {
+    for (const [key, axis] of Object.entries(layout)) {
+      if (!isAxis(key) || !axis.range) continue;
+      const name = this.name(key, axis);
+      const ends = event[`${key}.range`] ?? [event[`${key}.range[0]`], event[`${key}.range[1]`]];
+      // A double click goes back to the range at first, also after the figure has grown.
+      const isWhole = ends.every((end, at) => end === this.first.get(name)[at]);
+      if (event[`${key}.autorange`] || isWhole) this.ranges.delete(name);
+      else if (ends[0] !== undefined) this.ranges.set(name, [...ends]);
+    }
+  }
+}
+
 const OUTLINED = new Set([...TREES, 'bar']);
 
 painter('plot', (canvas, content, tab) => {
@@ -256,6 +294,7 @@ painter('plot', (canvas, content, tab) => {
   if (content.switches) canvas.append(switches.controls);
   canvas.append(plot);
   const tree = new Tree(tab);
+  const zoom = new Zoom();
   let shown = given;
   const draw = () => {
     const figure = switches.shown(given);
@@ -267,6 +306,7 @@ painter('plot', (canvas, content, tab) => {
     // Plotly measures its width later, when the page is already printed.
     if (document.documentElement.classList.contains('printing')) layout.width = canvas.clientWidth;
     layout.uirevision = 'kept';
+    zoom.apply(layout);
     const histories = historyTraces(figure, tab);
     if (histories.length) layout.showlegend = true;
     shown = { ...figure, data: [...figure.data, ...histories] };
@@ -281,6 +321,7 @@ painter('plot', (canvas, content, tab) => {
   };
   draw();
   plot.on('plotly_click', (event) => pick(event.points));
+  plot.on('plotly_relayout', (event) => zoom.note(event, switches.shown(given).layout));
   plot.on('plotly_afterplot', () => layOutIcicle(plot));
   layOutIcicle(plot);
   for (const type of TREES) plot.on(`plotly_${type}click`, (event) => tree.click(event.points[0], pick, draw));

@@ -23,8 +23,8 @@ class Following {
       this.source = null;
     } else if (!this.source) {
       this.source = new EventSource(document.body.dataset.events);
-      this.source.onopen = () => this.tell(true);
-      this.source.onerror = () => this.tell(false);
+      this.source.onopen = () => this.tell('');
+      this.source.onerror = () => this.tell(STOPPED);
       this.source.onmessage = ({ data }) => {
         this.wanted = data;
         this.refresh();
@@ -37,30 +37,34 @@ class Following {
     this.isBusy = true;
     try {
       const answer = await fetch(location.href.split('#')[0], { cache: 'no-store' });
-      if (!answer.ok) throw new Error(`status ${answer.status}`);
       const next = new DOMParser().parseFromString(await answer.text(), 'text/html');
+      if (!next.body.dataset.stamp) throw new Error(`status ${answer.status}`);
       this.wanted = null;
       document.body.dataset.stamp = next.body.dataset.stamp;
-      this.renew(next);
-    } catch (error) {
-      this.tell(false);
-      console.warn(error);
+      // What is shown is worth more than why there is nothing newer.
+      const reason = next.querySelector('.message p.warning')?.textContent;
+      this.tell(document.querySelector('.message') ? '' : reason ?? '');
+      if (!reason || document.querySelector('.message')) this.renew(next);
+    } catch {
+      this.tell(STOPPED);
     } finally {
       this.isBusy = false;
     }
   }
 
-  // Says when the server answers no longer: what is shown stays.
-  tell(isThere) {
-    const state = document.querySelector('.bar .state');
+  // Says why what is shown is no longer updated.
+  tell(reason) {
     let told = document.querySelector('.bar .offline');
-    if (isThere) told?.remove();
-    else if (!told) {
-      told = document.createElement('span');
-      told.className = 'state offline';
-      told.setAttribute('role', 'status');
-      told.textContent = 'gradscope view has stopped: this page is no longer updated';
-      (state ?? document.querySelector('.bar .title, .bar .brand')).after(told);
+    if (!reason) told?.remove();
+    else {
+      if (!told) {
+        told = document.createElement('span');
+        told.className = 'state offline';
+        told.setAttribute('role', 'status');
+        document.querySelector('.served, .bar .title').after(told);
+      }
+      told.textContent = reason;
     }
   }
 }
+const STOPPED = 'gradscope view has stopped: this page is no longer updated';

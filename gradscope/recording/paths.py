@@ -1,0 +1,102 @@
+"""The name of a recording: whether it is free, and what a file of that name lacks."""
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from gradscope.errors import GradscopeError
+
+
+def check_free(path: Path, *, force: bool) -> None:
+    """Check that a recording may be written to a path.
+
+    Raises:
+        GradscopeError: The path exists, and `force` is not set, it is no file, or a training writes
+            it.
+    """
+    if path.is_dir():
+        raise GradscopeError(f"cannot write `{path}`: it is a directory")
+    if path.exists() and not path.is_file():
+        raise GradscopeError(f"cannot write `{path}`: it is a device, not a file")
+    if path.exists() and not force and path.stat().st_size:
+        raise GradscopeError(
+            f"`{path}` exists",
+            help="choose another name, or overwrite it: --force, in Python force=True",
+        )
+    if path.exists() and _is_open_elsewhere(path):
+        raise GradscopeError(
+            f"`{path}` is being written", help="choose another name, or stop that training first"
+        )
+
+
+def _is_open_elsewhere(path: Path) -> bool:
+    """Return whether another process has a recording open for longer than a reader does."""
+    try:
+        with closing(sqlite3.connect(path, timeout=1.0)) as base:
+            (mode,) = base.execute("PRAGMA journal_mode").fetchone()
+            if mode == "wal":
+                # Needs exclusive access, and merges the log that a killed process left.
+                base.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+    return False
+
+
+def claim(path: Path) -> bool:
+    """Return whether the file is new: create an empty one, unless there is an empty one.
+
+    Raises:
+        FileExistsError: There is a file that is not empty.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        if path.stat().st_size:
+            raise
+        return False
+    return True
+
+
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Return what identifies the file of a name; None without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def remove_logs(path: Path) -> None:
+    """Remove the logs that a killed process left: SQLite would use them for the next file."""
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def remove_recording(path: Path) -> None:
+    """Remove a recording with its logs, if it exists."""
+    path.unlink(missing_ok=True)
+    remove_logs(path)
+
+
+def continuation_of(path: Path) -> Path:
+    """Return the file beside a recording that is written after the training is resumed."""
+    return path.with_name(f"{path.name}-next")
+
+
+def unwritable(path: Path, reason: str) -> GradscopeError:
+    """Return the error of a recording that cannot be written."""
+    return GradscopeError(f"cannot write `{path}`: {reason}")
+
+
+def cut_off(file: Path) -> str | None:
+    """Return what a damaged file lacks, if it is shorter than it says."""
+    with suppress(OSError):
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            start = stream.read(100)
+        page = int.from_bytes(start[16:18], "big")
+        whole = int.from_bytes(start[28:32], "big") * (65_536 if page == 1 else page)
+        if size < whole:
+            return f"it is cut off: {size:,} of {whole:,} bytes are there"
+    return None

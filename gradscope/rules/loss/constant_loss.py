@@ -1,0 +1,120 @@
+"""GS710: losses that are the same number in every step, although they have a gradient."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.loop_windows import LoopWindow
+from gradscope.phrasing import counted, short
+from gradscope.recording.events import BackwardEvent, StepEvent, only
+from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
+from gradscope.rules.context import RuleContext
+from gradscope.rules.loss.flat_loss import step_losses, stepped
+from gradscope.rules.rule import Rule
+
+_LEAST = 20
+"""Number of steps below which nothing is judged."""
+_EQUAL = 1e-6
+"""Largest difference of two losses, as a share of them, that is rounding."""
+_DIFFERENT = 0.01
+"""Smallest difference of two gradient norms, as a share of the larger, that batches make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstantLoss(Rule):
+    """The loss is the same number in every step, although its gradient is not.
+
+    What it finds:
+        A loss that compares a model with itself: the reference model of a preference loss, or the
+        old policy of a ratio, is the trained model and not a copy of it. What the loss is made of
+        is then the same in every step, and only the gradient differs.
+
+    Why it matters:
+        The gradient is that of a loss at its starting point for ever: it never gets smaller where
+        the model is right already, and nothing holds the model near its reference.
+
+    How it is measured:
+        The losses of all steps of the only optimizer, 20 at least, are above zero and equal up to
+        rounding, and the norms of the gradients are not zero and differ by more than 1 %.
+
+    How to fix it:
+        Make the reference a frozen copy: `copy.deepcopy(model).requires_grad_(False)`.
+
+    When it may be wrong:
+        If the loss is a surrogate whose value means nothing, as `x / x.detach()`.
+
+    Source:
+        Rafailov et al. 2023, "Direct Preference Optimization": the loss starts at ln 2, where model
+        and reference are equal, and falls from there.
+    """
+
+    code: ClassVar[str] = "GS710"
+    name: ClassVar[str] = "constant-loss"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS708",)
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        made = stepped(context)
+        if len({window.optimizer for window in made}) > 1:
+            return "several optimizers step"
+        if len(step_losses(made)) < _LEAST:
+            return f"fewer than {_LEAST} steps have a finite loss"
+        return None
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding if no step changes the loss."""
+        made = stepped(context)
+        losses, norms = step_losses(made), _norms(made)
+        lowest, highest = min(losses), max(losses)
+        if lowest <= 0 or highest - lowest > _EQUAL * highest or not _differ(norms):
+            return
+        start = next(only(BackwardEvent, made[-1].events))
+        is_half = math.isclose(highest, math.log(2), rel_tol=_EQUAL)
+        name = f"{short(highest, 4)}{' (ln 2)' if is_half else ''}"
+        line = _line(context)
+        yield self.finding(
+            context,
+            message=(
+                f"the loss is {name} in each of {counted(len(losses), 'step')}, although the "
+                f"gradient norm goes from {short(min(norms))} to {short(max(norms))}: what it "
+                "compares is always equal"
+            ),
+            remedy=(
+                "see whether a reference model is the trained model itself: it should be a frozen "
+                "copy"
+            ),
+            site=start.site if line is None else line,
+            related=(context.related(start.site if line is not None else None, "the backward"),),
+            evidence={
+                "loss": highest,
+                "steps": len(losses),
+                "norm_lowest": min(norms),
+                "norm_highest": max(norms),
+            },
+            step=made[-1].step.index,
+        )
+
+
+def _norms(made: Sequence[LoopWindow]) -> list[float]:
+    """Return the norms of the gradients that the steps use."""
+    events = (event for window in made for event in only(StepEvent, window.events))
+    return [event.norm for event in events if event.norm is not None]
+
+
+def _differ(norms: Sequence[float]) -> bool:
+    if len(norms) < 2 or not all(norm > 0 and math.isfinite(norm) for norm in norms):
+        return False
+    return max(norms) - min(norms) > _DIFFERENT * max(norms)
+
+
+def _line(context: RuleContext) -> Site | None:
+    """Return the line of the last operation of the loss in a captured step."""
+    for captured in context.recording.captured_steps:
+        nodes, sites = captured.recording.nodes, captured.recording.sites
+        if nodes and nodes[0].site is not None:
+            return sites[nodes[0].site]
+    return None
