@@ -9,6 +9,7 @@ from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.analysis.view import shown_path, shown_site
+from gradscope.recording.evidence.batches import LossTermRecord
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Edit, Finding, Numbers
 from gradscope.recording.records import Site
@@ -79,6 +80,7 @@ class _Comparison:
             if one.severity != "note" and not self._was_hidden(one)
         )
         yield from self._unjudged()
+        yield from self._lost_line()
         yield from self._lost_gradients()
         yield from self._losses()
 
@@ -157,6 +159,18 @@ class _Comparison:
             if code not in judged:
                 yield f"{code} no longer runs: {reasons.get(code, 'unknown')}"
 
+    def _lost_line(self) -> Iterator[str]:
+        """Yield the line of the finding if nothing of it is in the graph of the loss any more."""
+        where = self._finding.location
+        rule = next((one for one in RULES if one.code == self._finding.rule), None)
+        if where is None or (rule is not None and rule.fix and rule.fix.removes_operation):
+            return
+        place = (where.file, where.line)
+        was = {(site.file, site.line) for site in _node_sites(self._before)}
+        now = {self._earlier(site) for site in _node_sites(self._after)}
+        if place in was and now and place not in now:
+            yield f"{shown_site(where, self._after.target.root)} no longer takes part in the loss"
+
     def _lost_gradients(self) -> Iterator[str]:
         """Yield parameters that had a gradient, or should get one by the fix, and have none."""
         rows = {row.name: row for row in self._after.parameters}
@@ -167,6 +181,11 @@ class _Comparison:
             enough = ("gradient", "zero") if name in broken else ("gradient",)
             if name in rows and rows[name].requires_grad and rows[name].reach not in enough:
                 yield f"{name} gets no gradient"
+        for row in had:
+            if row.name in rows and row.requires_grad and not rows[row.name].requires_grad:
+                yield f"{row.name} no longer requires grad"
+        if len(_terms(self._after)) < len(_terms(self._before)):
+            yield "the loss has fewer terms"
         if len(_owned(self._after)) < len(_owned(self._before)):
             yield "the model has fewer parameters"
 
@@ -179,6 +198,17 @@ class _Comparison:
             yield f"the gradient norm is {_number(norm)}"
         elif was is not None and now is not None and abs(now) > _MOST_CHANGE * max(abs(was), 1.0):
             yield f"the loss is {_number(now)} (was {_number(was)})"
+
+
+def _node_sites(report: Report) -> set[Site]:
+    """Return the lines of the graph's nodes."""
+    recording = report.recording
+    sites = {node.site for node in recording.nodes}
+    return {recording.sites[site] for site in sites if site is not None}
+
+
+def _terms(report: Report) -> tuple[LossTermRecord, ...]:
+    return report.recording.evidence_of(LossTermRecord)
 
 
 def _owned(report: Report) -> list[ParameterRow]:

@@ -20,6 +20,8 @@ class FixRule:
     """
 
     safety: Safety
+    removes_operation: bool = False
+    """Whether the line of the finding may have no operation afterwards."""
     is_search: bool = False
     """Whether all edits are tried, and the best is kept; otherwise the first that is verified."""
 

@@ -11,6 +11,7 @@ from gradscope.report.html.page import render_page
 from gradscope.report.html.report_page import tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 from tests.browser.test_run_page import run_report
+from tests.report.test_fixes import fixed_report
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +103,14 @@ def test_names_are_saved_as_they_are(show, saved):
     modules = rows(saved(page, "modules", "CSV"))
     assert HOSTILE in {row["module"] for row in modules}
     expect(page.locator(".hostile")).to_have_count(0)
+
+
+def test_a_fix_is_copied_as_a_diff_that_git_applies(show):
+    report = fixed_report()
+    page = show(report)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = page.locator(".fix .copy")
+    button.click()
+    expect(button).to_have_text("copied")
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert copied == f"{report.findings[0].fix.diff}\n"

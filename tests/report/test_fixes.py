@@ -23,6 +23,11 @@ VERDICT = "GS702 gone, gradient norm 0.331 -> 1.11, no new finding"
 
 @pytest.fixture(scope="module")
 def report():
+    return fixed_report()
+
+
+def fixed_report():
+    """Return a report with a finding that has a fix."""
     found = report_of_file(SAMPLE, probe_steps=0)
     proposals = Proposals(found.recording)
     (proposal,) = proposals.of(found.findings)

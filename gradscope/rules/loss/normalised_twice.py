@@ -115,7 +115,7 @@ class NormalisedTwice(Rule):
     name: ClassVar[str] = "normalised-twice"
     level: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("GS106",)
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", removes_operation=True)
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
