@@ -29,11 +29,11 @@ def suggested(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("incomplete", "expected"),
     [
-        ("GS70", [f"GS70{number}" for number in range(1, 9)]),
+        ("GS70", [f"GS70{number}" for number in range(1, 10)]),
         ("gs201", ["GS201"]),
         ("gradient-c", ["gradient-cut"]),
         ("fl", ["float16-without-scaler", "flat-loss", "flow"]),
-        ("GS101,GS70", [f"GS101,GS70{number}" for number in range(1, 9)]),
+        ("GS101,GS70", [f"GS101,GS70{number}" for number in range(1, 10)]),
         ("nothing", []),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_shell_gets_its_words(gradscope_in, tmp_path):
         return done.stdout.split()
 
     assert complete("gradscope inspect --select GS70") == [
-        f"GS70{number}" for number in range(1, 9)
+        f"GS70{number}" for number in range(1, 10)
     ]
     assert complete("gradscope inspect --output-format j") == ["json", "jsonl", "junit"]
     assert complete("gradscope com") == ["compare"]

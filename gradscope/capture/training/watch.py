@@ -272,11 +272,14 @@ class _Running:
         self._training.record_in_full()
         self._guard.run(self._by_hand.finish)
         self._guard.run(self._steps.between.finish)
-        if unread := self._steps.between.weights.unread:
-            self._writer.skip("weights that change between the steps of an optimizer", unread)
-        self._guard.run(lambda: self._writer.finish(ending, self._by_hand.left()))
+        self._guard.run(lambda: self._finish(ending))
         self._guard.active = False
         self.remove()
+
+    def _finish(self, ending: RunEnding | None) -> None:
+        if unread := self._steps.between.weights.unread:
+            self._writer.skip("weights that change between the steps of an optimizer", unread)
+        self._writer.finish(ending, self._by_hand.left())
 
     def remove(self) -> None:
         """Restore torch."""

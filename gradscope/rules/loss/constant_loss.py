@@ -37,7 +37,9 @@ class ConstantLoss(Rule):
 
     How it is measured:
         The losses of all steps of the only optimizer, 20 at least, are above zero and equal up to
-        rounding, and the norms of the gradients are not zero and differ by more than 1 %.
+        rounding, and the norms of the gradients are not zero and differ by more than 1 %. It is a
+        warning where the loss is ln 2, the logistic loss of a difference of zero, and a note where
+        it is another number and a step was captured.
 
     How to fix it:
         Make the reference a frozen copy: `copy.deepcopy(model).requires_grad_(False)`.
@@ -76,6 +78,8 @@ class ConstantLoss(Rule):
         is_half = math.isclose(highest, math.log(2), rel_tol=_EQUAL)
         name = f"{short(highest, 4)}{' (ln 2)' if is_half else ''}"
         line = _line(context)
+        if line is None and not is_half:
+            return  # nothing shows that the loss compares anything
         yield self.finding(
             context,
             message=(
@@ -95,6 +99,7 @@ class ConstantLoss(Rule):
                 "norm_lowest": min(norms),
                 "norm_highest": max(norms),
             },
+            severity="warning" if is_half else "note",
             step=made[-1].step.index,
         )
 

@@ -229,8 +229,10 @@ class StepWriter:
             left: Gradients that backward left, if there was no step.
         """
         self._training.ranks.finish()
-        if self._training.event_log.events or self._skipped or self._training.has_captured_step:
+        if self._training.event_log.events or self._training.has_captured_step:
             self.write(Finished(None, left))
+        if self._skipped:
+            self._recorder.add(RunStep(skipped=tuple(self._skipped)))
         self.flush_ranks()
         self._training.pace.flush()
         self._recorder.close(ending, self._training.pace.cost())
