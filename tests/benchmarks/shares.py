@@ -12,7 +12,7 @@ def interval(successes: int, trials: int) -> tuple[float, float]:
     centre = share + z * z / (2 * trials)
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return (centre - half) / scale, (centre + half) / scale
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
 def share(successes: int, trials: int) -> str:

@@ -15,6 +15,8 @@ from gradscope.rules.rule import Rule
 
 _EPOCH = re.compile("epoch(?!s)", re.IGNORECASE)
 """Names of values that belong to a single epoch."""
+_FRESH_START = re.compile(r"client|federat|local_?(update|train)|(meta|inner)_|task", re.IGNORECASE)
+"""Names of functions and classes whose training starts afresh: of a client, or of a task."""
 _LOOP = re.compile(r"\s*for\s+\w*epoch\w*\b.* in ", re.IGNORECASE)
 
 
@@ -35,7 +37,8 @@ class OptimizerRecreated(Rule):
         parameters. It reports at least `replacements` of them, or `step_replacements` if each makes
         a single step, or if each makes the steps of one epoch: the line is in a function or a loop
         that is named after epochs, and all make the same number of steps and start with the same
-        learning rate. SGD without momentum is a note.
+        learning rate. It is a note for SGD without momentum, and in a function or class that is
+        named after clients, local updates or tasks, which start afresh.
 
     How to fix it:
         Create the optimizer once, before the loop; change its learning rate with a scheduler or in
@@ -86,7 +89,7 @@ class OptimizerRecreated(Rule):
                 ),
                 remedy="make the optimizer once, before the loop",
                 site=site,
-                severity="warning" if has_state else "note",
+                severity="warning" if has_state and not _starts_afresh(context, site) else "note",
                 parameters=dict.fromkeys(i for record in records for i in record.parameters),
                 evidence={
                     "optimizers_made": made,
@@ -109,6 +112,12 @@ class OptimizerRecreated(Rule):
 
     def _limit(self, steps_each: float, *, by_epoch: bool) -> int:
         return self.step_replacements if steps_each <= 1 or by_epoch else self.replacements
+
+
+def _starts_afresh(context: RuleContext, site: int | None) -> bool:
+    """Return whether the function that makes the optimizers is named after a fresh start."""
+    line = context.site(site)
+    return line is not None and _FRESH_START.search(line.function) is not None
 
 
 def _is_by_epoch(context: RuleContext, series: Series) -> bool:

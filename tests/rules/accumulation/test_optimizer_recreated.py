@@ -71,6 +71,20 @@ def test_three_epochs_with_an_optimizer_each_are_enough():
     assert (found.severity, found.location.line, found.count) == ("warning", 3, 2)
 
 
+@pytest.mark.parametrize(
+    ("function", "severity"),
+    [
+        ("Client.run_epoch", "note"),
+        ("local_update_epoch", "note"),
+        ("Server.run_epoch", "warning"),
+        ("localize_epoch", "warning"),
+    ],
+)
+def test_clients_of_federated_learning_start_afresh(function, severity):
+    (found,) = in_epochs(function=function)
+    assert found.severity == severity
+
+
 def test_two_epochs_are_not():
     assert not in_epochs(2)
 
