@@ -30,7 +30,7 @@ class FirstElements:
             self._tensor, self._dtype = ref(tensor), tensor.dtype
             self.count = min(tensor.numel(), most)
             self.size = self.count * tensor.itemsize
-        """Number of bytes."""
+            """Number of bytes."""
         self._address = -1
         self._at_address: Array[c_char] = (c_char * self.size)()
 

@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.accumulation.scaled_without_accumulation import scaling_sites
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, affected_windows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
 from gradscope.rules.rule import Rule
 
@@ -90,19 +89,15 @@ class DividedTwice(Rule):
             )
 
     def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
-        judged = accumulation.series.step_count
-        windows = tuple(filter(_is_divided_twice, accumulation.windows))
-        context.measured_share(
+        series = accumulation.series
+        return affected_windows(
+            context,
             self.code,
-            "share_of_steps",
-            steps_of(windows),
-            judged,
-            self.share,
-            subject=accumulation.series.name,
+            series,
+            filter(_is_divided_twice, accumulation.windows),
+            judged=series.step_count,
+            share=self.share,
         )
-        if not windows or steps_of(windows) < self.share * judged:
-            return None
-        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
 
 
 def _is_divided_twice(window: Window) -> bool:
