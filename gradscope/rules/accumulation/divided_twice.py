@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Window
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.accumulation.scaled_without_accumulation import scaling_sites
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.affected_windows import AffectedWindows, affected_windows, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
 from gradscope.rules.rule import Rule
 
@@ -89,15 +90,19 @@ class DividedTwice(Rule):
             )
 
     def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
-        series = accumulation.series
-        return affected_windows(
-            context,
+        judged = accumulation.series.step_count
+        windows = tuple(filter(_is_divided_twice, accumulation.windows))
+        context.measured_share(
             self.code,
-            series,
-            filter(_is_divided_twice, accumulation.windows),
-            judged=series.step_count,
-            share=self.share,
+            "share_of_steps",
+            steps_of(windows),
+            judged,
+            self.share,
+            subject=accumulation.series.name,
         )
+        if not windows or steps_of(windows) < self.share * judged:
+            return None
+        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
 
 
 def _is_divided_twice(window: Window) -> bool:

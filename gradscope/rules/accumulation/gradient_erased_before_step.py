@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.events import BackwardEvent, Event
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.affected_windows import AffectedWindows, affected_windows, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Overwriting, last_erasure, overwriting
 from gradscope.rules.rule import Rule
 
@@ -152,15 +153,17 @@ class GradientErasedBeforeStep(Rule):
     def _affected(
         self, context: RuleContext, series: Series, sick: Sequence[Window]
     ) -> list[AffectedWindows]:
-        found = affected_windows(
-            context,
+        context.measured_share(
             self.code,
-            series,
-            sick,
-            judged=series.step_count,
-            share=self.warning_share,
+            "share_of_steps",
+            steps_of(sick),
+            series.step_count,
+            self.warning_share,
+            subject=series.name,
         )
-        return [] if found is None else [found]
+        if not sick or steps_of(sick) < self.warning_share * series.step_count:
+            return []
+        return [AffectedWindows(series=series, windows=tuple(sick), judged=series.step_count)]
 
 
 def _is_about(divisor: float, counts: Sequence[int]) -> bool:

@@ -9,12 +9,7 @@ from gradscope.analysis.windows import Series, Window, Windows
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.affected_windows import (
-    AffectedWindows,
-    Group,
-    affected_windows,
-    by_line,
-)
+from gradscope.rules.helpers.affected_windows import AffectedWindows, Group, by_line
 from gradscope.rules.rule import Rule
 
 
@@ -77,14 +72,18 @@ class MissingZeroGrad(Rule):
 
     def _affected(self, context: RuleContext, series: Series) -> AffectedWindows | None:
         judged = series.windows[1:]
-        return affected_windows(
-            context,
+        sick = tuple(window for window in judged if window.reuses_gradients)
+        context.measured_share(
             self.code,
-            series,
-            (window for window in judged if window.reuses_gradients),
-            judged=steps_of(judged),
-            share=self.warning_share,
+            "share_of_steps",
+            steps_of(sick),
+            steps_of(judged),
+            self.warning_share,
+            subject=series.name,
         )
+        if not sick or steps_of(sick) < self.warning_share * steps_of(judged):
+            return None
+        return AffectedWindows(series=series, windows=sick, judged=steps_of(judged))
 
     def _found(self, context: RuleContext, group: Group) -> Finding:
         is_error = group.step_count > 1 and group.step_count >= self.error_share * group.judged

@@ -11,7 +11,7 @@ from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
-from gradscope.rules.helpers.affected_windows import AffectedWindows, affected_windows, by_line
+from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import Accumulation, accumulations, is_mean
 from gradscope.rules.rule import Rule
 
@@ -98,21 +98,22 @@ class UnscaledAccumulation(Rule):
             )
 
     def _affected(self, context: RuleContext, accumulation: Accumulation) -> AffectedWindows | None:
-        series = accumulation.series
-        affected = affected_windows(
-            context,
-            self.code,
-            series,
-            filter(_is_sum_of_means, accumulation.windows),
-            judged=series.step_count,
-            share=self.share,
-        )
-        if affected is None:
-            return None
-        windows = affected.windows
+        windows = tuple(window for window in accumulation.windows if _is_sum_of_means(window))
         whole = [window for window in windows if len(window.passes) == accumulation.passes]
-        is_even = steps_of(whole) >= self.even_share * steps_of(windows)
-        return affected if is_even else None
+        judged = accumulation.series.step_count
+        context.measured_share(
+            self.code,
+            "share_of_steps",
+            steps_of(windows),
+            judged,
+            self.share,
+            subject=accumulation.series.name,
+        )
+        if not windows or steps_of(windows) < self.share * judged:
+            return None
+        if steps_of(whole) < self.even_share * steps_of(windows):
+            return None
+        return AffectedWindows(series=accumulation.series, windows=windows, judged=judged)
 
 
 def _is_sum_of_means(window: Window) -> bool:

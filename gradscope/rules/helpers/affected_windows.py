@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window
-from gradscope.rules.context import RuleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,36 +59,6 @@ class Group:
         if self.step_count == self.judged > 1:
             return f"all {judged}"
         return f"{self.step_count:,} of {judged}"
-
-
-def affected_windows(
-    context: RuleContext,
-    rule: str,
-    series: Series,
-    windows: Iterable[Window],
-    *,
-    judged: int,
-    share: float,
-) -> AffectedWindows | None:
-    """Record the share of an optimizer's steps that a rule is about, and return these.
-
-    Args:
-        context: What is judged.
-        rule: Code of the rule, whose number is named `share_of_steps`.
-        series: Steps of the optimizer.
-        windows: Those that show the mistake.
-        judged: Number of steps that were judged.
-        share: Smallest share that is found, 0 to 1.
-
-    Returns:
-        The windows; None if there are none, or too few.
-    """
-    sick = tuple(windows)
-    count = steps_of(sick)
-    context.measured_share(rule, "share_of_steps", count, judged, share, subject=series.name)
-    if not sick or count < share * judged:
-        return None
-    return AffectedWindows(series=series, windows=sick, judged=judged)
 
 
 def by_line(
