@@ -59,6 +59,7 @@ from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
@@ -194,6 +195,7 @@ RULES: tuple[type[Rule], ...] = (
     FlatLoss,
     TargetsShiftedTwice,
     ConstantLoss,
+    EqualOutputs,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
