@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gradscope.recording.records import CutKind, Measured, Shape, TensorRef
+from gradscope.recording.cut_record import CutKind
+from gradscope.recording.records import Measured, Shape, TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
