@@ -22,6 +22,7 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
@@ -162,6 +163,7 @@ RULES: tuple[type[Rule], ...] = (
     ClosureAccumulates,
     DividedTwice,
     RateMultipliedTwice,
+    WeightsKeptByReference,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
