@@ -67,6 +67,7 @@ from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -196,6 +197,7 @@ RULES: tuple[type[Rule], ...] = (
     FlatLoss,
     TargetsShiftedTwice,
     ConstantLoss,
+    PaddingInLoss,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
