@@ -4,7 +4,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-config = dict(n_layer=2, n_head=4, n_embd=32, block=16, batch=8, accumulate=4, iters=150, lr=1e-2, warmup=10)
+config = dict(n_layer=2, n_head=4, n_embd=32, block=16, batch=8, accumulate=4, iters=100, lr=5e-3, warmup=10)
 text = ("the quick brown fox jumps over the lazy dog and runs away from the old barking hound. " * 30)
 chars = sorted(set(text))
 stoi = {c: i for i, c in enumerate(chars)}
@@ -47,7 +47,8 @@ class GPT(nn.Module):
         self.ln_f = nn.LayerNorm(c["n_embd"])
         self.lm_head = nn.Linear(c["n_embd"], len(chars), bias=False)
         self.wte.weight = self.lm_head.weight
-        nn.init.normal_(self.lm_head.weight, std=0.02)
+        for table in (self.lm_head, self.wpe):
+            nn.init.normal_(table.weight, std=0.02)
 
     def forward(self, idx, targets):
         x = self.wte(idx) + self.wpe(torch.arange(idx.shape[1]))
@@ -88,7 +89,7 @@ def main():
             loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        if it % 50 == 0:
+        if it % 25 == 0:
             print(f"iter {it}: loss {loss.item() * config['accumulate']:.3f}")
 
 
