@@ -246,6 +246,13 @@ def gradscope_in(server):
 
 
 @pytest.fixture(scope="session")
+def plain_script_in(server):
+    """Runs `train.py` of a folder without gradscope, in a process that has torch at hand."""
+    first = Path(__file__).with_name("plain_script.py")
+    return lambda folder: server.run(folder, (), ENVIRONMENT, first=first)
+
+
+@pytest.fixture(scope="session")
 def packages_imported_by(tmp_path_factory):
     """Runs gradscope in a process without torch; returns how it ended, and what it imported."""
     commands = ForkedCommands(("gradscope.cli.app",), ENVIRONMENT)

@@ -85,17 +85,9 @@ def check_same_training(folder, script, plain, watched, steps):
     assert lines[recording.sites[backward.site].line - 1].strip() == "loss.backward()"
 
 
-def test_training_with_workers_is_the_same_to_the_last_bit(tmp_path, server, gradscope_in):
+def test_training_with_workers_is_the_same_to_the_last_bit(tmp_path, plain_script_in, gradscope_in):
     script = write_script(tmp_path, "optimizer.zero_grad()", ("fork",))
-    first = tmp_path / "plain.py"
-    first.write_text(
-        "import os, runpy, sys\n"
-        "runpy.run_path('train.py', run_name='__main__')\n"
-        "sys.stdout.flush()\n"
-        "os._exit(0)\n"
-    )
-    plain = server.run(tmp_path, (), ENVIRONMENT, first=first)
-    watched = gradscope_in(tmp_path, *WATCHED)
+    plain, watched = plain_script_in(tmp_path), gradscope_in(tmp_path, *WATCHED)
     check_same_training(tmp_path, script, plain, watched, steps=3)
 
 
