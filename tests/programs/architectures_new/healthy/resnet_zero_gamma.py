@@ -13,13 +13,15 @@ class Block(nn.Module):
         self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
         self.norm2 = nn.BatchNorm2d(outputs)
         nn.init.zeros_(self.norm2.weight)
-        self.pad = outputs - inputs
-        self.stride = stride
+        self.skip = nn.Sequential()
+        if stride > 1:
+            self.skip = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
 
     def forward(self, x):
         y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
-        x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.pad))
-        return F.relu(x + y)
+        return F.relu(self.skip(x) + y)
 
 
 class ResidualNetwork(nn.Module):

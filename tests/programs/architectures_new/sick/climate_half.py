@@ -41,4 +41,4 @@ def build_batch():
 
 def loss_fn(output, batch):
     error = output - batch[1].half()
-    return (error * error).mean()
+    return (error * error).flatten(1).sum(dim=1).mean()

@@ -45,7 +45,7 @@ def build_batch():
 
 def loss_fn(output, batch):
     real, imaginary = output
-    magnitude = torch.sqrt(real.square() + imaginary.square() + 1e-9)
-    phase = torch.atan2(imaginary, real)
+    magnitude = torch.sqrt(real.square() + imaginary.square())
+    phase = torch.atan2(imaginary + 1e-5, real + 1e-5)
     wrapped = phase - batch[1].angle()
     return F.l1_loss(magnitude, batch[1].abs()) + 0.1 * (1 - wrapped.cos()).mean()
