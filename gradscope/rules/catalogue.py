@@ -22,6 +22,7 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
@@ -67,6 +68,7 @@ from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.padding_in_loss import PaddingInLoss
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -163,6 +165,7 @@ RULES: tuple[type[Rule], ...] = (
     ClosureAccumulates,
     DividedTwice,
     RateMultipliedTwice,
+    WeightsKeptByReference,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -195,6 +198,7 @@ RULES: tuple[type[Rule], ...] = (
     FlatLoss,
     TargetsShiftedTwice,
     ConstantLoss,
+    PaddingInLoss,
     EqualOutputs,
     RanksApart,
     UnsynchronisedGradient,

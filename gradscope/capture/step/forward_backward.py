@@ -21,6 +21,7 @@ from gradscope.capture.step.forward_calls import (
 from gradscope.capture.step.graph import Graph, release, walk
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 from gradscope.garbage import no_garbage_collection
@@ -53,7 +54,9 @@ class StepCapture:
         self.switches = SwitchObserver(self.cuts)
         self.backwards = BackwardObserver()
         self.writes = WriteObserver()
+        self.averages = SelfAverageObserver()
         observers = (
+            self.averages,
             self.comparisons,
             self.switches,
             self.backwards,
@@ -172,6 +175,7 @@ class StepCapture:
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()
+        self.averages.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gradscope.recording.records import CutKind, Measured, Shape, TensorRef
+from gradscope.recording.cut_record import CutKind
+from gradscope.recording.records import Measured, Shape, TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,15 @@ class ComparisonRecord:
 
     table: ClassVar[str] = "comparison"
     later_columns: ClassVar[frozenset[str]] = frozenset(
-        {"left_from", "right_from", "reduction", "ahead"}
+        {
+            "left_from",
+            "right_from",
+            "reduction",
+            "ahead",
+            "targets",
+            "at_padding",
+            "padding_class",
+        }
     )
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
@@ -101,6 +110,12 @@ class ComparisonRecord:
     ahead: int | None = None
     """Positions by which the classes of a loss run ahead of the tokens that the model has looked
     up: 1 if it is to predict the next token. None if they are no tokens of it."""
+    targets: int | None = None
+    """Number of targets that count; None unless some are at padding of the model's tokens."""
+    at_padding: int | None = None
+    """Number of these at padding, all of one class."""
+    padding_class: int | None = None
+    """The class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
