@@ -114,6 +114,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS115": (_VALUE,),
     "GS116": (_STEP,),
     "GS117": (_VALUE,),
+    "GS119": (_VALUE,),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),
