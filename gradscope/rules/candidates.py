@@ -21,8 +21,10 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    PartialNormRecord,
     PathCutRecord,
     SoftmaxRecord,
+    ZeroDerivativeRecord,
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
@@ -113,6 +115,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS115": (_VALUE,),
     "GS116": (_STEP,),
     "GS117": (_VALUE,),
+    "GS118": (("second derivatives that are zero", _evidence(ZeroDerivativeRecord)),),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),
@@ -191,6 +194,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),
     "GS711": (_COMPARISON,),
+    "GS712": (("distances of partial norms", _evidence(PartialNormRecord)),),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

@@ -58,6 +58,7 @@ from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
@@ -68,6 +69,7 @@ from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
 from gradscope.rules.loss.padding_in_loss import PaddingInLoss
+from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -124,6 +126,7 @@ RULES: tuple[type[Rule], ...] = (
     LogitsGrow,
     UpdateSpike,
     IdleExpert,
+    ZeroSecondDerivative,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
@@ -198,6 +201,7 @@ RULES: tuple[type[Rule], ...] = (
     TargetsShiftedTwice,
     ConstantLoss,
     PaddingInLoss,
+    PenaltyOfParts,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -13,6 +13,7 @@ from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.derivatives import DerivativeObserver
 from gradscope.capture.step.forward_calls import (
     BackwardObserver,
     CheckpointObserver,
@@ -55,8 +56,10 @@ class StepCapture:
         self.backwards = BackwardObserver()
         self.writes = WriteObserver()
         self.averages = SelfAverageObserver()
+        self.derivatives = DerivativeObserver()
         observers = (
             self.averages,
+            self.derivatives,
             self.comparisons,
             self.switches,
             self.backwards,
@@ -176,6 +179,7 @@ class StepCapture:
         self.cuts.close()
         self.comparisons.close()
         self.averages.close()
+        self.derivatives.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -33,11 +33,13 @@ from gradscope.recording.evidence.forward import (
     ForwardStat,
     HorizonRecord,
     LogitRecord,
+    PartialNormRecord,
     PathCutRecord,
     RouterRecord,
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
+    ZeroDerivativeRecord,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
@@ -124,6 +126,7 @@ EVIDENCE: tuple[type, ...] = (
     OverwrittenRecord,
     PaddingRecord,
     ParameterPlacement,
+    PartialNormRecord,
     PartlyUnfrozenRecord,
     PathCutRecord,
     ProbeRecord,
@@ -153,5 +156,6 @@ EVIDENCE: tuple[type, ...] = (
     WatchCost,
     WithheldRecord,
     WrappedModel,
+    ZeroDerivativeRecord,
 )
 """Every kind, in the order of their tables in a file."""

@@ -197,6 +197,7 @@ ProbeName = Literal[
     "checkpoints",
     "comparisons",
     "custom functions",
+    "derivatives",
     "dropped",
     "forward",
     "freezes",

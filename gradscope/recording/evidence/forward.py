@@ -168,6 +168,28 @@ class PathCutRecord:
     """Number of different tensors that were cut off there, 64 at most beside leaves."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroDerivativeRecord:
+    """A call of `autograd.grad` for a second derivative, which is zero for every element."""
+
+    table: ClassVar[str] = "zero_derivative"
+    site: int | None
+    elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialNormRecord:
+    """A distance from a number of norms over a part of a derivative by examples."""
+
+    table: ClassVar[str] = "partial_norm"
+    site: int | None
+    norms: int
+    examples: int
+    """Number of examples, each with one result that was differentiated."""
+    shape: tuple[int, ...]
+    """Shape of the derivative."""
+
+
 LogitKind = Literal["attention", "output"]
 
 
