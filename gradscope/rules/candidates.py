@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.batches import (
+    EqualOutputsRecord,
     IgnoredInputRecord,
     LossTermRecord,
     MixedExamplesRecord,
@@ -190,6 +191,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS705": (_OPERATION, _COMPARISON),
     "GS706": (_COMPARISON,),
     "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
+    "GS715": (("groups of equal outputs", _evidence(EqualOutputsRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),
