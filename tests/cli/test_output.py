@@ -59,6 +59,12 @@ def test_report_and_recording_need_two_files(folder):
         check_destinations("a", Path("./a"), force=True)
 
 
+def test_report_has_no_recording_s_suffix(folder):
+    with pytest.raises(GradscopeError, match="ends as a recording does") as raised:
+        check_destinations("run.gradscope", None, force=True)
+    assert raised.value.help == "--save run.gradscope"
+
+
 def test_destinations_do_not_follow_the_working_directory(folder, monkeypatch):
     found = check_destinations("a.txt", Path("b.gradscope"), force=False)
     monkeypatch.chdir("/")
