@@ -10,6 +10,7 @@ import pytest
 from gradscope.cli.errors import QUIET, VERBOSITY, show_note
 from gradscope.cli.progress import progress_line
 from gradscope.progress import tell_stage
+from tests.live.conftest import OF_TERMINALS
 
 STAGES = ("importing torch", "loading model.py", "running the forward", "probing", "applying")
 MODEL = """
@@ -91,11 +92,13 @@ def test_quiet_commands_helpless_terminals_and_files_get_no_line(screen, monkeyp
     assert file.getvalue() == ""
 
 
-def test_an_inspection_shows_its_stages_and_leaves_its_report(start_on, tmp_path):
+def test_an_inspection_shows_its_stages_and_leaves_its_report(server, terminal, tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
-    options = ("--output-format", "concise")
-    screen, process = start_on([sys.executable, "-m", "gradscope", "inspect", "model.py", *options])
-    screen.wait(lambda: process.poll() is not None, 100)
+    screen = terminal()
+    arguments = ["inspect", "model.py", "--output-format", "concise"]
+    server.start(tmp_path, arguments, OF_TERMINALS, streams=[screen.name] * 3)
+    screen.wait(server.has_ended, 100)
+    server.ended()
     screen.read(0.1)
     written = screen.written.decode()
     positions = [written.find(stage) for stage in STAGES]
