@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -74,11 +72,8 @@ def test_destinations_do_not_follow_the_working_directory(folder, monkeypatch):
     assert found.recording.path == folder.resolve() / "b.gradscope"
 
 
-def test_report_does_not_overwrite_its_recording(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "gradscope", "report", "model.py", "-o", "model.py"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def test_report_does_not_overwrite_its_recording(folder, gradscope_in):
+    done = gradscope_in(folder, "report", "model.py", "-o", "model.py")
     assert done.returncode == 2
     assert "error: -o 'model.py' would overwrite what the command reads" in done.stderr
     assert (folder / "model.py").read_text() == "code"

@@ -19,9 +19,18 @@ from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_norms import rows_by_step
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
+from gradscope.rules.engine import judge
 
 _OWN = (SourceRecord, StatementRecord, RoundedUpdate, TrainedOptimizer, ClipScope, RunEnding)
 """Evidence that a recorder takes in its own way."""
+
+
+def outcomes(recording: Recording) -> set[tuple[object, ...]]:
+    """Return what the rules find, without the numbers of steps: these are estimates."""
+    return {
+        (one.rule, one.severity, one.location and one.location.line, one.parameters)
+        for one in judge(recording).findings
+    }
 
 
 def repeated(recording: Recording, times: int) -> Recording:

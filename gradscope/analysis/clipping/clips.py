@@ -221,11 +221,12 @@ def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
 
 def _clipped_step(clips: Clips, event: StepEvent, calls: Iterable[Clip]) -> ClippedStep | None:
     cutting = [clip for clip in calls if not clip.only_measures and clip.event.fresh]
+    measured = clips.norms.with_gradient(event.step)
+    if not measured or any(clip.parameters is None for clip in cutting):
+        return None
     optimizers = clips.windows.optimizers
     held = () if event.optimizer is None else optimizers[event.optimizer].parameters
-    taken = clips.norms.with_gradient(event.step).intersection(held)
-    if any(clip.parameters is None for clip in cutting):
-        return None
+    taken = measured.intersection(held)
     inside = _union(cutting) & taken
     if not inside:
         return None

@@ -18,7 +18,7 @@ from torch._C import DisableTorchFunction
 
 from gradscope.capture.source.lines import Caller, Forward, Line
 from gradscope.capture.step.graph import Edge, edges, tensors
-from gradscope.recording.records import CutKind
+from gradscope.recording.cut_record import CutKind
 
 _READS = frozenset(
     {"__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"}

@@ -7,7 +7,8 @@ from typing import Literal
 from gradscope.analysis.folding import span
 from gradscope.analysis.recording_index import StepView
 from gradscope.analysis.report import Report
-from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
+from gradscope.recording.cut_record import CutRecord
+from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.report.graph.boxes import Path
 from gradscope.report.graph.labels import module_reach
 from gradscope.report.graph.tensor_links import (

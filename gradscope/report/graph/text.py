@@ -22,7 +22,8 @@ from gradscope.analysis.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
-from gradscope.recording.records import CutRecord, NodeRecord
+from gradscope.recording.cut_record import CutRecord
+from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import cut_call, cut_location, cuts_of, module_of
 from gradscope.report.graph.unrolled import Turn, module_surroundings, unrolled
