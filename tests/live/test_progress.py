@@ -108,3 +108,33 @@ def test_an_inspection_shows_its_stages_and_leaves_its_report(server, terminal, 
     assert shown[:2] == ["made by print", "of standard error"]
     assert not [line for line in shown if line.startswith(STAGES)]
     assert shown[-1].startswith("next: gradscope inspect model.py")
+
+
+TRAINING = (
+    MODEL
+    + """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    criterion(model(batch[0]), batch[1]).backward()
+    optimizer.step()
+"""
+)
+
+
+def test_a_run_shows_that_it_is_judged_and_leaves_its_report(start_on, tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    screen, process = start_on([sys.executable, "-m", "gradscope", "run", "train.py"], 80, 60)
+    screen.wait(lambda: process.poll() is not None, seconds=120)
+    screen.read(0.2)
+    for stage in ("reading the recording", "applying the rules", "writing the report"):
+        assert stage.encode() in screen.written
+        assert not any(stage in line for line in screen.screen.text)
+
+
+@pytest.mark.parametrize("stream", [None, object(), io.StringIO()])
+def test_replaced_standard_error_gets_no_line(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_line():
+        tell_stage("reading the recording")
+        assert sys.stderr is stream
