@@ -182,6 +182,8 @@ class Surroundings:
     stepped: frozenset[int]
     """Parameters that the steps after this backward update; all if the script updates them itself.
     """
+    stepped_ever: frozenset[int] = frozenset()
+    """Parameters that the steps after any captured backward from this line update."""
     learning: frozenset[int]
     """Parameters that get a nonzero gradient at any time."""
     alive: frozenset[int]

@@ -259,6 +259,17 @@ class SchedulerEvent(Event):
     lr_before: Number = Number("learning rate before the call")
 
 
+class SharedWeightsEvent(Event):
+    """What a script keeps of its weights shares their memory."""
+
+    __slots__ = ()
+    kinds = ("shared-weights",)
+    factor: Number = Number("number that an average with itself multiplies the weights with")
+    parameters: Count = Count("weights that share their memory with what is kept")
+    restored: Flag = Flag("whether they are restored from it, and not averaged")
+    steps: Count = Count("optimizer steps between the keeping and the restoring")
+
+
 class StepEvent(Event):
     """A step of an optimizer, or of a script that changes the weights itself."""
 
@@ -319,6 +330,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     ScalerStepEvent,
     ScalerUpdateEvent,
     SchedulerEvent,
+    SharedWeightsEvent,
     StepEvent,
     UnscaleEvent,
     ZeroEvent,

@@ -22,6 +22,7 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
@@ -57,8 +58,10 @@ from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
@@ -66,6 +69,8 @@ from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.padding_in_loss import PaddingInLoss
+from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -122,6 +127,7 @@ RULES: tuple[type[Rule], ...] = (
     LogitsGrow,
     UpdateSpike,
     IdleExpert,
+    ZeroSecondDerivative,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
@@ -162,6 +168,7 @@ RULES: tuple[type[Rule], ...] = (
     ClosureAccumulates,
     DividedTwice,
     RateMultipliedTwice,
+    WeightsKeptByReference,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -194,6 +201,9 @@ RULES: tuple[type[Rule], ...] = (
     FlatLoss,
     TargetsShiftedTwice,
     ConstantLoss,
+    PaddingInLoss,
+    PenaltyOfParts,
+    EqualOutputs,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

@@ -141,7 +141,9 @@ class ScriptCaptures:
     def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
         """Record that an optimizer has stepped."""
         if self._window is not None:
-            self._window.note_step(parameters, location.inner)
+            stepped = list(parameters)
+            self._window.note_step(stepped, location.inner)
+            self._training.shared_weights.averaged(self._window.capture.averages.of(stepped))
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)

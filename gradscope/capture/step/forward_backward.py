@@ -13,6 +13,7 @@ from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.derivatives import DerivativeObserver
 from gradscope.capture.step.forward_calls import (
     BackwardObserver,
     CheckpointObserver,
@@ -21,6 +22,7 @@ from gradscope.capture.step.forward_calls import (
 from gradscope.capture.step.graph import Graph, release, walk
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 from gradscope.garbage import no_garbage_collection
@@ -53,7 +55,11 @@ class StepCapture:
         self.switches = SwitchObserver(self.cuts)
         self.backwards = BackwardObserver()
         self.writes = WriteObserver()
+        self.averages = SelfAverageObserver()
+        self.derivatives = DerivativeObserver()
         observers = (
+            self.averages,
+            self.derivatives,
             self.comparisons,
             self.switches,
             self.backwards,
@@ -172,6 +178,8 @@ class StepCapture:
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()
+        self.averages.close()
+        self.derivatives.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -82,7 +82,15 @@ class ComparisonRecord:
 
     table: ClassVar[str] = "comparison"
     later_columns: ClassVar[frozenset[str]] = frozenset(
-        {"left_from", "right_from", "reduction", "ahead"}
+        {
+            "left_from",
+            "right_from",
+            "reduction",
+            "ahead",
+            "targets",
+            "at_padding",
+            "padding_class",
+        }
     )
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
@@ -102,6 +110,12 @@ class ComparisonRecord:
     ahead: int | None = None
     """Positions by which the classes of a loss run ahead of the tokens that the model has looked
     up: 1 if it is to predict the next token. None if they are no tokens of it."""
+    targets: int | None = None
+    """Number of targets that count; None unless some are at padding of the model's tokens."""
+    at_padding: int | None = None
+    """Number of these at padding, all of one class."""
+    padding_class: int | None = None
+    """The class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +166,28 @@ class PathCutRecord:
     """Tensors of the graph from which what was cut off had been made, the nearest on each way."""
     sources: int
     """Number of different tensors that were cut off there, 64 at most beside leaves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroDerivativeRecord:
+    """A call of `autograd.grad` for a second derivative, which is zero for every element."""
+
+    table: ClassVar[str] = "zero_derivative"
+    site: int | None
+    elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialNormRecord:
+    """A distance from a number of norms over a part of a derivative by examples."""
+
+    table: ClassVar[str] = "partial_norm"
+    site: int | None
+    norms: int
+    examples: int
+    """Number of examples, each with one result that was differentiated."""
+    shape: tuple[int, ...]
+    """Shape of the derivative."""
 
 
 LogitKind = Literal["attention", "output"]
