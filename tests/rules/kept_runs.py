@@ -1,6 +1,7 @@
 """Long trainings made of short ones, and what is left of them in a small recording."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def rewritten(recording: Recording, path: Path, room: Room | None) -> Recording:
     """Write a run step by step, as it was recorded, and return what is kept of it."""
     path.unlink(missing_ok=True)
     recorder = RunRecorder(path, header_of(recording), room)
+    for one in run_steps(recording):
+        recorder.add(one)
+    ending, cost = recording.evidence_of(RunEnding), recording.evidence_of(WatchCost)
+    end = recorder.close if recording.finished else recorder.abandon
+    end(next(iter(ending), None), next(iter(cost), None))
+    return load_recording(path)
+
+
+def run_steps(recording: Recording) -> Iterator[RunStep]:
+    """Yield what a recorder is given of a run: its structure, and then its steps."""
     norms = dict(rows_by_step(norms_of(recording)))
     events, rounded, captured = defaultdict(list), defaultdict(list), defaultdict(list)
     for event in recording.events:
@@ -75,21 +86,15 @@ def rewritten(recording: Recording, path: Path, room: Room | None) -> Recording:
         rounded[one.step].append(one)
     for one in recording.captured_steps:
         captured[one.step].append(one)
-    recorder.add(_structure(recording))
+    yield _structure(recording)
     for step in recording.steps:
-        recorder.add(
-            RunStep(
-                step=step,
-                events=tuple(events[step.index]),
-                norms=norms.get(step.index, ()),
-                rounded=tuple(rounded[step.index]),
-                captured_steps=tuple(captured[step.index]),
-            )
+        yield RunStep(
+            step=step,
+            events=tuple(events[step.index]),
+            norms=norms.get(step.index, ()),
+            rounded=tuple(rounded[step.index]),
+            captured_steps=tuple(captured[step.index]),
         )
-    ending, cost = recording.evidence_of(RunEnding), recording.evidence_of(WatchCost)
-    end = recorder.close if recording.finished else recorder.abandon
-    end(next(iter(ending), None), next(iter(cost), None))
-    return load_recording(path)
 
 
 def _structure(recording: Recording) -> RunStep:
