@@ -42,6 +42,7 @@ from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
 from gradscope.rules.flow.dead_unit import DeadUnit
+from gradscope.rules.flow.embedding_drowned import EmbeddingDrowned
 from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
@@ -128,6 +129,7 @@ RULES: tuple[type[Rule], ...] = (
     UpdateSpike,
     IdleExpert,
     ZeroSecondDerivative,
+    EmbeddingDrowned,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
