@@ -8,6 +8,7 @@ from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
 from gradscope.rules.accumulation.divided_twice import DividedTwice
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.gradient_leak import GradientLeak
+from gradscope.rules.accumulation.gradients_kept_by_reference import GradientsKeptByReference
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
@@ -171,6 +172,7 @@ RULES: tuple[type[Rule], ...] = (
     DividedTwice,
     RateMultipliedTwice,
     WeightsKeptByReference,
+    GradientsKeptByReference,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,

@@ -20,6 +20,7 @@ from gradscope.capture.step.forward_calls import (
     SwitchObserver,
 )
 from gradscope.capture.step.graph import Graph, release, walk
+from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.self_averages import SelfAverageObserver
@@ -57,7 +58,9 @@ class StepCapture:
         self.writes = WriteObserver()
         self.averages = SelfAverageObserver()
         self.derivatives = DerivativeObserver()
+        self.kept_gradients = KeptGradientObserver()
         observers = (
+            self.kept_gradients,
             self.averages,
             self.derivatives,
             self.comparisons,
@@ -180,6 +183,7 @@ class StepCapture:
         self.comparisons.close()
         self.averages.close()
         self.derivatives.close()
+        self.kept_gradients.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:
