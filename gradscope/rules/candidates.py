@@ -191,6 +191,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),
     "GS711": (_COMPARISON,),
+    "GS713": (_OPERATION,),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

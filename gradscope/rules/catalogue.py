@@ -63,6 +63,7 @@ from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
+from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
@@ -198,6 +199,7 @@ RULES: tuple[type[Rule], ...] = (
     TargetsShiftedTwice,
     ConstantLoss,
     PaddingInLoss,
+    GradientCancels,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
