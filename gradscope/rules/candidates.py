@@ -199,6 +199,7 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS710": (_STEP,),
     "GS711": (_COMPARISON,),
     "GS712": (("distances of partial norms", _evidence(PartialNormRecord)),),
+    "GS713": (_OPERATION,),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

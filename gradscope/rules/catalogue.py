@@ -67,6 +67,7 @@ from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
+from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
@@ -208,6 +209,7 @@ RULES: tuple[type[Rule], ...] = (
     PaddingInLoss,
     PenaltyOfParts,
     EqualOutputs,
+    GradientCancels,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,
