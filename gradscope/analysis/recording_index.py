@@ -141,7 +141,7 @@ def _last_rows(norms: NormTable) -> dict[int, int]:
     """Return the last row of each parameter: most are among those of the last steps."""
     found: dict[int, int] = {}
     end = len(norms)
-    while end:
+    while end and len(found) < len(norms.numels):
         start = bisect_left(norms.steps, norms.steps[end - 1], 0, end)
         measured = norms.parameters[start:end]
         if not found.keys() >= set(measured):
