@@ -5,6 +5,7 @@ from collections.abc import Callable
 from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.derivatives import probe_derivatives
 from gradscope.probes.equal_outputs import probe_equal_outputs
 from gradscope.probes.forward.custom_functions import probe_custom_functions
 from gradscope.probes.forward.forward_values import probe_forward
@@ -41,6 +42,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("checkpoints", probe_checkpoints),
     ("comparisons", probe_comparisons),
     ("custom functions", probe_custom_functions),
+    ("derivatives", probe_derivatives),
     ("dropped", probe_dropped),
     ("forward", probe_forward),
     ("freezes", probe_freezes),

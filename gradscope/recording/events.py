@@ -212,6 +212,14 @@ class GradErrorEvent(Event):
     in_place: Flag = Flag("whether a saved tensor had been modified in place")
 
 
+class KeptGradientsEvent(Event):
+    """A script uses collections of gradients, and a backward has written to what they hold."""
+
+    __slots__ = ()
+    kinds = ("kept-gradients",)
+    collections: Count = Count("collections that hold the same gradients")
+
+
 class ModeEvent(Event):
     """A change between train and eval mode."""
 
@@ -318,6 +326,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     BackwardErrorEvent,
     CarriedEvent,
     KeptEvent,
+    KeptGradientsEvent,
     ClipNormEvent,
     ClipValueEvent,
     DroppedUpdateEvent,

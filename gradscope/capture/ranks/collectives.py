@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import Node
 from torch.distributed import distributed_c10d
+from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
 from gradscope.capture.ranks.collective_lines import CollectiveLines
@@ -20,6 +21,7 @@ from gradscope.capture.source.lines import created
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.graph_facts import contains
 from gradscope.capture.training.guard import Function, Patches
+from gradscope.capture.training.optimizers import parameters_of
 from gradscope.capture.training.state import TrainingState
 
 _FIRST_SUMS, _MOST_SUMS = 16, 8
@@ -226,13 +228,13 @@ class Collectives:
         """Note that gradients have arrived."""
         self.window.has_backward, self._gradients = True, None
 
-    def step_begins(self, held: Iterable[Tensor]) -> Window:
+    def step_begins(self, optimizer: Optimizer) -> Window:
         """Return the window of the step that begins, and start the next one."""
         window, self.window, self._gradients = self.window, Window(), None
         self._note_summed()
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
-            now = _norm_now(list(held), owner)
+            now = _norm_now(list(parameters_of(optimizer)), owner)
             if now is not None and before:
                 numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
                 self._log.note("gradient-scaled", site, operation, numbers)

@@ -79,6 +79,8 @@ class RankWatch:
         """Number of backward passes that began, and of those that ended without an exception."""
         self._stepping: int | None = None
         """`id` of the optimizer whose step runs."""
+        self._held: tuple[tuple[int, ...], set[int]] = ((), set())
+        """`id` of an optimizer, sizes of its groups, and `id`s of its parameters."""
         self._called: dict[int, int | None] = {}
         """By `id` of a module that was called outside of DDP since the last backward: the line."""
         self._first: tuple[int | None, int | None, str | None] | None = None
@@ -196,8 +198,7 @@ class RankWatch:
     def _wrap_forward(self, original: Function) -> Function:
         def _pre_forward(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if not is_traced() and self.is_on:
-                guard, frame = self._training.guard, sys._getframe(1)
-                guard.run(self._reducers.forward, model, frame)
+                self._reducers.forward(model, sys._getframe(1))
             return original(model, *args, **kwargs)
 
         return _pre_forward
@@ -287,9 +288,8 @@ class RankWatch:
             self._training.guard.run(self._step_begins, optimizer, frame)
 
     def _step_begins(self, optimizer: Optimizer, frame: FrameType) -> None:
-        held = list(parameters_of(optimizer))
-        window = self._collectives.step_begins(held)
-        ids = set(map(id, held))
+        window = self._collectives.step_begins(optimizer)
+        ids = self._ids_of(optimizer)
         step = None
         is_shadow = _is_shadow(frame)
         if self.log.step < _PASSES or is_shadow:
@@ -306,6 +306,16 @@ class RankWatch:
                 self._note_unreduced(ids, step)
             self._numbers.step_begins(ids)
             self._buffers.measure()
+
+    def _ids_of(self, optimizer: Optimizer) -> set[int]:
+        """Return the `id`s of the parameters of an optimizer, built anew where its groups change.
+
+        A step that ranks measure builds them anew in any case.
+        """
+        key = (id(optimizer), *(len(group["params"]) for group in optimizer.param_groups))
+        if key != self._held[0] or is_due(self.log.step):
+            self._held = key, set(map(id, parameters_of(optimizer)))
+        return self._held[1]
 
     def _compare(
         self, checks: SyncChecks, held: set[int], frame: FrameType, *, is_by_hand: bool
@@ -338,14 +348,10 @@ class RankWatch:
         """Note that an optimizer's step has ended."""
         if self._stepping == id(optimizer):
             self._stepping = None
-            self._training.guard.run(self._step_ended)
-
-    def _step_ended(self) -> None:
-        self._numbers.step_ended()
-        step = self.log.step
-        self.log.step += 1
-        if is_due_later(step):  # the first steps are all written by themselves
-            self._training.flush_ranks()
+            self._numbers.step_ended()
+            self.log.step += 1
+            if is_due_later(self.log.step - 1):  # the first steps are all written by themselves
+                self._training.guard.run(self._training.flush_ranks)
 
     def finish(self) -> None:
         """Record when the process ended, and how many passes it began."""

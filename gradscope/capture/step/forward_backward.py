@@ -13,12 +13,14 @@ from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.derivatives import DerivativeObserver
 from gradscope.capture.step.forward_calls import (
     BackwardObserver,
     CheckpointObserver,
     SwitchObserver,
 )
 from gradscope.capture.step.graph import Graph, release, walk
+from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
 from gradscope.capture.step.self_averages import SelfAverageObserver
@@ -55,8 +57,12 @@ class StepCapture:
         self.backwards = BackwardObserver()
         self.writes = WriteObserver()
         self.averages = SelfAverageObserver()
+        self.derivatives = DerivativeObserver()
+        self.kept_gradients = KeptGradientObserver()
         observers = (
+            self.kept_gradients,
             self.averages,
+            self.derivatives,
             self.comparisons,
             self.switches,
             self.backwards,
@@ -176,6 +182,8 @@ class StepCapture:
         self.cuts.close()
         self.comparisons.close()
         self.averages.close()
+        self.derivatives.close()
+        self.kept_gradients.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -34,6 +34,35 @@ def keeping_line(line: Line) -> tuple[Line | None, str]:
     return (None if code is None else Line(code, found[0])), text
 
 
+def collecting_line(line: Line) -> tuple[Line | None, str]:
+    """Return the line that collects gradients themselves, if the file of a line has only one.
+
+    Args:
+        line: A line that uses such a collection.
+    """
+    file = line.code.co_filename
+    nodes = (one for one in ast.walk(tree_of(file)) if isinstance(one, ast.expr))
+    found = sorted({one.lineno for one in nodes if any(map(_is_gradient, _items(one)))})
+    code = code_at(file, found[0]) if len(found) == 1 else None
+    return (None if code is None else Line(code, found[0])), ""
+
+
+def _items(node: ast.AST) -> list[ast.expr]:
+    """Return what an expression puts into a list or a dict."""
+    match node:
+        case ast.ListComp(elt=item) | ast.DictComp(value=item):
+            return [item]
+        case ast.List(elts=items):
+            return items
+        case ast.Call(func=ast.Attribute(attr="append"), args=[item]):
+            return [item]
+    return []
+
+
+def _is_gradient(expression: ast.expr) -> bool:
+    return isinstance(expression, ast.Attribute) and expression.attr == "grad"
+
+
 def _statement(file: str, number: int) -> ast.stmt | None:
     """Return the innermost statement of a line."""
     found = None

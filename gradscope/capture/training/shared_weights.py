@@ -1,8 +1,9 @@
-"""Detects averages and kept states that share the memory of the weights."""
+"""Detects averages, states and gradients that are kept without a copy."""
 
 import sys
 import weakref
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -14,9 +15,9 @@ from gradscope.capture.source.lines import Line
 from gradscope.capture.step.self_averages import SelfAverage
 from gradscope.capture.training.event_log import EventLog
 from gradscope.capture.training.guard import Function, Guard, Patches
-from gradscope.capture.training.keeping_lines import keeping_line
+from gradscope.capture.training.keeping_lines import collecting_line, keeping_line
 from gradscope.capture.training.locations import Location, Locations
-from gradscope.recording.events import SharedWeightsEvent, named
+from gradscope.recording.events import KeptGradientsEvent, SharedWeightsEvent, named
 
 _MOST_STATES = 64
 """Number of states that are known again, the last ones."""
@@ -28,6 +29,8 @@ class SharedWeights:
     def __init__(self, guard: Guard, locations: Locations, event_log: EventLog) -> None:
         self._guard, self._locations, self._event_log = guard, locations, event_log
         self._noted: set[Line | None] = set()
+        self._collected = Counter[Line]()
+        """By line: number of steps in which it uses collections that were overwritten."""
         self._states: list[tuple[weakref.ref[Tensor], int]] = []
         """First tensors of states, each with the number of steps before the state was taken."""
         self._depth = 0
@@ -48,17 +51,35 @@ class SharedWeights:
             )
             self._note(one.line, numbers)
 
-    def _note(self, line: Line | None, numbers: dict[str, Any]) -> None:
+    def kept(self, found: Mapping[Line, int]) -> None:
+        """Record lines that use collections of gradients which later backward passes wrote to.
+
+        In two steps, as one that is kept for the whole training may be made in the first.
+        """
+        for line, collections in found.items():
+            self._collected[line] += 1
+            if self._collected[line] < 2:
+                continue
+            numbers = named(KeptGradientsEvent, collections=float(collections))
+            self._note(line, numbers, "kept-gradients", collecting_line)
+
+    def _note(
+        self,
+        line: Line | None,
+        numbers: dict[str, Any],
+        kind: str = "shared-weights",
+        search: Callable[[Line], tuple[Line | None, str]] = keeping_line,
+    ) -> None:
         if line is None or line in self._noted:
             return
-        kept, name = keeping_line(line)
+        kept, name = search(line)
         where = kept or line
         is_known = where in self._noted
         self._noted |= {line, where}
         if is_known:
             return
         location = Location(where, where, None, 0)
-        self._event_log.note("shared-weights", location, numbers, subject=name)
+        self._event_log.note(kind, location, numbers, subject=name)
 
     def _wrap_taking(self, original: Function) -> Function:
         def state_dict(module: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

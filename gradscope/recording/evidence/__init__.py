@@ -34,11 +34,13 @@ from gradscope.recording.evidence.forward import (
     ForwardStat,
     HorizonRecord,
     LogitRecord,
+    PartialNormRecord,
     PathCutRecord,
     RouterRecord,
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
+    ZeroDerivativeRecord,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
@@ -126,6 +128,7 @@ EVIDENCE: tuple[type, ...] = (
     OverwrittenRecord,
     PaddingRecord,
     ParameterPlacement,
+    PartialNormRecord,
     PartlyUnfrozenRecord,
     PathCutRecord,
     ProbeRecord,
@@ -155,5 +158,6 @@ EVIDENCE: tuple[type, ...] = (
     WatchCost,
     WithheldRecord,
     WrappedModel,
+    ZeroDerivativeRecord,
 )
 """Every kind, in the order of their tables in a file."""

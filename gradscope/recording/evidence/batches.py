@@ -211,6 +211,7 @@ ProbeName = Literal[
     "checkpoints",
     "comparisons",
     "custom functions",
+    "derivatives",
     "dropped",
     "forward",
     "freezes",

@@ -60,13 +60,13 @@ class ZeroGradient(Rule):
         trainable elements that are stuck, it is a note below `note_below`, an error above
         `error_above`, and a warning in between. Regardless of the share, it is an error for a
         softmax over a layer's only output that is the prediction, or weighs the positions of a
-        sequence, for a prediction after `round`, `sign` and the like, and
-        for zero second derivatives if nothing else learns. If a tensor is divided by its own sum
-        over a single element, a gradient of rounding errors counts as zero. Parameters that learned
-        at first and get zeros over the last part of a run count as stuck. It is at least a warning
-        if a clamp, a ReLU or saturation removes the gradient of the whole prediction. Without
-        probing steps, and for the state of a recurrent layer, it is at most a warning, except for
-        such a softmax.
+        sequence, over the single result of `topk(1)`, for a prediction after `round`, `sign` and
+        the like, and for zero second derivatives if nothing else learns. If a tensor is divided by
+        its own sum over a single element, a gradient of rounding errors counts as zero. Parameters
+        that learned at first and get zeros over the last part of a run count as stuck. It is at
+        least a warning for a parameter that a clamp cuts off, and if a clamp, a ReLU or saturation
+        removes the gradient of the whole prediction. Without probing steps, and for the state of a
+        recurrent layer, it is at most a warning, except for such a softmax.
 
     How to fix it:
         Initialise one of the two factors at random. If a layer died, lower the learning rate or the
@@ -221,12 +221,13 @@ class ZeroGradient(Rule):
         if _is_always_one(context, end):
             return "error"
         flat = _is_flat_output(context, end)
-        if share < self.note_below and not flat:
+        if share < self.note_below and not (flat or _is_settled(context, end)):
             return "note"
         is_sure = bool(context.probes) and not is_of_one_row(context, end)
         if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
+        is_certain |= end.is_over_one_element and _is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
 
@@ -256,6 +257,18 @@ def _is_flat_output(context: RuleContext, end: DeadEnd) -> bool:
         and feeds_loss(context, end.node)
         and not is_margin(context, end.node)
     )
+
+
+def _is_settled(context: RuleContext, end: DeadEnd) -> bool:
+    """Return whether no batch gives a gradient: the operation does not depend on the data.
+
+    So it is for a softmax over the single best of several, and for a clamp of a parameter itself.
+    """
+    inputs = [context.recording.nodes[one.node] for one in context.successors[end.node.index]]
+    if end.is_over_one_element:
+        return any(one.operation == "TopkBackward0" for one in inputs)
+    is_clamp = end.node.operation.startswith("Clamp")
+    return is_clamp and any(one.parameter in end.parameters for one in inputs)
 
 
 def _learns(context: RuleContext) -> bool:
