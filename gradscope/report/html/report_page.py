@@ -31,6 +31,7 @@ from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTabl
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
+from gradscope.report.number_format import figure
 
 
 def step_tab(report: Report, title: str) -> Tab:
@@ -185,7 +186,7 @@ def _table(
 def _cells(
     row: CapturedStepRow, tab: int, report: Report, *, is_near: bool
 ) -> Iterator[SummaryCell]:
-    loss = "" if row.loss is None else f"{row.loss:.4g}"
+    loss = "" if row.loss is None else figure(row.loss)
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
     yield SummaryCell(text="near a finding" if is_near else "", style="short")
     yield SummaryCell(text=printable(row.subject), style="code")

@@ -21,7 +21,7 @@ function themedLayout(given, height) {
   const layout = coloured(given);
   const axis = {
     gridcolor: colour('line'), zerolinecolor: colour('line'), linecolor: colour('line'),
-    tickcolor: colour('line'), automargin: true,
+    tickcolor: colour('line'), automargin: true, exponentformat: 'e',
   };
   for (const key of Object.keys(layout)) {
     if (!isAxis(key)) continue;
