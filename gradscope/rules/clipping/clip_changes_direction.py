@@ -6,6 +6,7 @@ from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.series import ClipSeries
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.phrasing import short
 from gradscope.recording.evidence.training import ClipMethod
 from gradscope.recording.finding import Finding, Severity
@@ -71,7 +72,7 @@ class ClipChangesDirection(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line that turns gradients away."""
         for series in context.shared(judged_series):
-            cosines = [one.cosine for one in series.finite if one.cosine is not None]
+            cosines = [one.cosine for one in series.typical if one.cosine is not None]
             if series.method == "norm" or len(cosines) < self.least_steps:
                 continue
             middle = median(cosines)
@@ -107,9 +108,11 @@ class ClipChangesDirection(Rule):
                 "cosine_limit": self.note if is_note else self.warning,
                 "least_cosine": min(cosines),
                 "limit": series.limit,
-                "median_coefficient": median(point.coefficient for point in series.finite),
+                "median_coefficient": median(point.coefficient for point in series.typical),
             },
-            count=sum(cosine < self.note for cosine in cosines),
+            count=steps_of(
+                one for one in series.finite if one.cosine is not None and one.cosine < self.note
+            ),
             step=first.step,
             caused_by=("GS403", "GS404", "GS409"),
         )
