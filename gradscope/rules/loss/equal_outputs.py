@@ -12,6 +12,9 @@ from gradscope.rules.rule import Rule
 _CAUSES = ("GS101", "GS102", "GS104", "GS106")
 """Rules whose mistakes make outputs equal."""
 
+_SHARES = frozenset({"softmax", "log_softmax", "div", "true_divide", "normalize"})
+"""Operations that make all numbers equal where they see a single one: GS204 finds these."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualOutputs(Rule):
@@ -75,5 +78,5 @@ class EqualOutputs(Rule):
                     "examples": record.rows,
                 },
                 count=record.equal,
-                caused_by=_CAUSES,
+                caused_by=(*_CAUSES, "GS204") if name in _SHARES else _CAUSES,
             )
