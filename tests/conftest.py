@@ -50,7 +50,7 @@ IMPORTED = (
     "gradscope.cli.run.plain_parser",
     "gradscope.cli.run.recorders",
     "gradscope.cli.run.report",
-    "gradscope.cli.worker",
+    "gradscope.cli.processes.worker",
     "gradscope.comparison",
     "gradscope.config.planning",
     "gradscope.recording.store",

@@ -5,9 +5,9 @@ import signal
 from contextlib import contextmanager
 from pathlib import Path
 
-import gradscope.cli.isolation
-import gradscope.cli.side_by_side
-import gradscope.cli.worker
+import gradscope.cli.processes.isolation
+import gradscope.cli.processes.side_by_side
+import gradscope.cli.processes.worker
 
 
 class Child:
@@ -43,7 +43,7 @@ def forked_child(shared: Path, folder: Path, *, is_apart: bool, threads=None, ou
         os.dup2(2, 1)
         code = 1
         try:
-            gradscope.cli.worker.main(str(shared))
+            gradscope.cli.processes.worker.main(str(shared))
             code = 0
         except SystemExit as ending:
             code = ending.code if isinstance(ending.code, int) else 1
@@ -56,5 +56,5 @@ def forked_child(shared: Path, folder: Path, *, is_apart: bool, threads=None, ou
         child.end()
 
 
-gradscope.cli.isolation.child_of = forked_child
-gradscope.cli.side_by_side.child_of = forked_child
+gradscope.cli.processes.isolation.child_of = forked_child
+gradscope.cli.processes.side_by_side.child_of = forked_child

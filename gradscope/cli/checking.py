@@ -17,10 +17,10 @@ from gradscope.check.results import (
     unmatched_limits,
 )
 from gradscope.cli.errors import VERBOSITY, show_error, show_note
-from gradscope.cli.isolation import Job
 from gradscope.cli.output import check_destinations
+from gradscope.cli.processes.isolation import Job
+from gradscope.cli.processes.side_by_side import PlannedJob, cores, run_all
 from gradscope.cli.rank_recordings import grouped, is_large, read_in_full, tell_missing
-from gradscope.cli.side_by_side import PlannedJob, cores, run_all
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Overrides, field_values
 from gradscope.phrasing import counted

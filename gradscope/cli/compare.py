@@ -199,7 +199,7 @@ def _run(name: str, planned: "PlannedTarget") -> "Recording":
     """Run a target in its own process: targets may define the same names, or change globals."""
     # Deferred: comparing recordings does not need them.
     from gradscope.cli.errors import VERBOSITY
-    from gradscope.cli.isolation import Job, run_apart
+    from gradscope.cli.processes.isolation import Job, run_apart
     from gradscope.cli.running import typed_command
     from gradscope.recording.records import Recording
 

@@ -11,9 +11,9 @@ from gradscope.check.results import CheckResult, Failure, TargetResult
 from gradscope.cli.checking import usual_limit
 from gradscope.cli.console import ColorChoice, make_console
 from gradscope.cli.errors import QUIET, show_note
-from gradscope.cli.isolation import Job
 from gradscope.cli.output import Destination, write_text
-from gradscope.cli.side_by_side import PlannedJob, run_all
+from gradscope.cli.processes.isolation import Job
+from gradscope.cli.processes.side_by_side import PlannedJob, run_all
 from gradscope.fixes.choosing import best_of, other_text, with_loss
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.proposing import Proposal, Proposals

@@ -24,7 +24,7 @@ def compare(tmp_path, monkeypatch, capsys):
         finally:
             sys.modules.pop("model", None)
 
-    monkeypatch.setattr("gradscope.cli.isolation.run_apart", run_here)
+    monkeypatch.setattr("gradscope.cli.processes.isolation.run_apart", run_here)
 
     def run(*arguments):
         words = ["gradscope", "compare", *arguments, "--output-format", "json", "-o", "out.json"]

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from gradscope.check.results import Failure
-from gradscope.cli.isolation import Job, failure_in, read_failure, run_apart, write_failure
+from gradscope.cli.processes.isolation import (
+    Job,
+    failure_in,
+    read_failure,
+    run_apart,
+    write_failure,
+)
 from gradscope.errors import GradscopeError
 from gradscope.recording.records import Recording
 from gradscope.target.options import TargetOptions, Trial

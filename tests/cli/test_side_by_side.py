@@ -5,10 +5,10 @@ import json
 import pytest
 
 from gradscope.check.options import PlannedTarget
-from gradscope.cli import side_by_side
 from gradscope.cli.checking import usual_limit
-from gradscope.cli.isolation import Job
-from gradscope.cli.side_by_side import PlannedJob, run_all
+from gradscope.cli.processes import side_by_side
+from gradscope.cli.processes.isolation import Job
+from gradscope.cli.processes.side_by_side import PlannedJob, run_all
 from gradscope.target.options import TargetOptions, Trial
 from tests.cli.test_check_process import GOOD, write
 

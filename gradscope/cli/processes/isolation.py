@@ -99,7 +99,7 @@ def read_failure(folder: Path, seed: int | None) -> Failure | None:
         return None
 
 
-_OWN_FOLDER = str(Path(__file__).resolve().parents[1])
+_OWN_FOLDER = str(Path(__file__).resolve().parents[2])
 
 _FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 
@@ -183,7 +183,7 @@ def child_of(
     # The child imports the same modules; the working directory must not shadow them.
     start = (
         f"import sys; sys.path[:] = {sys.path!r}; "
-        f"from gradscope.cli.worker import main; main({str(shared)!r})"
+        f"from gradscope.cli.processes.worker import main; main({str(shared)!r})"
     )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     # A fixed seed gives sets of strings the same order in every run.

@@ -12,7 +12,7 @@ from subprocess import Popen
 from tempfile import TemporaryDirectory
 
 from gradscope.check.results import Failure
-from gradscope.cli.isolation import (
+from gradscope.cli.processes.isolation import (
     Job,
     child_of,
     leaving_when_ended,

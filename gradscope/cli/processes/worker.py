@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from gradscope.cli.errors import VERBOSITY, BugReport, show_error
-from gradscope.cli.isolation import Job, recording_in, stacks_in, write_failure
+from gradscope.cli.processes.isolation import Job, recording_in, stacks_in, write_failure
 from gradscope.cli.progress import progress_line
 from gradscope.cli.running import record_target
 from gradscope.cli.streams import reserved_stdout

@@ -1,0 +1,1 @@
+"""Runs targets in processes of their own, several at a time, and takes back what they saw."""
