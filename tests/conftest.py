@@ -246,6 +246,37 @@ def gradscope_in(server):
 
 
 @pytest.fixture(scope="session")
+def plain_script_in(server):
+    """Runs `train.py` of a folder without gradscope, in a process that has torch at hand."""
+    first = Path(__file__).with_name("plain_script.py")
+    return lambda folder: server.run(folder, (), ENVIRONMENT, first=first)
+
+
+@pytest.fixture(scope="session")
+def packages_imported_by(tmp_path_factory):
+    """Runs gradscope in a process without torch; returns how it ended, and what it imported."""
+    commands = ForkedCommands(("gradscope.cli.app",), ENVIRONMENT)
+    first = Path(__file__).with_name("telling_imports.py")
+    file = tmp_path_factory.mktemp("imports") / "packages.txt"
+
+    def run(folder, *arguments):
+        environment = {**ENVIRONMENT, "PACKAGES_FILE": str(file)}
+        file.unlink(missing_ok=True)
+        done = commands.run(folder, arguments, environment, first=first)
+        return done, set(file.read_text().split())
+
+    yield run
+    commands.close()
+
+
+@pytest.fixture(scope="session")
+def ascii_gradscope_in(server):
+    """Runs gradscope in a folder, with streams that encode nothing but ASCII."""
+    first = Path(__file__).with_name("ascii_streams.py")
+    return lambda folder, *arguments: server.run(folder, arguments, ENVIRONMENT, first=first)
+
+
+@pytest.fixture(scope="session")
 def jobs(server):
     """Runs jobs of a few ranks."""
     return Jobs(server)

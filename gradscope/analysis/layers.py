@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from gradscope.analysis.columns import Cells, Columns, held
 from gradscope.analysis.folding import (
@@ -24,6 +25,8 @@ from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable, norms_of
 from gradscope.recording.records import Recording
 
+Number = TypeVar("Number", int, float)
+
 
 def largest_norms(norms: NormTable, columns: Columns) -> dict[int, Cells]:
     """Return the largest norm of each parameter by column; NaN if one is."""
@@ -40,9 +43,9 @@ def column_peaks(norms: NormTable, columns: Columns) -> dict[int, dict[int, floa
     """
     found: dict[int, dict[int, float | None]] = {}
     for (position, parameters), steps in _alike(norms, columns).items():
-        for parameter, measured in zip(parameters, zip(*steps, strict=True), strict=True):
+        peaks = map(_peak, zip(*steps, strict=True)) if len(steps) > 1 else map(_one, *steps)
+        for parameter, peak in zip(parameters, peaks, strict=True):
             cells = found.setdefault(parameter, {})
-            peak = _peak(measured)
             cells[position] = larger(cells[position], peak) if position in cells else peak
     return found
 
@@ -59,6 +62,10 @@ def _alike(
             measured = norms.gradients[rows.start : rows.stop]
             found.setdefault((position, parameters), []).append(measured)
     return found
+
+
+def _one(norm: float) -> float | None:
+    return None if norm < 0 else norm
 
 
 def _peak(measured: Sequence[float]) -> float | None:
@@ -100,34 +107,39 @@ class ParameterCourse:
 def parameter_courses(recording: Recording) -> dict[int, ParameterCourse]:
     """Return the course of every parameter that was measured, by parameter."""
     norms = norms_of(recording)
-    rows: dict[int, list[int]] = {}
-    for row, parameter in enumerate(norms.parameters):
-        rows.setdefault(parameter, []).append(row)
-    return {parameter: _course(norms, positions) for parameter, positions in rows.items()}
+    rows: dict[int, list[range]] = {}
+    for measured, block in norms.blocks():
+        for place, parameter in enumerate(measured, block.start):
+            rows.setdefault(parameter, []).append(range(place, block.stop, len(measured)))
+    return {parameter: _course(norms, own) for parameter, own in rows.items()}
 
 
-def _course(norms: NormTable, rows: list[int]) -> ParameterCourse:
-    gradients = [norms.gradients[row] for row in rows]
+def _course(norms: NormTable, rows: Sequence[range]) -> ParameterCourse:
+    steps, gradients = _column(norms.steps, rows), _column(norms.gradients, rows)
+    weights, updates = _column(norms.weights, rows), _column(norms.updates, rows)
     finite = [norm for norm in gradients if 0 <= norm < math.inf]
     largest = max(finite, default=None)
-    broken = (row for row, norm in zip(rows, gradients, strict=True) if not math.isfinite(norm))
-    first_broken = next(broken, None)
+    broken = (step for step, norm in zip(steps, gradients, strict=True) if not math.isfinite(norm))
     ratios = [
-        norms.updates[row] / norms.weights[row]
-        for row in rows
-        if norms.updates[row] != NOT_MEASURED and norms.weights[row]
+        update / weight
+        for update, weight in zip(updates, weights, strict=True)
+        if update != NOT_MEASURED and weight
     ]
     known = [ratio for ratio in ratios if math.isfinite(ratio)]
     return ParameterCourse(
         last=None if gradients[-1] < 0 else gradients[-1],
         middle=median(finite) if finite else None,
         largest=largest,
-        largest_step=None if largest is None else norms.steps[rows[gradients.index(largest)]],
-        first_nonfinite=None if first_broken is None else norms.steps[first_broken],
+        largest_step=None if largest is None else steps[gradients.index(largest)],
+        first_nonfinite=next(broken, None),
         without=sum(norm < 0 for norm in gradients),
         zero=gradients.count(0.0),
         update=median(known) if known else None,
     )
+
+
+def _column(column: Sequence[Number], rows: Sequence[range]) -> list[Number]:
+    return [cell for own in rows for cell in column[own.start : own.stop : own.step]]
 
 
 def optimizer_names(recording: Recording) -> dict[int, str]:

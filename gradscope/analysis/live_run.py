@@ -127,7 +127,7 @@ def _largest(one: _Bucket, other: _Bucket) -> _Bucket:
     return one[0] if has_first else other[0], one[1] + other[1]
 
 
-KINDS = ("step", "clip-norm", "clip-value", "scaler-step", "scaler-update")
+KINDS = ("backward", "step", "clip-norm", "clip-value", "scaler-step", "scaler-update")
 """Kinds of events that are read."""
 
 
@@ -163,7 +163,8 @@ class Track:
         self.steps += 1
         self.title = step.optimizer or self.title
         events = tuple(events)
-        loss = loss_of(events) if sum(1 for _ in only(BackwardEvent, events)) > 1 else None
+        passes = _passes(events)
+        loss = loss_of(passes) if len(passes) > 1 else None
         self.curves["loss"].add(step.index, step.loss if loss is None else loss)
         clips = []
         for event in events:
@@ -187,6 +188,17 @@ class Track:
         self.is_by_value = isinstance(clip, ClipValueEvent)
         self.limit = clip.limit
         self.before_clip.add(step, clip.norm)
+
+
+def _passes(events: Iterable[Event]) -> list[BackwardEvent]:
+    """Return the backward passes of a step, without those of steps that a scaler skipped before."""
+    found: list[BackwardEvent] = []
+    for event in events:
+        if isinstance(event, BackwardEvent):
+            found.append(event)
+        elif isinstance(event, ScalerStepEvent) and event.skipped:
+            found.clear()
+    return found
 
 
 def _excess(clip: ClipEvent) -> float:
@@ -323,6 +335,8 @@ class LiveRun:
         self.steps = 0
         """Number of steps of all optimizers."""
         self.last_step = 0
+        self._read = -1
+        """Last step read, whether an optimizer made one or not."""
         self.seconds = 0.0
         """Seconds from the start of the recording to the last step."""
         self.is_over = False
@@ -350,6 +364,7 @@ class LiveRun:
             events[record.step].append(event_of(record))
         alike = first_alike(growth.optimizers)
         for step in growth.steps:
+            before, self._read = self._read, step.index
             if step.optimizer is None:
                 continue  # what led to no step
             made = next(only(StepEvent, events[step.index]), None)
@@ -359,7 +374,7 @@ class LiveRun:
             track = self.tracks.setdefault(position, Track())
             track.add(step, events[step.index])
             # Of many steps since the last look, some may be in summaries only.
-            self.steps += step.index - self.last_step if self.steps else 1
+            self.steps += step.index - before if self.steps else 1
             self.last_step = step.index
             if made is not None:
                 self._pass(made.seconds)

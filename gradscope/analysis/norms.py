@@ -14,21 +14,20 @@ def total_norm(norms: Iterable[float]) -> float | None:
     NaN when one of them is, as torch's own total norm; squares do not overflow.
     """
     known = tuple(norms)
-    if not known:
-        return None
-    if any(map(math.isnan, known)):
-        return math.nan
-    return math.hypot(*known)
+    return norm_of_norms(known) if known else None
 
 
 def norm_of_norms(norms: Iterable[float], norm_type: float = 2.0) -> float:
     """Return the norm of all gradients from the norm of each."""
     sizes = tuple(norms)
+    if norm_type == 2:
+        total = math.hypot(*sizes)
+        # That of NaN and infinity is infinite.
+        is_broken = math.isinf(total) and any(map(math.isnan, sizes))
+        return math.nan if is_broken else total
     if any(map(math.isnan, sizes)):
         return math.nan
     largest = max(sizes, default=0.0)
-    if norm_type == 2:
-        return math.hypot(*sizes)
     if math.isinf(norm_type) or math.isinf(largest) or not largest:
         return largest
     # Dividing by the largest keeps powers from overflowing.

@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.analysis.recording_index import RecordingIndex
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.evidence.failures import WithheldRecord
 from gradscope.recording.evidence.parameters import InfluenceRecord
-from gradscope.recording.records import (
-    CutRecord,
-    ModuleRecord,
-    NodeRecord,
-    ParameterRecord,
-    Recording,
-    Site,
-)
+from gradscope.recording.records import ModuleRecord, NodeRecord, ParameterRecord, Recording, Site
 
 MOST_NAMED = 3
 """Maximum number of names in a message."""

@@ -1,7 +1,8 @@
 """Indexes of a recording and of each of its steps, shared by derived facts and rules."""
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self, TypeVar, cast, get_args
@@ -87,7 +88,11 @@ def last_run_step(recording: Recording) -> StepView:
     finished = [step for step in steps if step.optimizer is not None] or steps
     view = step_view(recording, finished[-1] if finished else None)
     stats = recording.parameter_stats
-    last = dict(zip(_parameters_of(stats), range(len(stats)), strict=True))
+    last = (
+        _last_rows(stats)
+        if isinstance(stats, NormTable)
+        else {one.parameter: row for row, one in enumerate(stats)}
+    )
     return replace(
         view,
         parameter_stats={parameter: stats[row] for parameter, row in last.items()},
@@ -132,8 +137,17 @@ def _stats_of(recording: Recording, step: int | None) -> Iterable[ParameterStat]
     return (stat for stat in stats if stat.step == step)
 
 
-def _parameters_of(stats: Sequence[ParameterStat]) -> Iterable[int]:
-    return stats.parameters if isinstance(stats, NormTable) else (one.parameter for one in stats)
+def _last_rows(norms: NormTable) -> dict[int, int]:
+    """Return the last row of each parameter: most are among those of the last steps."""
+    found: dict[int, int] = {}
+    end = len(norms)
+    while end and len(found) < len(norms.numels):
+        start = bisect_left(norms.steps, norms.steps[end - 1], 0, end)
+        measured = norms.parameters[start:end]
+        if not found.keys() >= set(measured):
+            found = dict(zip(measured, range(start, end), strict=True)) | found
+        end = start
+    return dict(sorted(found.items()))
 
 
 def created(node: NodeRecord) -> int:
@@ -168,6 +182,8 @@ class Surroundings:
     stepped: frozenset[int]
     """Parameters that the steps after this backward update; all if the script updates them itself.
     """
+    stepped_ever: frozenset[int] = frozenset()
+    """Parameters that the steps after any captured backward from this line update."""
     learning: frozenset[int]
     """Parameters that get a nonzero gradient at any time."""
     alive: frozenset[int]

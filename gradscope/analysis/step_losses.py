@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from gradscope.analysis.loop_windows import LoopWindow, windows
+from gradscope.analysis.recording_index import derived_once
 from gradscope.recording.events import BackwardEvent, Event, only
 from gradscope.recording.records import Recording
 
@@ -124,9 +125,18 @@ def _division(groups: Iterable[list[BackwardEvent]]) -> float | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
+def step_losses(recording: Recording) -> StepLosses:
+    """Return the losses of the whole steps of a run."""
+    return derived_once(recording, _step_losses)
+
+
+def _step_losses(recording: Recording) -> StepLosses:
+    return StepLosses.of(windows(recording))
+
+
 def known_losses(recording: Recording) -> tuple[tuple[int, float], ...]:
     """Return the steps of a run with their losses, of those that have one."""
-    made = StepLosses.of(windows(recording)).by_step
+    made = step_losses(recording).by_step
     stepped = (step for step in recording.steps if step.optimizer is not None)
     losses = ((step.index, made.get(step.index, step.loss)) for step in stepped)
     return tuple((step, loss) for step, loss in losses if loss is not None)

@@ -11,7 +11,7 @@ from gradscope.analysis.loop_windows import LoopWindow, windows
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
-from gradscope.analysis.step_losses import StepLosses
+from gradscope.analysis.step_losses import StepLosses, step_losses
 from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import line_text, shown_path
 from gradscope.errors import GradscopeError
@@ -263,7 +263,7 @@ def training_run(recording: Recording) -> TrainingRun | None:
     if not any(step.kind == "run" for step in recording.steps):
         return None
     optimizers = Optimizers(recording, found)
-    losses = StepLosses.of(found)
+    losses = step_losses(recording)
     drawn = patterns(found, optimizers, users_sites(recording))
     ending = next(iter(recording.evidence_of(RunEnding)), None)
     last = max((event.seconds for event in recording.events), default=0.0)

@@ -63,7 +63,10 @@ class GraphView:
     ] = None
     unfold: Annotated[
         bool,
-        Option(help="Draw repeated blocks one by one in dot, mermaid and svg.", panel="Report"),
+        Option(
+            help="Draw each repeated block and turn of a loop in dot, mermaid and svg.",
+            panel="Report",
+        ),
     ] = False
 
 

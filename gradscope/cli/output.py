@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _PAGES = (".html", ".htm")
+_RECORDING = ".gradscope"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,8 @@ def check_destinations(
         inputs: Files that the command reads, which are never overwritten.
 
     Raises:
-        GradscopeError: A folder is missing, or something would be overwritten.
+        GradscopeError: A folder is missing, something would be overwritten, or the report's file
+            has the suffix of a recording.
     """
     report = None if output_file == "-" else _destination(output_file)
     recording = None if save is None else _destination(str(save))
@@ -147,6 +149,11 @@ def check_destinations(
                 f"{option} {destination.text!r} would overwrite what the command reads",
                 help="name another file",
             )
+    if report is not None and report.path.suffix == _RECORDING:
+        raise GradscopeError(
+            f"-o {report.text!r} is the file of the report, but ends as a recording does",
+            help=f"--save {report.text}",
+        )
     if report is not None and recording is not None and report.path == recording.path:
         raise GradscopeError(
             f"-o and --save both name {report.text!r}", help="give each its own file"

@@ -77,14 +77,15 @@ def _cut(text: str, width: int) -> str:
 
 
 @contextmanager
-def progress_line(prefix: str = "") -> Iterator[None]:
+def progress_line(prefix: str = "", *, is_wanted: bool = True) -> Iterator[None]:
     """Show the stages of the block on standard error, if that is a terminal.
 
     Args:
         prefix: Text before each stage.
+        is_wanted: Whether to show anything.
     """
     before = sys.stderr
-    if not _can_show(before):
+    if not is_wanted or not _can_show(before):
         yield
         return
     line = ProgressLine(before, prefix)
@@ -106,4 +107,9 @@ def erase_progress() -> None:
 
 def _can_show(stream: TextIO | None) -> bool:
     is_helpless = os.environ.get("TERM", "") in _HELPLESS and os.name == "posix"
-    return stream is not None and not is_helpless and stream.isatty()
+    if stream is None or is_helpless:
+        return False
+    try:
+        return stream.isatty()
+    except (AttributeError, OSError, ValueError):  # a script has replaced or closed it
+        return False

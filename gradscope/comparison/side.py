@@ -2,17 +2,19 @@
 
 import re
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
 from gradscope.errors import GradscopeError
-from gradscope.recording.norm_table import NOT_MEASURED, REACHES, NormTable, norms_of
+from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import Reach, Recording, Shape
+
+Cell = TypeVar("Cell")
 
 _RANK = re.compile(r"(?P<stem>.+)\.rank(?P<rank>\d+)(?P<rest>\.gradscope)")
 
@@ -208,55 +210,35 @@ def _series(
     table = norms_of(recording)
     found: dict[int, Series] = {}
     codes: dict[int, int] = {}
-    # Steps that measure the same parameters, one behind the other, are read in columns.
-    for measured, columns in _blocks(table, steps):
+    wanted = frozenset(steps)
+    for measured, rows in table.blocks():
         count = len(measured)
-        for place, parameter in enumerate(measured):
+        every = table.steps[rows.start : rows.stop : count]
+        chosen = [place for place, step in enumerate(every) if step in wanted]
+        if not chosen:
+            continue
+        for place, parameter in enumerate(measured, rows.start):
+            own = slice(place, rows.stop, count)
             series = found.setdefault(parameter, Series())
-            series.steps.extend(columns.steps)
-            series.norms.extend(columns.norms[place::count])
-            series.weights.extend(columns.weights[place::count])
+            series.steps.extend(_chosen(every, chosen))
+            series.norms.extend(_chosen(table.gradients[own], chosen))
+            series.weights.extend(_chosen(table.weights[own], chosen))
             # The order is: the best first.
-            best = min(columns.reaches[place::count])
+            best = min(_chosen(table.reaches[own], chosen))
             codes[parameter] = min(best, codes.get(parameter, best))
     return found, {parameter: REACHES[code] for parameter, code in codes.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Numbers of consecutive measured steps, by step and in it by parameter."""
-
-    steps: list[int] = field(default_factory=list)
-    norms: list[float] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    reaches: bytearray = field(default_factory=bytearray)
-
-
-def _blocks(table: NormTable, steps: Collection[int]) -> Iterator[tuple[Sequence[int], _Columns]]:
-    """Yield the parameters that some steps measure, with their numbers in these steps."""
-    measured: list[int] = []
-    columns = _Columns()
-    for step in sorted(steps):
-        rows = table.rows_of(step)
-        if not rows:
-            continue
-        own = list(table.parameters[rows.start : rows.stop])
-        if own != measured:
-            if columns.steps:
-                yield measured, columns
-            measured, columns = own, _Columns()
-        columns.steps.append(step)
-        columns.norms.extend(table.gradients[rows.start : rows.stop])
-        columns.weights.extend(table.weights[rows.start : rows.stop])
-        columns.reaches.extend(table.reaches[rows.start : rows.stop])
-    if columns.steps:
-        yield measured, columns
+def _chosen(column: Sequence[Cell], places: Sequence[int]) -> Sequence[Cell]:
+    return column if len(places) == len(column) else [column[place] for place in places]
 
 
 def _of_series(
     row: ParameterRow, recording: Recording, series: Series, reach: Reach | None
 ) -> SideParameter:
-    known = [norm for norm in series.norms if norm != NOT_MEASURED]
+    known: Sequence[float] = series.norms
+    if NOT_MEASURED in known:
+        known = [norm for norm in known if norm != NOT_MEASURED]
     return SideParameter(
         name=row.name,
         module=row.module,
@@ -266,7 +248,7 @@ def _of_series(
         reason=None if known else row.reason,
         norm=_median(known),
         weight_norm=next((one for one in series.weights[-1:] if one != NOT_MEASURED), None),
-        nonfinite=sum(not isfinite(norm) for norm in known),
+        nonfinite=0 if isfinite(sum(known)) else sum(not isfinite(norm) for norm in known),
         absolute_maximum=None,
         is_shard=recording.parameters[row.index].is_shard,
         series=series,
@@ -278,5 +260,5 @@ def _median(values: Iterable[float]) -> float | None:
     known = list(values)
     if not known:
         return None
-    finite = [value for value in known if isfinite(value)]
+    finite = known if isfinite(sum(known)) else [value for value in known if isfinite(value)]
     return median(finite) if 2 * len(finite) > len(known) else nan

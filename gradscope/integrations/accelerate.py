@@ -1,7 +1,9 @@
 """The tracker for Accelerate: `Accelerator(log_with=[GradscopeTracker(), "wandb"])`."""
 
+import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Unpack
 
@@ -11,6 +13,9 @@ from accelerate.tracking import GeneralTracker
 from gradscope.integrations.callback_arguments import CallbackArguments
 from gradscope.integrations.trainer_watch import TrainerWatch, callback_options
 from gradscope.session.report import Report
+
+_STEP_FILE = "gradscope.json"
+"""File in a checkpoint's folder that holds the number of optimizer steps."""
 
 
 class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has no types
@@ -23,7 +28,8 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
 
     Recording starts with `init_trackers` and ends with `end_training`, which reports the findings.
     Each `accelerator.log` also logs `grad_norm/global`, `grad_norm/LAYER` and `gradscope/findings`
-    with its step. Norms are those before clipping, without the scale of mixed precision. The
+    with its step. A training that `accelerator.load_state` resumes after `init_trackers` continues
+    the recording. Norms are those before clipping, without the scale of mixed precision. The
     training gives bit-identical results.
     """
 
@@ -47,9 +53,11 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
 
     def start(self) -> None:
         """Start recording."""
-        state = PartialState()
-        rank = state.process_index if state.num_processes > 1 else None
-        self._watch.start(None, None, sys._getframe(1), rank=rank)
+        frame = sys._getframe(1)
+        self._watch.start(None, None, frame, rank=_rank())
+        if (accelerator := _accelerator(frame)) is not None:
+            accelerator.register_save_state_pre_hook(self._save_step)
+            accelerator.register_load_state_pre_hook(self._resume)
 
     def log(self, values: dict[str, Any], step: int | None = None, **_: object) -> None:
         """Log the metrics, with the step of the script."""
@@ -69,6 +77,21 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
             self._log(trackers[trackers.index(self) :], values, None)
         self._watch.check()
 
+    def _save_step(self, models: object, weights: object, folder: str) -> None:
+        """Write the step into a checkpoint."""
+        if PartialState().is_main_process:
+            text = json.dumps({"step": self._watch.steps})
+            Path(folder, _STEP_FILE).write_text(text, encoding="utf-8")
+
+    def _resume(self, models: object, folder: str) -> None:
+        """Continue the recording at the step of a checkpoint, if it was made with this tracker."""
+        try:
+            step = json.loads(Path(folder, _STEP_FILE).read_text(encoding="utf-8"))["step"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return
+        if isinstance(step, int):
+            self._watch.resume(sys._getframe(1), rank=_rank(), step=step)
+
     def _log(
         self, trackers: Sequence[GeneralTracker], values: dict[str, float], step: int | None
     ) -> None:
@@ -77,11 +100,22 @@ class GradscopeTracker(GeneralTracker):  # type: ignore[misc] # Accelerate has n
                 one.log(values, step=step)
 
 
+def _rank() -> int | None:
+    state = PartialState()
+    return state.process_index if state.num_processes > 1 else None
+
+
 def _trackers(frame: FrameType | None) -> list[GeneralTracker]:
-    """Return the trackers of the accelerator that calls this one: it does not pass them."""
+    """Return the trackers of the accelerator that calls this one."""
+    accelerator = _accelerator(frame)
+    return [] if accelerator is None else list(accelerator.trackers)
+
+
+def _accelerator(frame: FrameType | None) -> Accelerator | None:
+    """Return the accelerator that calls this tracker: it does not pass itself."""
     while frame is not None:
         found = frame.f_locals.get("self")
         if isinstance(found, Accelerator):
-            return list(found.trackers)
+            return found
         frame = frame.f_back
-    return []
+    return None

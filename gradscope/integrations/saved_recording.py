@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from gradscope.analysis.job import identity_of
+from gradscope.errors import GradscopeError
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.paths import continuation_of, remove_recording
 from gradscope.recording.records import Recording
@@ -75,8 +76,8 @@ class SavedRecording:
         if self.is_continued:
             absorb_continuation(self.file)
 
-    def of_all_ranks(self) -> tuple[Recording, ...]:
-        """Return the recordings of all ranks, by rank, as far as they finish within some seconds.
+    def of_all_ranks(self) -> "RecordedRanks":
+        """Return the recordings of all ranks, as far as they finish within some seconds.
 
         Raises:
             GradscopeError: The own one cannot be read.
@@ -84,21 +85,50 @@ class SavedRecording:
         own = load_recording(self.file)
         identity = identity_of(own)
         if self.rank is None or identity is None:
-            return (own,)
+            return RecordedRanks(recordings=(own,))
         until, found = time.monotonic() + _WAIT, {self.rank: own}
         files = {rank: self._of_rank(rank) for rank in range(identity.world_size)}
+        missing: dict[int, str] = {}
         while len(found) < len(files):
             for rank in set(files) - set(found):
-                other = load_recording(files[rank]) if files[rank].exists() else None
-                known = None if other is None else identity_of(other)
-                if other is not None and other.finished and known and known.job == identity.job:
+                other = _finished(files[rank], identity.job)
+                if isinstance(other, str):
+                    missing[rank] = other
+                else:
                     found[rank] = other
             if time.monotonic() > until or not all(files[rank].exists() for rank in files):
                 break
             time.sleep(_PAUSE)
-        return tuple(found[rank] for rank in sorted(found))
+        return RecordedRanks(
+            recordings=tuple(found[rank] for rank in sorted(found)),
+            missing=tuple((rank, missing[rank]) for rank in sorted(set(files) - set(found))),
+        )
 
     def _of_rank(self, rank: int) -> Path:
         suffix = f".rank{self.rank}{self.file.suffix}"
         stem = self.file.name.removesuffix(suffix)
         return self.file.with_name(f"{stem}.rank{rank}{self.file.suffix}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedRanks:
+    """The recordings of a job's ranks."""
+
+    recordings: tuple[Recording, ...]
+    """Recordings by rank, without those of missing ranks."""
+    missing: tuple[tuple[int, str], ...] = ()
+    """Missing ranks, each with the reason."""
+
+
+def _finished(file: Path, job: str) -> Recording | str:
+    """Return the recording of another rank, or the reason why it cannot be used yet."""
+    if not file.exists():
+        return f"there is no {file.name}"
+    try:
+        recording = load_recording(file)
+    except GradscopeError as error:
+        return error.what
+    identity = identity_of(recording)
+    if identity is None or identity.job != job:
+        return f"{file.name} is of another job"
+    return recording if recording.finished else f"{file.name} is not finished"

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -25,6 +26,7 @@ from gradscope.integrations.saved_recording import SavedRecording
 from gradscope.launch.options import WatchOptions
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.finding import Severity, at_least
+from gradscope.recording.paths import remove_recording
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import check_settings, judge
@@ -111,6 +113,7 @@ class TrainerWatch:
         self._judgements = Pace(_BETWEEN_JUDGEMENTS)
         self._findings: int | None = None
         self._saved: SavedRecording | None = None
+        self._first_step = 0
         self.report: Report | None = None
         """Report on the last training that has ended; None before."""
 
@@ -135,6 +138,7 @@ class TrainerWatch:
         """
         self.stop()
         self._watch = self._metrics = self._findings = self.report = self._saved = None
+        self._first_step = 0
         try:
             TrainingWatch.check_alone()
             if self._options.save is not None and not is_off():
@@ -164,9 +168,33 @@ class TrainerWatch:
         if self._watch.is_recording:
             self._metrics = LiveMetrics(self._watch.path)
 
+    def resume(self, frame: FrameType | None, *, rank: int | None, step: int) -> None:
+        """Continue the recording of the training before, instead of a new one.
+
+        Does nothing if the training has made a step already.
+
+        Args:
+            frame: The frame that is running.
+            rank: Rank of this process; None if it is the only one.
+            step: Number of optimizer steps at the checkpoint.
+        """
+        watch, saved = self._watch, self._saved
+        if watch is None or saved is None or not watch.is_recording or watch.steps:
+            return
+        self.stop()
+        remove_recording(saved.file)
+        self.start(None, None, frame, rank=rank, is_resumed=True)
+        self.continue_at(step)
+
+    @property
+    def steps(self) -> int:
+        """Number of optimizer steps of the training, those before it was resumed included."""
+        return 0 if self._watch is None else self._first_step + self._watch.steps
+
     def continue_at(self, step: int) -> None:
         """Count steps from that of the trainer's checkpoint, if the recording is continued."""
         if self._watch is not None and self._saved is not None and self._saved.is_continued:
+            self._first_step = step
             self._watch.continue_at(step)
 
     def metrics(self) -> dict[str, float]:
@@ -181,7 +209,7 @@ class TrainerWatch:
             values.update(one.values)
         values = {name: value for name, value in values.items() if name not in (LOSS, RATE)}
         if values and self._judgements.is_due:
-            with self._judgements:
+            with self._judgements, suppress(GradscopeError):  # the end of the training tells it
                 recording = load_recording(self._file(self._watch))
                 self._findings = len(judge(recording, self._options.settings).findings)
         if values and self._findings is not None:
@@ -256,8 +284,12 @@ class TrainerWatch:
         saved, settings = self._saved, self._options.settings
         if saved is None:
             return watch.report()
-        if of_all_ranks and len(ranks := saved.of_all_ranks()) > 1:
-            return Report.from_recording(ranks[0], judge_job(ranks, settings), ranks)
+        if of_all_ranks:
+            found = saved.of_all_ranks()
+            for rank, reason in found.missing:
+                _tell(f"the report is without rank {rank}: {reason}")
+            if len(ranks := found.recordings) > 1:
+                return Report.from_recording(ranks[0], judge_job(ranks, settings), ranks)
         if not saved.is_continued:
             return watch.report()
         recording = load_recording(saved.file)

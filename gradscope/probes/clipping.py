@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gradscope.capture.arithmetic import BLOCK
 from gradscope.capture.reading import NotReadable, elements
 from gradscope.capture.statistics import norms
+from gradscope.progress import tell_stage
 from gradscope.recording.evidence.training import ClipMethod, ClipPass, ClippedGradient, ClipTrial
 from gradscope.target.options import ClipOptions
 
@@ -178,6 +179,7 @@ class ClipProbe:
             made: Number of optimizer steps made before.
             loss: The loss; None if backward started from a non-scalar.
         """
+        tell_stage(f"measuring clipping by norm, value and weights: batch {len(self._passes) + 1}")
         held = [_gradient_of(parameter) for parameter in self._parameters]
         known = [gradient for gradient in held if gradient is not None]
         if self._value is None:

@@ -31,6 +31,9 @@ def probe_comparisons(context: ProbeContext) -> str | None:
                     right_from=one.right_from,
                     reduction=one.reduction,
                     ahead=one.ahead,
+                    targets=None if one.padded is None else one.padded.counted,
+                    at_padding=None if one.padded is None else one.padded.at_padding,
+                    padding_class=None if one.padded is None else one.padded.label,
                 )
             )
     graph = context.capture.graph

@@ -15,6 +15,9 @@ from gradscope.target.structures import map_tensors, named_tensors
 _MASKS = re.compile(r"^mask$|attention_mask|padding_mask|pad_mask|(^|_)lengths?$")
 """Parameters of a forward that tell it which positions are padding."""
 
+_FEWEST = 3
+"""Minimum number of positions whose equal data show that they are padding."""
+
 
 class Padding(NamedTuple):
     """A tensor of the batch with padding, and what marks it."""
@@ -70,6 +73,9 @@ def _marked(mask: Tensor, data: Tensor) -> Iterator[Tensor]:
     if data.ndim < 2 or data.shape[0] != mask.shape[:1].numel() or data.shape[1] < 2:
         return
     if mask.ndim == 1 and mask.dtype in (torch.int32, torch.int64):
+        # Class labels look like lengths, too, but rarely all lie in this range.
+        if not bool(((mask >= 1) & (mask <= data.shape[1])).all()):
+            return
         positions = torch.arange(data.shape[1], device=mask.device)
         yield positions[None] >= mask[:, None]
     elif mask.shape == data.shape[:2] and bool(((mask == 0) | (mask == 1)).all()):
@@ -85,6 +91,8 @@ def _filled(data: Tensor, marked: Tensor) -> Tensor | None:
     if not is_part or not (is_end or is_start) or data.requires_grad:
         return None
     padding = data[marked]
+    if len(padding) < _FEWEST:
+        return None
     kept = data[:, 0] if is_end else data[:, -1]
     is_constant = bool((padding == padding[0]).all())
     if not is_constant or bool((kept == padding[0]).all()):

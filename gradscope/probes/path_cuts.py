@@ -94,6 +94,7 @@ def _record(
             TensorRef(node=position.first_node + node, slot=slot) for node, slot in behind.origins
         ),
         sources=len(cut.sources),
+        second_order=cut.second_order,
     )
 
 

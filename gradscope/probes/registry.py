@@ -5,6 +5,8 @@ from collections.abc import Callable
 from gradscope.capture.step.assemble import Assembler
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.derivatives import probe_derivatives
+from gradscope.probes.equal_outputs import probe_equal_outputs
 from gradscope.probes.forward.custom_functions import probe_custom_functions
 from gradscope.probes.forward.forward_values import probe_forward
 from gradscope.probes.forward.nonfinite_origins import probe_nonfinite
@@ -40,6 +42,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("checkpoints", probe_checkpoints),
     ("comparisons", probe_comparisons),
     ("custom functions", probe_custom_functions),
+    ("derivatives", probe_derivatives),
     ("dropped", probe_dropped),
     ("forward", probe_forward),
     ("freezes", probe_freezes),
@@ -52,6 +55,7 @@ PROBES: tuple[tuple[ProbeName, Probe], ...] = (
     ("loss terms", probe_loss_terms),
     ("micro-batches", probe_micro_batches),
     ("mixed examples", probe_mixed_examples),
+    ("equal outputs", probe_equal_outputs),
     ("non-finite", probe_nonfinite),
     ("optimizers", probe_optimizers),
     ("overfit", probe_overfit),

@@ -6,77 +6,20 @@ kind of event, where it is read and where it is written.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import (
-    TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
-    Generic,
     ParamSpec,
-    Self,
     TypeVar,
     dataclass_transform,
-    overload,
 )
 
+from gradscope.recording.event_numbers import Count, Flag, Number, Recorded
 from gradscope.recording.records import EventRecord
 
-Value = TypeVar("Value")
-Written = TypeVar("Written")
 AnyEvent = TypeVar("AnyEvent", bound="Event")
 Names = ParamSpec("Names")
 """The numbers that a kind of event declares, as keyword arguments."""
-
-
-class _Recorded(Generic[Value, Written]):
-    """A number of an event. Its name is that of the attribute."""
-
-    def __init__(self, meaning: str) -> None:
-        self.meaning = meaning
-        self.name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, event: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, event: "Event", owner: type) -> Value: ...
-    def __get__(self, event: "Event | None", owner: type) -> Self | Value:
-        return self if event is None else self._of(event.numbers.get(self.name))
-
-    if TYPE_CHECKING:
-        # The type that `named` takes for it: nothing sets a number of an event.
-        def __set__(self, event: "Event", value: Written) -> None: ...
-
-    def _of(self, recorded: float | None) -> Value:
-        raise NotImplementedError
-
-
-class Number(_Recorded[float | None, float | None]):
-    """A number that may be missing: None if it was not measured."""
-
-    if not TYPE_CHECKING:
-
-        def __get__(self, event: "Event | None", owner: type) -> object:
-            # Rules read numbers hundreds of thousands of times: without a further call.
-            return self if event is None else event.numbers.get(self.name)
-
-    def _of(self, recorded: float | None) -> float | None:
-        return recorded
-
-
-class Count(_Recorded[int, float]):
-    """A count: 0 if it was not recorded."""
-
-    def _of(self, recorded: float | None) -> int:
-        return 0 if recorded is None else int(recorded)
-
-
-class Flag(_Recorded[bool, float]):
-    """A yes or no, recorded as 1.0 or 0.0: no if it was not recorded."""
-
-    def _of(self, recorded: float | None) -> bool:
-        return recorded is not None and recorded >= 1.0
 
 
 # Declares to mypy that the numbers of a kind are the keyword arguments of its class, for `named`.
@@ -269,6 +212,14 @@ class GradErrorEvent(Event):
     in_place: Flag = Flag("whether a saved tensor had been modified in place")
 
 
+class KeptGradientsEvent(Event):
+    """A script uses collections of gradients, and a backward has written to what they hold."""
+
+    __slots__ = ()
+    kinds = ("kept-gradients",)
+    collections: Count = Count("collections that hold the same gradients")
+
+
 class ModeEvent(Event):
     """A change between train and eval mode."""
 
@@ -314,6 +265,17 @@ class SchedulerEvent(Event):
     kinds = ("scheduler",)
     lr_after: Number = Number("learning rate after the call")
     lr_before: Number = Number("learning rate before the call")
+
+
+class SharedWeightsEvent(Event):
+    """What a script keeps of its weights shares their memory."""
+
+    __slots__ = ()
+    kinds = ("shared-weights",)
+    factor: Number = Number("number that an average with itself multiplies the weights with")
+    parameters: Count = Count("weights that share their memory with what is kept")
+    restored: Flag = Flag("whether they are restored from it, and not averaged")
+    steps: Count = Count("optimizer steps between the keeping and the restoring")
 
 
 class StepEvent(Event):
@@ -364,6 +326,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     BackwardErrorEvent,
     CarriedEvent,
     KeptEvent,
+    KeptGradientsEvent,
     ClipNormEvent,
     ClipValueEvent,
     DroppedUpdateEvent,
@@ -376,6 +339,7 @@ EVENT_CLASSES: tuple[type[Event], ...] = (
     ScalerStepEvent,
     ScalerUpdateEvent,
     SchedulerEvent,
+    SharedWeightsEvent,
     StepEvent,
     UnscaleEvent,
     ZeroEvent,
@@ -391,7 +355,7 @@ def meanings(kind: str) -> Mapping[str, str]:
         name: declared.meaning
         for base in _BY_KIND[kind].__mro__
         for name, declared in vars(base).items()
-        if isinstance(declared, _Recorded)
+        if isinstance(declared, Recorded)
     }
 
 

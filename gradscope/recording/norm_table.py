@@ -72,6 +72,24 @@ class NormTable(Sequence[ParameterStat]):
         """Return the rows of a step."""
         return range(bisect_left(self.steps, step), bisect_right(self.steps, step))
 
+    def blocks(self) -> Iterator[tuple[Sequence[int], range]]:
+        """Yield the rows of consecutive steps that measure the same parameters, and these.
+
+        Of a block with n parameters, every n-th row belongs to the same one.
+        """
+        start = at = 0
+        measured: Sequence[int] = ()
+        while at < len(self):
+            end = bisect_right(self.steps, self.steps[at], at)
+            own = self.parameters[at:end]
+            if own != measured:
+                if at > start:
+                    yield measured, range(start, at)
+                start, measured = at, own
+            at = end
+        if at > start:
+            yield measured, range(start, at)
+
     def with_gradient(self, step: int) -> frozenset[int]:
         """Return the parameters with a gradient in a step."""
         rows = self.rows_of(step)

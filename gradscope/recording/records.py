@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal, TypeVar
 
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.stored_gradient import StoredGradient
 
 Evidence = TypeVar("Evidence")
@@ -19,9 +20,6 @@ Reach = Literal["gradient", "zero", "none", "frozen"]
 NodeKind = Literal["operation", "view", "parameter", "leaf"]
 """`view` nodes pass on their neighbour's gradient with another shape; `leaf` is a tensor that
 requires grad and belongs to no parameter of the model."""
-
-CutKind = Literal["detach", "no-grad", "read", "non-differentiable"]
-"""How a gradient was cut off. `read`: the values were moved out of torch."""
 
 StepKind = Literal["training", "step", "probe", "run"]
 """`training` steps led to the first `step`, which is judged; `probe` steps followed it. gradscope
@@ -156,36 +154,6 @@ class EdgeRecord:
     source: int
     target: int
     slot: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutRecord:
-    """A line of the forward that cuts parameters off from the loss."""
-
-    graph: int
-    operation: str
-    """The call, as `detach`, `argmax`, `data`; `checkpoint` for a reentrant one."""
-    kind: CutKind
-    site: int | None
-    last: int | None
-    """Line (a site) of the last operation that still carried the parameters' gradient."""
-    parameters: tuple[int, ...]
-    """Unreached parameters whose gradient this cut stops."""
-    joins: tuple[int, ...]
-    """Nodes of the graph with an input from behind the cut; empty if nothing that could be followed
-    led to the loss."""
-    count: int
-    """Number of calls on this line that cut something off."""
-    call: int | None = None
-    """Innermost module call around it; None outside of all."""
-    whole_call: bool = False
-    """Whether a whole module was called without gradients; the line is that of its call."""
-    taken_out: bool = False
-    """Whether values behind it were moved out of torch, where they cannot be followed."""
-    straight_through: bool = False
-    """Whether another term passes the gradient on instead, as in `x + (q - x).detach()`."""
-    disabled: int | None = None
-    """Line (a site) that disabled gradients: a `with` or a decorator."""
 
 
 class Measured:

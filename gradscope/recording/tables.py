@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any, Protocol
 
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.encoding import (
     GRADIENT_COLUMNS,
     read_gradient,
@@ -29,7 +30,6 @@ from gradscope.recording.meta import HEADER_NAMES, Header, read_header, write_he
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
 from gradscope.recording.records import (
     CapturedStep,
-    CutRecord,
     EdgeRecord,
     EventRecord,
     InputStat,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.batches import (
+    EqualOutputsRecord,
     IgnoredInputRecord,
     LossTermRecord,
     MixedExamplesRecord,
@@ -21,8 +22,10 @@ from gradscope.recording.evidence.failures import (
 from gradscope.recording.evidence.forward import (
     ComparisonRecord,
     ForwardStat,
+    PartialNormRecord,
     PathCutRecord,
     SoftmaxRecord,
+    ZeroDerivativeRecord,
 )
 from gradscope.recording.evidence.parameters import AttributeRecord, LeafRecord, TwinRecord
 from gradscope.recording.evidence.ranks import RankEvent, WrappedModel
@@ -113,6 +116,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS115": (_VALUE,),
     "GS116": (_STEP,),
     "GS117": (_VALUE,),
+    "GS118": (("second derivatives that are zero", _evidence(ZeroDerivativeRecord)),),
+    "GS119": (_VALUE,),
     "GS201": (_PARAMETER, _CUT),
     "GS202": (_PARAMETER, _CUT),
     "GS203": (_PARAMETER, _CALL),
@@ -153,6 +158,8 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS319": (_BACKWARD, _STEP),
     "GS320": (_BACKWARD, _STEP),
     "GS321": (_SCHEDULE, _STEP),
+    "GS322": (_STEP,),
+    "GS323": (_BACKWARD,),
     "GS401": (_CLIP, _STEP),
     "GS402": (_CLIP, _BACKWARD),
     "GS403": (_CLIP, _SCALE),
@@ -186,9 +193,13 @@ LOOKED_FOR: Mapping[str, tuple[tuple[str, _Counter], ...]] = {
     "GS705": (_OPERATION, _COMPARISON),
     "GS706": (_COMPARISON,),
     "GS707": (("examples that were changed", _evidence(MixedExamplesRecord)),),
+    "GS715": (("groups of equal outputs", _evidence(EqualOutputsRecord)),),
     "GS708": (_STEP,),
     "GS709": (_COMPARISON,),
     "GS710": (_STEP,),
+    "GS711": (_COMPARISON,),
+    "GS712": (("distances of partial norms", _evidence(PartialNormRecord)),),
+    "GS713": (_OPERATION,),
     "GS801": (_RANK_EVENT, _STEP),
     "GS802": (_WRAPPED, _BACKWARD, _STEP),
     "GS803": (_BACKWARD,),

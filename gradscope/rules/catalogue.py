@@ -8,6 +8,7 @@ from gradscope.rules.accumulation.closure_accumulates import ClosureAccumulates
 from gradscope.rules.accumulation.divided_twice import DividedTwice
 from gradscope.rules.accumulation.gradient_erased_before_step import GradientErasedBeforeStep
 from gradscope.rules.accumulation.gradient_leak import GradientLeak
+from gradscope.rules.accumulation.gradients_kept_by_reference import GradientsKeptByReference
 from gradscope.rules.accumulation.growing_graph import GrowingGraph
 from gradscope.rules.accumulation.incomplete_window import IncompleteWindow
 from gradscope.rules.accumulation.loss_history_kept import LossHistoryKept
@@ -22,6 +23,7 @@ from gradscope.rules.accumulation.step_without_gradient import StepWithoutGradie
 from gradscope.rules.accumulation.training_in_eval_mode import TrainingInEvalMode
 from gradscope.rules.accumulation.uneven_accumulation import UnevenAccumulation
 from gradscope.rules.accumulation.unscaled_accumulation import UnscaledAccumulation
+from gradscope.rules.accumulation.weights_kept_by_reference import WeightsKeptByReference
 from gradscope.rules.accumulation.window_carried_over import WindowCarriedOver
 from gradscope.rules.autograd.backward_error import BackwardError
 from gradscope.rules.autograd.backward_twice import BackwardTwice
@@ -41,6 +43,7 @@ from gradscope.rules.clipping.never_clipped import NeverClipped
 from gradscope.rules.clipping.partial_clip import PartialClip
 from gradscope.rules.clipping.zero_max_norm import ZeroMaxNorm
 from gradscope.rules.flow.dead_unit import DeadUnit
+from gradscope.rules.flow.embedding_drowned import EmbeddingDrowned
 from gradscope.rules.flow.epsilon_dominates import EpsilonDominates
 from gradscope.rules.flow.exploding_gradient import ExplodingGradient
 from gradscope.rules.flow.gradient_norm_limit import GradientNormLimit
@@ -57,15 +60,20 @@ from gradscope.rules.flow.update_spike import UpdateSpike
 from gradscope.rules.flow.update_too_large import UpdateTooLarge
 from gradscope.rules.flow.update_too_small import UpdateTooSmall
 from gradscope.rules.flow.vanishing_gradient import VanishingGradient
+from gradscope.rules.flow.zero_second_derivative import ZeroSecondDerivative
 from gradscope.rules.loss.constant_loss import ConstantLoss
 from gradscope.rules.loss.critic_in_policy_loss import CriticInPolicyLoss
+from gradscope.rules.loss.equal_outputs import EqualOutputs
 from gradscope.rules.loss.examples_mixed import ExamplesMixed
 from gradscope.rules.loss.first_loss import FirstLoss
 from gradscope.rules.loss.flat_loss import FlatLoss
+from gradscope.rules.loss.gradient_cancels import GradientCancels
 from gradscope.rules.loss.loss_broadcast import LossBroadcast
 from gradscope.rules.loss.loss_term_conflict import LossTermConflict
 from gradscope.rules.loss.loss_term_without_gradient import LossTermWithoutGradient
 from gradscope.rules.loss.normalised_twice import NormalisedTwice
+from gradscope.rules.loss.padding_in_loss import PaddingInLoss
+from gradscope.rules.loss.penalty_of_parts import PenaltyOfParts
 from gradscope.rules.loss.targets_shifted_twice import TargetsShiftedTwice
 from gradscope.rules.precision.float16_without_scaler import Float16WithoutScaler
 from gradscope.rules.precision.gradient_underflow import GradientUnderflow
@@ -122,6 +130,8 @@ RULES: tuple[type[Rule], ...] = (
     LogitsGrow,
     UpdateSpike,
     IdleExpert,
+    ZeroSecondDerivative,
+    EmbeddingDrowned,
     GradientCut,
     NonDifferentiableOperation,
     UnusedParameter,
@@ -162,6 +172,8 @@ RULES: tuple[type[Rule], ...] = (
     ClosureAccumulates,
     DividedTwice,
     RateMultipliedTwice,
+    WeightsKeptByReference,
+    GradientsKeptByReference,
     ClipAfterStep,
     ClipBeforeBackward,
     ClipBeforeUnscale,
@@ -194,6 +206,10 @@ RULES: tuple[type[Rule], ...] = (
     FlatLoss,
     TargetsShiftedTwice,
     ConstantLoss,
+    PaddingInLoss,
+    PenaltyOfParts,
+    EqualOutputs,
+    GradientCancels,
     RanksApart,
     UnsynchronisedGradient,
     UnevenRanks,

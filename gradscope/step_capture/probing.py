@@ -14,6 +14,7 @@ from gradscope.capture.source.lines import created
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.probes.attributes import probe_attributes
 from gradscope.probes.context import ProbeContext
+from gradscope.probes.derivatives import probe_derivatives
 from gradscope.probes.forward.forward_values import note_forward
 from gradscope.probes.forward.nonfinite_origins import note_origins
 from gradscope.probes.forward.withheld_gradients import probe_withheld_gradients
@@ -144,6 +145,7 @@ _WITHOUT_RERUN: dict[str, Callable[[ProbeContext], str | None]] = {
     "attributes": probe_attributes,
     "checkpoints": probe_checkpoints,
     "comparisons": probe_comparisons,
+    "derivatives": probe_derivatives,
     "dropped": probe_dropped,
     "freezes": probe_freezes,
     "ignored inputs": probe_ignored_inputs,

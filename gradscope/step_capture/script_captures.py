@@ -13,6 +13,7 @@ from gradscope.capture.errors import is_autograds, is_own_fault
 from gradscope.capture.source.definitions import watch_definitions
 from gradscope.capture.source.lines import NUMBERED
 from gradscope.capture.step.forward_backward import StepCapture
+from gradscope.capture.step.kept_gradients import first_gradient
 from gradscope.capture.training.locations import Location
 from gradscope.capture.training.state import TrainingState
 from gradscope.capture.training.step_captures import MakeCaptures, Start
@@ -141,7 +142,10 @@ class ScriptCaptures:
     def step_ended(self, index: int, parameters: Iterable[Tensor], location: Location) -> None:
         """Record that an optimizer has stepped."""
         if self._window is not None:
-            self._window.note_step(parameters, location.inner)
+            stepped = list(parameters)
+            self._window.note_step(stepped, location.inner)
+            self._training.shared_weights.averaged(self._window.capture.averages.of(stepped))
+            self._training.shared_weights.kept(self._window.capture.kept_gradients.found)
         is_full = self._window is not None and self._window.is_full
         self._thoroughness.stepped(index, in_full=is_full)
         self._schedule.stepped(index)
@@ -275,11 +279,17 @@ class ScriptCaptures:
             return
         window, key = self._window, line_key(start.location)
         self._last_start = LastStart(key, start.subject, is_broken=starts_broken(start))
+        if window is not None and window.is_here:
+            with DisableTorchFunction():
+                window.capture.kept_gradients.before_backward(self._first_gradient())
         if window is not None and window.is_here and self._is_new(window, key, start):
             window.captured[key] += 1
             self._begin(window, key, start)
         elif self._late.is_trouble(start, key, self._schedule.number, readable=readable):
             self._late.begin_watched(start, key, readable=readable)
+
+    def _first_gradient(self) -> Tensor | None:
+        return first_gradient(one.parameter for one in self._training.gradient_state.entries)
 
     @alone
     def backward_repeated(self, location: Location, subject: str, order: int) -> None:
@@ -367,6 +377,9 @@ class ScriptCaptures:
         """Record the gradients that it left; `order` is the index of its event in the step."""
         if self._last_start is not None:
             self._last_start.order = order
+        if self._window is not None and self._window.is_here:
+            with DisableTorchFunction():
+                self._window.capture.kept_gradients.after_backward(self._first_gradient())
         late = self._late.take()
         if late is not None:
             self._end_late(late, order)

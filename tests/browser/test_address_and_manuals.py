@@ -10,6 +10,7 @@ from gradscope.report.html.manuals import manuals_of
 from gradscope.report.html.page import render_page
 from gradscope.report.html.report_page import tab_of
 from tests.browser.recordings import hostile_report, sample_report
+from tests.nightly import some_on_push
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,7 @@ def test_back_undoes_tabs_and_selections_and_a_link_reopens_the_view(show, stack
     page.wait_for_url("about:blank")
 
 
+@pytest.mark.nightly
 def test_a_row_of_a_table_is_part_of_the_address(show, stack):
     page = show(tab_of(stack))
     page.locator("[data-chart=parameters]").scroll_into_view_if_needed()
@@ -71,6 +73,7 @@ def test_a_row_of_a_table_is_part_of_the_address(show, stack):
     expect(table.locator("tr.chosen td.name")).to_have_text("layers.3.weight")
 
 
+@pytest.mark.nightly
 def test_a_pinned_tab_stays_beside_the_open_one_and_shares_its_layer(show, stack):
     page = show(tab_of(stack, "one"), tab_of(stack, "two"), tab_of(stack, "three"), width=1400)
     page.get_by_role("button", name="pin", exact=True).click()
@@ -95,7 +98,9 @@ def test_a_pinned_tab_stays_beside_the_open_one_and_shares_its_layer(show, stack
     expect(page.locator("#panel-0")).to_be_hidden()
 
 
-@pytest.mark.parametrize("end", ["#tab=9&layer=none&step=x", "#rule=GS999", "#main", "#%"])
+@pytest.mark.parametrize(
+    "end", some_on_push(["#tab=9&layer=none&step=x", "#rule=GS999", "#main", "#%"], {0})
+)
 def test_an_address_of_nothing_on_the_page_shows_its_start(show, stack, end):
     page = show(tab_of(stack))
     address = page.url
@@ -105,6 +110,7 @@ def test_an_address_of_nothing_on_the_page_shows_its_start(show, stack, end):
     expect(page.locator(".selected")).to_be_hidden()
 
 
+@pytest.mark.nightly
 def test_layers_of_hostile_names_are_reopened(show):
     page = show(tab_of(hostile_report()))
     page.locator("[data-chart=parameters] summary").click()
@@ -132,6 +138,7 @@ def test_a_code_opens_the_manual_and_escape_closes_it(show, stack):
     expect(manual).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_codes_in_tables_open_the_manual_and_select_no_row(show, stack):
     page = show(tab_of(stack))
     table = page.locator("[data-chart=parameters]")

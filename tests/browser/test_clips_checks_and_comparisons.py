@@ -14,6 +14,7 @@ from gradscope.rules.engine import judge
 from gradscope.session.report import Report
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 from tests.comparison.sides import GivenGradient, compared, of_run, of_step
+from tests.nightly import some_on_push
 from tests.rules.clipping.clipped_run import trained
 
 
@@ -89,11 +90,14 @@ def runs():
 
 @pytest.mark.parametrize(
     ("text", "dark"),
-    [
-        (lambda: render_clip_html([clipped()]), True),
-        (lambda: render_comparison_html(compared(*sides())), False),
-        (lambda: render_comparison_html(compared(*runs())), True),
-    ],
+    some_on_push(
+        [
+            (lambda: render_clip_html([clipped()]), True),
+            (lambda: render_comparison_html(compared(*sides())), False),
+            (lambda: render_comparison_html(compared(*runs())), True),
+        ],
+        {2},
+    ),
     ids=["clip", "parameters", "runs"],
 )
 def test_every_picture_is_drawn(show, text, dark):
@@ -104,6 +108,7 @@ def test_every_picture_is_drawn(show, text, dark):
         look_at_all(page)
 
 
+@pytest.mark.nightly
 def test_small_logarithmic_axes_are_labelled_with_whole_numbers(show):
     sides = [of_step({f"blocks.{at}.weight": norm for at, norm in enumerate(norms)}) for norms in (
         (0.1, 0.3, 0.9), (0.12, 0.2, 0.5),
@@ -130,6 +135,7 @@ def test_a_step_and_a_layer_of_a_clip_are_selected(show):
     expect(table.locator("tr.chosen td").first).to_have_text("model.weight2")
 
 
+@pytest.mark.nightly
 def test_bars_stand_on_their_axis_however_many_decades_there_are(show):
     run, weights, optimizer = trained(parameters=1)
     for decade in range(-9, 5):
@@ -148,6 +154,7 @@ def test_bars_stand_on_their_axis_however_many_decades_there_are(show):
     assert len(bottoms) > 5 and max(bottoms) - min(bottoms) < 1
 
 
+@pytest.mark.nightly
 def test_a_parameter_of_a_comparison_is_selected_in_all_pictures(show):
     page = show(render_comparison_html(compared(*sides())))
     look_at_all(page)
@@ -187,6 +194,7 @@ def test_the_overview_of_a_check_opens_the_tab_of_a_target(show):
     assert page.evaluate("window.harmed") is None
 
 
+@pytest.mark.nightly
 def test_names_are_text_in_plots_too(show):
     report = hostile_report()
     named = of_step({f"{HOSTILE}.weight": 1.0, "b.weight": 2.0})

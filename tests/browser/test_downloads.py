@@ -11,6 +11,7 @@ from gradscope.report.html.page import render_page
 from gradscope.report.html.report_page import tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 from tests.browser.test_run_page import run_report
+from tests.nightly import some_on_push
 from tests.report.test_fixes import fixed_report
 
 
@@ -61,6 +62,7 @@ def test_a_table_is_saved_with_exact_numbers_as_it_is_filtered(show, saved, stac
     assert [row["parameter"] for row in found] == ["head.weight", "head.bias"]
 
 
+@pytest.mark.nightly
 def test_a_chart_is_saved_with_the_numbers_of_its_marks(show, saved, stack):
     found = rows(saved(show(stack), "depth", "CSV"))
     norms = {float(row["gradient norm"]) for row in found if row["gradient norm"]}
@@ -68,6 +70,7 @@ def test_a_chart_is_saved_with_the_numbers_of_its_marks(show, saved, stack):
     assert {row.grad.norm for row in stack.parameters} <= norms
 
 
+@pytest.mark.nightly
 def test_the_heatmap_and_the_events_of_a_run_are_saved(show, saved):
     report = run_report()
     page = show(report)
@@ -84,8 +87,8 @@ def test_the_heatmap_and_the_events_of_a_run_are_saved(show, saved):
     assert all(math.isfinite(float(row["step"])) for row in events)
 
 
-@pytest.mark.parametrize("chart", ["depth", "modules", "inside"])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("chart", some_on_push(["depth", "modules", "inside"], {2}))
+@pytest.mark.parametrize("dark", some_on_push([False, True], {1}))
 def test_drawings_are_saved_whole(show, saved, stack, chart, dark):
     page = show(stack, dark=dark)
     assert saved(page, chart, "PNG").startswith(b"\x89PNG")
@@ -95,6 +98,7 @@ def test_drawings_are_saved_whole(show, saved, stack, chart, dark):
     assert b"var(--" not in etree.tostring(drawing)
 
 
+@pytest.mark.nightly
 def test_names_are_saved_as_they_are(show, saved):
     page = show(hostile_report())
     names = [row["parameter"] for row in rows(saved(page, "parameters", "CSV"))]
@@ -105,6 +109,7 @@ def test_names_are_saved_as_they_are(show, saved):
     expect(page.locator(".hostile")).to_have_count(0)
 
 
+@pytest.mark.nightly
 def test_a_fix_is_copied_as_a_diff_that_git_applies(show):
     report = fixed_report()
     page = show(report)

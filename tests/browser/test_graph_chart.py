@@ -12,6 +12,7 @@ from gradscope.report.graph.module_drawings import module_drawings
 from gradscope.report.graph.render import render_graph_page
 from gradscope.session.api import inspect
 from tests.browser.recordings import HOSTILE, hostile_report
+from tests.nightly import some_on_push
 
 
 class Block(nn.Module):
@@ -118,6 +119,7 @@ def test_keys_open_a_module_and_zoom(show, report):
     expect(page.locator(".shown")).to_have_text("Model")
 
 
+@pytest.mark.nightly
 def test_dragging_moves_the_picture_and_opens_nothing(show, report):
     page = show(report)
     plan, module = page.locator(".plan"), page.locator(".plan .vertex.module").first
@@ -133,6 +135,7 @@ def test_dragging_moves_the_picture_and_opens_nothing(show, report):
     expect(page.locator(".shown")).to_have_text("Model")
 
 
+@pytest.mark.nightly
 def test_a_parameter_is_marked_when_it_is_chosen(show, report):
     page = show(report, "head")
     expect(page.locator(".shown")).to_have_text("head Linear")
@@ -144,6 +147,7 @@ def test_a_parameter_is_marked_when_it_is_chosen(show, report):
     expect(page.locator(".plan .vertex.chosen")).to_have_count(1)
 
 
+@pytest.mark.nightly
 def test_what_is_cut_off_is_marked(show, report):
     page = show(report)
     coder = page.locator(".plan .vertex.module", has_text="coder")
@@ -161,7 +165,7 @@ def test_hostile_names_are_text(show):
     assert any(title.startswith(HOSTILE) for title in titles)
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some_on_push([False, True], {1}))
 def test_texts_lie_within_their_frames(show, report, dark):
     page = show(report, "blocks.0", dark=dark)
     outside = page.locator(".plan .vertex").evaluate_all(

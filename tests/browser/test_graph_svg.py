@@ -45,6 +45,7 @@ def test_hostile_names_are_text(show):
     assert page.evaluate("() => document.querySelectorAll('img, b, script').length") == 0
 
 
+@pytest.mark.nightly
 def test_paper_is_as_light_as_the_reader_s(show):
     report = sample_report("gradient_cut.py")
     light, dark = (show(report, dark=dark).evaluate(GROUND) for dark in (False, True))

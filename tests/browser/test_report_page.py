@@ -9,6 +9,7 @@ from gradscope.report.html.page import render_page
 from gradscope.report.html.report_page import run_tabs, tab_of
 from tests.browser.recordings import HOSTILE, hostile_report, sample_report
 from tests.browser.test_run_page import run_report
+from tests.nightly import some_on_push
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,7 @@ def test_the_table_holds_the_recordings_numbers(show, stack):
     ]
 
 
+@pytest.mark.nightly
 def test_a_table_is_sorted_and_filtered(show, stack):
     page = show(tab_of(stack))
     table = page.locator("[data-chart=parameters]")
@@ -67,6 +69,7 @@ def test_a_table_is_sorted_and_filtered(show, stack):
     expect(table.locator(".controls")).to_contain_text("1 of 42 rows")
 
 
+@pytest.mark.nightly
 def test_a_row_selects_its_layer_for_every_table(show, stack):
     page = show(tab_of(stack))
     tables = page.locator(".chart.table")
@@ -79,6 +82,7 @@ def test_a_row_selects_its_layer_for_every_table(show, stack):
     expect(marked).to_contain_text("layers.3")
 
 
+@pytest.mark.nightly
 def test_layers_are_found_by_keys_alone(show, stack):
     page = show(tab_of(stack))
     page.keyboard.press("/")
@@ -87,6 +91,7 @@ def test_layers_are_found_by_keys_alone(show, stack):
     expect(page.locator(".crumbs")).to_have_text("SigmoidStack \u203a layers \u203a 12")
 
 
+@pytest.mark.nightly
 def test_a_search_without_a_hit_says_so(show, stack):
     page = show(tab_of(stack))
     page.keyboard.press("/")
@@ -121,7 +126,7 @@ def test_names_are_text_whatever_they_are_made_of(show):
     assert page.locator("b.hostile, img[src=x]").count() == 0
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", some_on_push([False, True], {1}))
 def test_every_picture_is_drawn_in_light_and_dark(show, stack, dark):
     page = show(tab_of(stack), dark=dark)
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -132,6 +137,7 @@ def test_every_picture_is_drawn_in_light_and_dark(show, stack, dark):
     assert page.locator(".failure").count() == 0
 
 
+@pytest.mark.nightly
 def test_what_is_printed_is_all_of_it_in_light(show, stack):
     page = show(tab_of(stack), dark=True)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -156,7 +162,7 @@ def test_every_tab_is_printed_with_whole_tables_in_the_width_of_paper(show, stac
     expect(page.locator("#panel-1")).to_be_hidden()
 
 
-@pytest.mark.parametrize("tab", [0, 1])
+@pytest.mark.parametrize("tab", some_on_push([0, 1], {1}))
 def test_a_narrow_page_does_not_scroll_sideways_and_breaks_no_words(show, tab):
     report = run_report()
     page = show(*run_tabs(report, report.training_run), width=420)
@@ -170,6 +176,7 @@ def test_a_narrow_page_does_not_scroll_sideways_and_breaks_no_words(show, tab):
         assert heights and max(heights) < 60
 
 
+@pytest.mark.nightly
 def test_collapsed_charts_of_a_healthy_page_open_and_follow_the_selection(show):
     page = show(tab_of(sample_report("healthy_mlp.py")))
     opened = page.locator(".chart[open]")
@@ -187,6 +194,7 @@ def test_collapsed_charts_of_a_healthy_page_open_and_follow_the_selection(show):
     expect(table.locator("tr.in").first).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_every_open_chart_is_drawn_without_scrolling(show, stack):
     page = show(tab_of(stack))
     for section in page.locator(".chart").all():

@@ -80,6 +80,7 @@ def test_pictures_are_linked_by_step_and_layer(show):
     expect(page.locator(".crumbs")).to_have_text(re.compile(r"model0.*step 8"))
 
 
+@pytest.mark.nightly
 def test_the_history_of_a_selected_layer_is_a_line_among_the_curves(show):
     page = show(run_report())
     come_to(page, "curves")
@@ -101,6 +102,7 @@ def test_the_history_of_a_selected_layer_is_a_line_among_the_curves(show):
     page.keyboard.press("Escape")
 
 
+@pytest.mark.nightly
 def test_keys_go_through_the_steps(show):
     page = show(run_report())
     timeline = come_to(page, "timeline")
@@ -148,6 +150,7 @@ def test_a_look_opens_from_the_table(show):
     expect(page.locator("#panel-1 h1")).to_be_visible()
 
 
+@pytest.mark.nightly
 def test_names_are_shown_as_text(show):
     report = run_report()
     recording = report.recording

@@ -61,6 +61,7 @@ def test_a_tensor_on_the_depth_selects_its_layer_everywhere(show, stack):
     assert outlines.count(selected) == 1
 
 
+@pytest.mark.nightly
 def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
     page = show(stack)
     modules = chart(page, "modules")
@@ -73,6 +74,7 @@ def test_a_cell_of_the_map_is_selected_and_cells_have_two_shapes(show, stack):
     assert whole == len(stack.modules)
 
 
+@pytest.mark.nightly
 def test_cell_that_holds_all_is_narrow_and_leaves_are_labelled(show, stack):
     page = show(stack)
     cells = chart(page, "modules").locator(".iciclelayer g.slice")
@@ -110,6 +112,7 @@ def test_marks_tell_exact_numbers_and_switches_show_others_by_keyboard(show, sta
     expect(title).to_have_text("root mean square of the gradient")
 
 
+@pytest.mark.nightly
 def test_axis_over_few_powers_of_ten_has_whole_numbers_at_its_ticks(show):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 5))
@@ -124,6 +127,7 @@ def test_axis_over_few_powers_of_ten_has_whole_numbers_at_its_ticks(show):
     assert ticks == sorted(ticks)
 
 
+@pytest.mark.nightly
 def test_hostile_names_are_shown_as_text(show):
     page = show(hostile_report())
     depth, modules = chart(page, "depth"), chart(page, "modules")
@@ -137,6 +141,7 @@ def test_hostile_names_are_shown_as_text(show):
     assert HOSTILE[:9] in page.locator("[data-chart=parameters]").inner_text()
 
 
+@pytest.mark.nightly
 def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
     page = show(stack)
     table = chart(page, "parameters")
@@ -161,6 +166,7 @@ def test_rows_are_filtered_by_comparisons_and_names_are_copied(show, stack):
     assert copied == stack.parameters[2].name
 
 
+@pytest.mark.nightly
 def test_rows_are_cards_on_a_narrow_screen(show, stack):
     page = show(stack, width=420)
     table = chart(page, "parameters")
@@ -182,6 +188,7 @@ def test_rows_are_cards_on_a_narrow_screen(show, stack):
     assert names.issuperset(rows.locator("td.name").all_inner_texts())
 
 
+@pytest.mark.nightly
 def test_of_very_many_modules_side_by_side_the_largest_are_drawn(show):
     sizes = [1] * MOST_DRAWN + [2] * 40
     layers = nn.ModuleList(nn.Linear(size, size, bias=False) for size in sizes)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from gradscope.capture.step.graph import walk
 from gradscope.capture.step.modules import InnermostCall, ModuleCall
 from gradscope.recording.records import TensorRef
+from tests.nightly import some_on_push
 
 
 def parameters(*shapes: tuple[int, ...]) -> nn.ParameterList:
@@ -218,7 +219,7 @@ def test_order_is_that_of_backward(watch):
     assert depths == sorted(depths)
 
 
-@pytest.mark.parametrize("steps", [2000])
+@pytest.mark.parametrize("steps", some_on_push([1000, 2000], {0}))
 def test_deep_unrolled_network(watch_and_compare, steps):
     def forward(model) -> Tensor:
         torch.manual_seed(2)
@@ -234,13 +235,15 @@ def test_deep_unrolled_network(watch_and_compare, steps):
     assert all(seen.gradient(node) is not None for node in tanh)
 
 
-def test_five_thousand_parameters(watch_and_compare):
+@pytest.mark.parametrize("count", some_on_push([1000, 5000], {0}))
+def test_thousands_of_parameters(watch_and_compare, count):
     seen = watch_and_compare(
-        lambda: nn.ParameterList([torch.full((3,), float(n)) for n in range(5000)]),
+        lambda: nn.ParameterList([torch.full((3,), float(n)) for n in range(count)]),
         lambda model: torch.stack([p.square().sum() for p in model]).sum(),
     )
-    assert len(seen.recording.parameter_stats) == 5000
-    assert seen.parameter("4999").gradient.norm == pytest.approx(2 * 4999 * 3**0.5)
+    assert len(seen.recording.parameter_stats) == count
+    last = count - 1
+    assert seen.parameter(str(last)).gradient.norm == pytest.approx(2 * last * 3**0.5)
 
 
 def calls(*spans: tuple[int, int | None]) -> InnermostCall:

@@ -45,7 +45,7 @@ def outcomes(done):
 
 def test_exploding_stack_fails_with_its_code_and_line(check):
     arguments = ("sample_models/exploding_stack.py", "--output-format", "json")
-    done = check(ROOT, *arguments, is_apart=True)
+    done = check(ROOT, *arguments)
     assert done.returncode == 1, done.stderr
     (found,) = json.loads(done.stdout)["findings"]
     assert (found["rule"], found["location"]["file"]) == (

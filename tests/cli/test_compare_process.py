@@ -44,7 +44,7 @@ torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
                       nn.Linear(256, 4))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for _ in range(12):
+for _ in range(6):
     inputs, targets = torch.randn(256, 64), torch.randint(4, (256,))
     optimizer.zero_grad()
     for some, of_them in zip(inputs.chunk(parts), targets.chunk(parts)):

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +59,12 @@ def test_report_and_recording_need_two_files(folder):
         check_destinations("a", Path("./a"), force=True)
 
 
+def test_report_has_no_recording_s_suffix(folder):
+    with pytest.raises(GradscopeError, match="ends as a recording does") as raised:
+        check_destinations("run.gradscope", None, force=True)
+    assert raised.value.help == "--save run.gradscope"
+
+
 def test_destinations_do_not_follow_the_working_directory(folder, monkeypatch):
     found = check_destinations("a.txt", Path("b.gradscope"), force=False)
     monkeypatch.chdir("/")
@@ -68,11 +72,8 @@ def test_destinations_do_not_follow_the_working_directory(folder, monkeypatch):
     assert found.recording.path == folder.resolve() / "b.gradscope"
 
 
-def test_report_does_not_overwrite_its_recording(folder):
-    done = subprocess.run(
-        [sys.executable, "-m", "gradscope", "report", "model.py", "-o", "model.py"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def test_report_does_not_overwrite_its_recording(folder, gradscope_in):
+    done = gradscope_in(folder, "report", "model.py", "-o", "model.py")
     assert done.returncode == 2
     assert "error: -o 'model.py' would overwrite what the command reads" in done.stderr
     assert (folder / "model.py").read_text() == "code"

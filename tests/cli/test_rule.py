@@ -1,8 +1,6 @@
 """`gradscope rule` as a process."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -89,24 +87,15 @@ def test_unknown_rules_are_errors(selector, error, shown):
 
 
 @pytest.mark.parametrize("output_format", ["text", "json", "markdown"])
-def test_terminals_of_few_characters_get_what_they_can_show(output_format):
-    done = subprocess.run(
-        [sys.executable, "-m", "gradscope", "rule", "GS201", "--output-format", output_format],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={"PYTHONIOENCODING": "ascii", "PATH": ""},
-    )
+def test_terminals_of_few_characters_get_what_they_can_show(
+    tmp_path, output_format, ascii_gradscope_in
+):
+    done = ascii_gradscope_in(tmp_path, "rule", "GS201", "--output-format", output_format)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.isascii() and "torch.tensor(" in done.stdout
 
 
-def test_torch_is_not_imported():
-    script = (
-        "import sys\n"
-        "from gradscope.cli.app import app\n"
-        "app(['rule', 'GS105'], standalone_mode=False)\n"
-        "assert 'torch' not in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+def test_torch_is_not_imported(tmp_path, packages_imported_by):
+    done, packages = packages_imported_by(tmp_path, "rule", "GS105")
     assert done.returncode == 0, done.stderr
+    assert "torch" not in packages

@@ -16,9 +16,8 @@ ENVIRONMENT = {
 }
 
 SCRIPT = """
-    import os, sys
+    import os
     os.environ["OMP_NUM_THREADS"] = "1"
-    assert "torch" not in sys.modules
     import torch
     from torch import nn
     from torch.utils.data import DataLoader, Dataset
@@ -62,34 +61,48 @@ def python(folder, *arguments):
     )
 
 
-@pytest.mark.parametrize(
-    "methods", [("fork",), pytest.param(("fork", "spawn"), marks=pytest.mark.nightly)]
-)
-def test_training_with_workers_is_the_same_to_the_last_bit(methods, tmp_path):
-    script = (
-        dedent(SCRIPT).replace("ZERO", "optimizer.zero_grad()").replace("METHODS", str(methods))
-    )
-    (tmp_path / "train.py").write_text(script)
-    plain = python(tmp_path, "train.py")
-    watched = python(
-        tmp_path, "-m", "gradscope", "run", "--check", "-o", "r.json", "--save", "r.gradscope",
-        "--output-format", "json", "train.py",
-    )  # fmt: skip
+WATCHED = (
+    "run", "--check", "-o", "r.json", "--save", "r.gradscope", "--output-format", "json",
+    "train.py",
+)  # fmt: skip
+
+
+def write_script(folder, zero, methods):
+    script = dedent(SCRIPT).replace("ZERO", zero).replace("METHODS", str(methods))
+    (folder / "train.py").write_text(script)
+    return script
+
+
+def check_same_training(folder, script, plain, watched, steps):
+    """Check what both printed, and that the recording has the steps and the line of backward."""
     assert plain.returncode == 0, plain.stderr
     assert watched.stdout == plain.stdout
     assert watched.returncode == 0, watched.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gradscope", "r.json", "train.py"]
-    recording = load_recording(tmp_path / "r.gradscope")
-    assert [step.kind for step in recording.steps] == ["run"] * 3 * len(methods)
+    recording = load_recording(folder / "r.gradscope")
+    assert [step.kind for step in recording.steps] == ["run"] * steps
     lines = script.splitlines()
     backward = next(event for event in recording.events if event.kind == "backward")
     assert lines[recording.sites[backward.site].line - 1].strip() == "loss.backward()"
 
 
-def test_sick_training_fails_its_gate_with_the_line(tmp_path, gradscope_in):
-    script = dedent(SCRIPT).replace("ZERO", "pass").replace("METHODS", '("fork",)')
-    script = script.replace('assert "torch" not in sys.modules', "")
+def test_training_with_workers_is_the_same_to_the_last_bit(tmp_path, plain_script_in, gradscope_in):
+    script = write_script(tmp_path, "optimizer.zero_grad()", ("fork",))
+    plain, watched = plain_script_in(tmp_path), gradscope_in(tmp_path, *WATCHED)
+    check_same_training(tmp_path, script, plain, watched, steps=3)
+
+
+@pytest.mark.nightly
+def test_training_in_a_new_process_is_the_same_to_the_last_bit(tmp_path):
+    script = write_script(tmp_path, "optimizer.zero_grad()", ("fork", "spawn"))
+    script = f'import sys\nassert "torch" not in sys.modules\n{script}'
     (tmp_path / "train.py").write_text(script)
+    plain, watched = python(tmp_path, "train.py"), python(tmp_path, "-m", "gradscope", *WATCHED)
+    check_same_training(tmp_path, script, plain, watched, steps=6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.gradscope", "r.json", "train.py"]
+
+
+def test_sick_training_fails_its_gate_with_the_line(tmp_path, gradscope_in):
+    script = write_script(tmp_path, "pass", ("fork",))
     options = ("--check", "-o", "r.json", "--output-format", "json")
     done = gradscope_in(tmp_path, "run", *options, "train.py")
     assert done.returncode == 1, done.stderr

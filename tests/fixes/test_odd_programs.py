@@ -10,7 +10,7 @@ from tests.fixes.in_process import fixes_of, training_report
 from tests.rules.inspecting import report_of_file
 
 PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS, *odd_formats.PROGRAMS]
-A_PUSH = {True: 4, False: 2}
+A_PUSH = {True: 2, False: 1}
 """How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
 

@@ -8,6 +8,8 @@ from textwrap import dedent
 
 import pytest
 
+from tests.nightly import some_on_push
+
 SAMPLES = Path(__file__).parents[2] / "sample_models"
 
 CHANGED = {
@@ -53,7 +55,7 @@ def changed_lines(diff):
     return [line[0] + line[1:].strip() for line in lines if line[:3] not in ("+++", "---")]
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", some_on_push(CHANGED, {0, 2, 9}))
 def test_diff_of_a_recorded_sample_removes_the_finding(name, tmp_path, gradscope_in):
     shutil.copy(SAMPLES / f"{name}.py", tmp_path)
     before = (tmp_path / f"{name}.py").read_bytes()

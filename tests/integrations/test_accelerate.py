@@ -89,6 +89,53 @@ def test_training_is_bit_identical():
     assert all(map(torch.equal, with_it.parameters(), without.parameters()))
 
 
+def train_part(folder, path, steps, *, resumes):
+    """Train from the start or from the checkpoint, and save a checkpoint."""
+    torch.manual_seed(0)
+    tracker = GradscopeTracker(save=path, budget=None)
+    accelerator = Accelerator(cpu=True, log_with=[tracker])
+    net = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = accelerator.prepare(net, optimizer)
+    accelerator.init_trackers("project")
+    if resumes:
+        accelerator.load_state(folder)
+    for _ in range(steps):
+        accelerator.backward(net(torch.randn(2, 4)).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+    accelerator.save_state(folder)
+    accelerator.end_training()
+
+
+def test_resumed_training_continues_the_recording(tmp_path):
+    path, folder = tmp_path / "run.gradscope", str(tmp_path / "checkpoint")
+    train_part(folder, path, 3, resumes=False)
+    train_part(folder, path, 2, resumes=True)
+    train_part(folder, path, 1, resumes=True)
+    assert [one.name for one in tmp_path.glob("run*")] == ["run.gradscope"]
+    steps = [one.index for one in load_recording(path).steps if one.optimizer]
+    assert steps == [0, 1, 2, 3, 4, 5]
+
+
+def test_new_training_has_a_recording_of_its_own(tmp_path):
+    path, folder = tmp_path / "run.gradscope", str(tmp_path / "checkpoint")
+    for _ in range(2):
+        train_part(folder, path, 2, resumes=False)
+    assert {one.name for one in tmp_path.glob("run*")} == {"run.gradscope", "run-2.gradscope"}
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"step": "x"}'])
+def test_checkpoint_without_a_step_starts_a_recording(tmp_path, content):
+    path, folder = tmp_path / "run.gradscope", tmp_path / "checkpoint"
+    train_part(str(folder), path, 2, resumes=False)
+    step = folder / "gradscope.json"
+    step.unlink() if content is None else step.write_text(content)
+    train_part(str(folder), path, 1, resumes=True)
+    steps = load_recording(tmp_path / "run-2.gradscope").steps
+    assert len([one for one in steps if one.optimizer]) == 1
+
+
 SCRIPT = """
 import torch
 from accelerate import Accelerator

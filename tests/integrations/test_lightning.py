@@ -237,7 +237,7 @@ fit(GradscopeCallback(save="run.gradscope", budget=None), here, ckpt=ckpt)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_recording_survives_a_kill_in_each_part(tmp_path, request):
     (tmp_path / "train.py").write_text(KILLED.format(folder=str(request.path.parent)))
 
@@ -315,7 +315,7 @@ trainer.fit(model, data)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]

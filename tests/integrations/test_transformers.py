@@ -199,7 +199,7 @@ trainer.train()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_rank_has_a_recording_and_the_first_one_reports(tmp_path, request):
     (tmp_path / "train.py").write_text(SCRIPT.format(folder=str(request.path.parent)))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]

@@ -30,10 +30,12 @@ SCRIPT = """
 """Its log holds some steps within the room, but not all."""
 
 
-def test_script_goes_on_and_the_steps_before_are_stored(start, gradscope_in, write, tmp_path):
+def test_script_goes_on_and_the_steps_before_are_stored(
+    plain_script_in, gradscope_in, write, tmp_path
+):
     write("train.py", SCRIPT.format(code=3))
     done = gradscope_in(tmp_path, "run", "train.py", WATCHED="1")
-    plain = start("train.py")
+    plain = plain_script_in(tmp_path)
     assert (done.returncode, done.stdout) == (3, plain.stdout)
     assert done.stderr.count("recording ended: cannot write") == 1
     recording = load_recording(tmp_path / "train.gradscope")

@@ -146,10 +146,10 @@ def recorded(folder, stem):
     return [load_recording(folder / name) for name in names]
 
 
-def test_the_rank_that_starts_the_others_reports_on_all(tmp_path):
+def test_the_rank_that_starts_the_others_reports_on_all(tmp_path, gradscope_in):
     text = LOOP + TRAINER.replace("<port>", str(free_port()))
     (tmp_path / "train.py").write_text(text)
-    done = run(tmp_path, "train.py", "a", "-b")
+    done = gradscope_in(tmp_path, "run", "--check", "train.py", "a", "-b")
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("error[GS802]") == 1
     assert "2 ranks · DDP · gloo" in done.stderr

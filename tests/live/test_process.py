@@ -1,10 +1,9 @@
 """`gradscope run --live` with the real torch: the training is what it is without."""
 
-import subprocess
-import sys
 from textwrap import dedent
 
 from gradscope.recording.store import load_recording
+from tests.live.conftest import OF_TERMINALS
 
 SCRIPT = """
     import os, random, time
@@ -28,25 +27,25 @@ SCRIPT = """
 """
 
 
-def test_same_output_to_the_last_byte_and_findings_as_they_come(start_on, tmp_path):
+def test_same_output_to_the_last_byte_and_findings_as_they_come(
+    server, terminal, plain_script_in, tmp_path
+):
     (tmp_path / "train.py").write_text(dedent(SCRIPT))
-    plain = subprocess.run(
-        [sys.executable, "train.py"], cwd=tmp_path, capture_output=True, check=True, timeout=60
+    plain = plain_script_in(tmp_path)
+    screen = terminal(columns=100)
+    server.start(
+        tmp_path,
+        ["run", "--live", "--check", "train.py"],
+        {**OF_TERMINALS, "NAP": "0.05"},
+        streams=(screen.name, tmp_path / "out", screen.name),
     )
-    with (tmp_path / "out").open("wb") as out:
-        screen, process = start_on(
-            [sys.executable, "-m", "gradscope", "run", "--live", "--check", "train.py"],
-            columns=100,
-            stdout=out,
-            NAP="0.05",
-        )
-        # The rules have judged, and seen that nothing is zeroed.
-        screen.wait(lambda: screen.shows("error[GS301] train.py:13 missing-zero-grad"), 30)
-        shown = screen.screen.rows
-        screen.wait(lambda: process.poll() is not None, 60)
+    # The rules have judged, and seen that nothing is zeroed.
+    screen.wait(lambda: screen.shows("error[GS301] train.py:13 missing-zero-grad"), 30)
+    shown = screen.screen.rows
+    screen.wait(server.has_ended, 60)
+    assert server.ended() == 1
     screen.read(0.2)
-    assert (tmp_path / "out").read_bytes() == plain.stdout
-    assert process.returncode == 1
+    assert (tmp_path / "out").read_text() == plain.stdout
     assert screen.is_whole
     labels = [row.partition("  ")[0] for row in shown if row]
     assert labels[0].startswith("gradscope run train.py · ")

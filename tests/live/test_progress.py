@@ -10,6 +10,7 @@ import pytest
 from gradscope.cli.errors import QUIET, VERBOSITY, show_note
 from gradscope.cli.progress import progress_line
 from gradscope.progress import tell_stage
+from tests.live.conftest import OF_TERMINALS
 
 STAGES = ("importing torch", "loading model.py", "running the forward", "probing", "applying")
 MODEL = """
@@ -91,11 +92,13 @@ def test_quiet_commands_helpless_terminals_and_files_get_no_line(screen, monkeyp
     assert file.getvalue() == ""
 
 
-def test_an_inspection_shows_its_stages_and_leaves_its_report(start_on, tmp_path):
+def test_an_inspection_shows_its_stages_and_leaves_its_report(server, terminal, tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
-    options = ("--output-format", "concise")
-    screen, process = start_on([sys.executable, "-m", "gradscope", "inspect", "model.py", *options])
-    screen.wait(lambda: process.poll() is not None, 100)
+    screen = terminal()
+    arguments = ["inspect", "model.py", "--output-format", "concise"]
+    server.start(tmp_path, arguments, OF_TERMINALS, streams=[screen.name] * 3)
+    screen.wait(server.has_ended, 100)
+    server.ended()
     screen.read(0.1)
     written = screen.written.decode()
     positions = [written.find(stage) for stage in STAGES]
@@ -105,3 +108,33 @@ def test_an_inspection_shows_its_stages_and_leaves_its_report(start_on, tmp_path
     assert shown[:2] == ["made by print", "of standard error"]
     assert not [line for line in shown if line.startswith(STAGES)]
     assert shown[-1].startswith("next: gradscope inspect model.py")
+
+
+TRAINING = (
+    MODEL
+    + """
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    criterion(model(batch[0]), batch[1]).backward()
+    optimizer.step()
+"""
+)
+
+
+def test_a_run_shows_that_it_is_judged_and_leaves_its_report(start_on, tmp_path):
+    (tmp_path / "train.py").write_text(TRAINING)
+    screen, process = start_on([sys.executable, "-m", "gradscope", "run", "train.py"], 80, 60)
+    screen.wait(lambda: process.poll() is not None, seconds=120)
+    screen.read(0.2)
+    for stage in ("reading the recording", "applying the rules", "writing the report"):
+        assert stage.encode() in screen.written
+        assert not any(stage in line for line in screen.screen.text)
+
+
+@pytest.mark.parametrize("stream", [None, object(), io.StringIO()])
+def test_replaced_standard_error_gets_no_line(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_line():
+        tell_stage("reading the recording")
+        assert sys.stderr is stream

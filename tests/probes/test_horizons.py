@@ -156,7 +156,8 @@ def test_it_is_not_made_where_the_forward_may_not_be_rerun():
 
 
 def test_it_works_under_autocast_and_leaves_gradients_and_hooks_alone():
-    model = nn.ModuleDict({"layer": nn.LSTM(4, 8), "head": nn.Linear(8, 2)})
+    # Not an LSTM: oneDNN has none in bfloat16 for CPUs without AVX-512.
+    model = nn.ModuleDict({"layer": nn.GRU(4, 8), "head": nn.Linear(8, 2)})
 
     class Mixed(nn.Module):
         def __init__(self):

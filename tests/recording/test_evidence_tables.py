@@ -31,7 +31,7 @@ def through_table(kind, records):
 
 
 @each_kind
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_evidence_comes_back_as_it_went_in(kind, data):
     records = tuple(data.draw(st.lists(values(kind), max_size=3)))

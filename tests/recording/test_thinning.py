@@ -25,6 +25,7 @@ from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
 from gradscope.report.run.phrasing import dropped_text
+from tests.nightly import some_on_push
 from tests.recording.recordings import same, small
 
 ROOM = Room(limit=2_000_000, recent=150, chunks=10, around=0, captured=8)
@@ -333,7 +334,7 @@ def test_captured_steps_without_room_are_dropped_and_counted(tmp_path):
     assert dropped_text(training_run(kept)) == told
 
 
-@pytest.mark.parametrize("parameters", [2, 60, 300])
+@pytest.mark.parametrize("parameters", some_on_push([2, 60, 300], {1}))
 def test_the_limit_holds_whatever_is_trained(parameters, tmp_path):
     path = tmp_path / "run.gradscope"
     room = Room(limit=1_000_000)

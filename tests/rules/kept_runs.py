@@ -1,6 +1,7 @@
 """Long trainings made of short ones, and what is left of them in a small recording."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,18 @@ from gradscope.recording.run_recorder import RunRecorder, RunStep
 from gradscope.recording.step_norms import rows_by_step
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
+from gradscope.rules.engine import judge
 
 _OWN = (SourceRecord, StatementRecord, RoundedUpdate, TrainedOptimizer, ClipScope, RunEnding)
 """Evidence that a recorder takes in its own way."""
+
+
+def outcomes(recording: Recording) -> set[tuple[object, ...]]:
+    """Return what the rules find, without the numbers of steps: these are estimates."""
+    return {
+        (one.rule, one.severity, one.location and one.location.line, one.parameters)
+        for one in judge(recording).findings
+    }
 
 
 def repeated(recording: Recording, times: int) -> Recording:
@@ -58,6 +68,16 @@ def rewritten(recording: Recording, path: Path, room: Room | None) -> Recording:
     """Write a run step by step, as it was recorded, and return what is kept of it."""
     path.unlink(missing_ok=True)
     recorder = RunRecorder(path, header_of(recording), room)
+    for one in run_steps(recording):
+        recorder.add(one)
+    ending, cost = recording.evidence_of(RunEnding), recording.evidence_of(WatchCost)
+    end = recorder.close if recording.finished else recorder.abandon
+    end(next(iter(ending), None), next(iter(cost), None))
+    return load_recording(path)
+
+
+def run_steps(recording: Recording) -> Iterator[RunStep]:
+    """Yield what a recorder is given of a run: its structure, and then its steps."""
     norms = dict(rows_by_step(norms_of(recording)))
     events, rounded, captured = defaultdict(list), defaultdict(list), defaultdict(list)
     for event in recording.events:
@@ -66,21 +86,15 @@ def rewritten(recording: Recording, path: Path, room: Room | None) -> Recording:
         rounded[one.step].append(one)
     for one in recording.captured_steps:
         captured[one.step].append(one)
-    recorder.add(_structure(recording))
+    yield _structure(recording)
     for step in recording.steps:
-        recorder.add(
-            RunStep(
-                step=step,
-                events=tuple(events[step.index]),
-                norms=norms.get(step.index, ()),
-                rounded=tuple(rounded[step.index]),
-                captured_steps=tuple(captured[step.index]),
-            )
+        yield RunStep(
+            step=step,
+            events=tuple(events[step.index]),
+            norms=norms.get(step.index, ()),
+            rounded=tuple(rounded[step.index]),
+            captured_steps=tuple(captured[step.index]),
         )
-    ending, cost = recording.evidence_of(RunEnding), recording.evidence_of(WatchCost)
-    end = recorder.close if recording.finished else recorder.abandon
-    end(next(iter(ending), None), next(iter(cost), None))
-    return load_recording(path)
 
 
 def _structure(recording: Recording) -> RunStep:

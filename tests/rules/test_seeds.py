@@ -1,11 +1,13 @@
 """The same code under the same seed gives the same report, and no seed makes healthy code sick."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from gradscope.report.json.report import render_json
 from gradscope.rules.engine import judge
@@ -28,34 +30,24 @@ SICK = [
 ]
 
 REPORTS = """
-import gc, json, sys
-from pathlib import Path
+import gc, sys
 import torch
-from gradscope.report.json.report import render_json
-from tests.rules.inspecting import report_of_file
+from tests.rules.test_seeds import reported
 
 torch.set_num_threads(1)
-order, *paths = sys.argv[1:]
-if order == "other":  # other addresses, another time for the garbage collector
-    gc.set_threshold(41)
-    held = [torch.zeros(size % 97 + 1) for size in range(1000)][::3]
-    paths = paths[::-1]
-for path in paths:
-    report = json.loads(render_json(report_of_file(Path(path))))
-    for event in report["events"]:
-        del event["seconds"]
-    print(json.dumps([path, report]))
+gc.set_threshold(41)  # other addresses, another time for the garbage collector
+held = [torch.zeros(size % 97 + 1) for size in range(1000)][::3]
+for path in reversed(sys.argv[1:]):
+    print(reported(path))
 """
 
 
-def started(order: str, hash_seed: str, paths: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", REPORTS, order, *paths],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": "1"},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def reported(path: str) -> str:
+    """Return the report of a file as JSON, without the times."""
+    report = json.loads(render_json(report_of_file(Path(path))))
+    for event in report["events"]:
+        del event["seconds"]
+    return json.dumps([path, report])
 
 
 @pytest.mark.parametrize(
@@ -66,13 +58,22 @@ def started(order: str, hash_seed: str, paths: list[str]) -> subprocess.Popen[st
     ],
     ids=["some", "all"],
 )
-def test_reports_of_processes_are_the_same_byte_for_byte(paths):
+def test_reports_of_processes_are_the_same_byte_for_byte(paths, monkeypatch):
     names = [str(path) for path in paths]
-    both = [started("given", "1", names), started("other", "2", names)]
-    one, other = (sorted(process.communicate()[0].splitlines()) for process in both)
-    assert [process.returncode for process in both] == [0, 0]
-    assert len(one) == len(paths)
-    assert one == other
+    # This process has another seed of hashes: a random one, or 0 where the tests run in workers.
+    environment = {**os.environ, "PYTHONHASHSEED": "2", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", REPORTS, *names],
+        env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    monkeypatch.chdir(ROOT)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        here = [reported(name) for name in names]
+    finally:
+        torch.set_num_threads(threads)
+    assert sorted(done.stdout.splitlines()) == sorted(here)
 
 
 @pytest.mark.parametrize("path", SICK, ids=[path.stem for path in SICK])

@@ -44,6 +44,7 @@ LEVELS = [
     ("dead-unit", "rows", "rows", "error", "note", {"error_share": 0.6}),
     ("dead-unit", "few_rows", "rows", "warning", None, {}),
     ("path-cut", "calls", "states_cut", "error", None, {}),
+    ("padding-in-loss", "share", "padding_share", "warning", None, {}),
     ("saturated-activation", "share", "share", "warning", None, {}),
     ("saturated-activation", "elements", "elements", "warning", None, {}),
     ("update-too-large", "sgd_error", "update_ratio", "error", "warning", {}),

@@ -45,6 +45,41 @@ MODELS = {
         """,
         "--input user=int64[0,100]:4,16 --input item=int64[0,30]:4,16",
     ),
+    "a dictionary": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.c, self.e = nn.Conv2d(3, 4, 3), nn.Embedding(30, 4)
+            def forward(self, batch):
+                batch["seen"] = True
+                return self.c(batch["image"]).mean((2, 3)) + self.e(batch["tokens"]).mean(1)
+        """,
+        "--input image=4,3,32,32 --input tokens=int64[0,30]:4,16",
+    ),
+    "a state of the model's method": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.i, self.o = nn.Linear(7 + 5, 5), nn.Linear(7 + 5, 3)
+            def forward(self, x, hidden):
+                both = torch.cat((x, hidden), 1)
+                return self.o(both), self.i(both).tanh()
+            def initHidden(self): return torch.zeros(1, 5)
+        """,
+        "--input x=1,7, hidden from model.initHidden()",
+    ),
+    "a state of an LSTM": (
+        """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.r = nn.LSTM(6, 5, num_layers=2, batch_first=True, bidirectional=True)
+            def forward(self, x, state): return self.r(x, state)
+        """,
+        "--input x=4,16,6, state from zeros for h and c",
+    ),
     "a graph": (
         """
         class Net(nn.Module):
@@ -153,6 +188,25 @@ def test_a_guess_leaves_model_and_random_numbers_unchanged(workplace):
     assert guessed.model.calls == 0
     for one, other in zip(guessed.model.buffers(), given.model.buffers(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_method_for_a_state_leaves_model_and_random_numbers_unchanged(workplace):
+    text = """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.calls, self.r = 0, nn.GRU(4, 4, batch_first=True)
+            def forward(self, x, hidden): return self.r(x, hidden)[0]
+            def init_hidden(self, size):
+                self.calls += 1
+                return torch.randn(1, size, 4)
+        """
+    guessed = workplace.load(text)
+    after_guess = torch.get_rng_state()
+    workplace.load(text, inputs=("x=4,16,4", "hidden=1,4,4"))
+    assert torch.equal(after_guess, torch.get_rng_state())
+    assert guessed.model.calls == 0
+    assert "hidden from model.init_hidden(4)" in " ".join(guessed.notes)
 
 
 def test_arguments_of_the_class_are_guessed(workplace):

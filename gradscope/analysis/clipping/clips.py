@@ -207,6 +207,12 @@ class ClippedStep:
     """Parameters with a gradient that no clip was given."""
 
 
+_Scopes = tuple[frozenset[int], int | None, tuple[frozenset[int], ...]]
+"""Parameters with a gradient in a step, its optimizer, and the parameters of each clip."""
+_Split = tuple[tuple[int, ...], tuple[int, ...]]
+"""Parameters inside and outside of the clips."""
+
+
 def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
     """Return every step with a clip before it, if the parameters of all clips are known."""
     clips = indexed.shared(Clips)
@@ -215,27 +221,28 @@ def clipped_steps(indexed: RecordingIndex) -> tuple[ClippedStep, ...]:
         for step in clip.steps:
             before.setdefault(step.position, []).append(clip)
     steps = {event.position: event for event in only(StepEvent, clips.windows.events)}
-    found = (_clipped_step(clips, steps[position], calls) for position, calls in before.items())
+    known: dict[_Scopes, _Split] = {}
+    found = (
+        _clipped_step(clips, steps[position], calls, known) for position, calls in before.items()
+    )
     return tuple(step for step in found if step is not None)
 
 
-def _clipped_step(clips: Clips, event: StepEvent, calls: Iterable[Clip]) -> ClippedStep | None:
+def _clipped_step(
+    clips: Clips, event: StepEvent, calls: Iterable[Clip], known: dict[_Scopes, _Split]
+) -> ClippedStep | None:
     cutting = [clip for clip in calls if not clip.only_measures and clip.event.fresh]
-    optimizers = clips.windows.optimizers
-    held = () if event.optimizer is None else optimizers[event.optimizer].parameters
-    taken = clips.norms.with_gradient(event.step).intersection(held)
-    if any(clip.parameters is None for clip in cutting):
+    measured = clips.norms.with_gradient(event.step)
+    if not measured or any(clip.parameters is None for clip in cutting):
         return None
-    inside = _union(cutting) & taken
-    if not inside:
+    scopes = measured, event.optimizer, tuple(clip.parameters or frozenset() for clip in cutting)
+    if scopes not in known:  # nearly all steps are alike
+        optimizers = clips.windows.optimizers
+        held = () if event.optimizer is None else optimizers[event.optimizer].parameters
+        taken = measured.intersection(held)
+        inside = taken.intersection(frozenset().union(*scopes[2]))
+        known[scopes] = tuple(sorted(inside)), tuple(sorted(taken - inside))
+    of_clips, others = known[scopes]
+    if not of_clips:
         return None
-    return ClippedStep(
-        event=event,
-        clips=tuple(cutting),
-        inside=tuple(sorted(inside)),
-        outside=tuple(sorted(taken - inside)),
-    )
-
-
-def _union(clips: Iterable[Clip]) -> frozenset[int]:
-    return frozenset().union(*(clip.parameters or () for clip in clips))
+    return ClippedStep(event=event, clips=tuple(cutting), inside=of_clips, outside=others)

@@ -21,6 +21,8 @@ from gradscope.recording.records import Recording, Site
 
 _STEPS_READ = 400
 """Number of steps whose contributions to the norm are read."""
+_NORMS_READ, _LEAST_READ = 200_000, 50
+"""Number of norms up to which these are read, and number of steps that are read anyhow."""
 
 
 def run_sections(recording: Recording) -> tuple[Section, ...]:
@@ -77,8 +79,8 @@ class _Line:
 
         One factor for all changes no share; what other clips leave is told as it is.
         """
-        steps = _spread([event.step for event in self._steps])
-        held = frozenset().union(*(clip.parameters or () for clip in self._line.calls))
+        held = frozenset().union(*{clip.parameters or () for clip in self._line.calls})
+        steps = _spread([event.step for event in self._steps], len(held))
         left = [_of_own(self._clips, step, held) for step in steps]
         if self._line.method != "norm":
             return Contributions.of(self._case.recording, left, ())
@@ -101,10 +103,11 @@ class _Line:
             yield broken
 
 
-def _spread(steps: Sequence[int]) -> list[int]:
-    """Return at most this many steps, spread over the run."""
+def _spread(steps: Sequence[int], parameters: int) -> list[int]:
+    """Return steps that are spread over the run: fewer ones of many parameters."""
     own = list(dict.fromkeys(steps))
-    return own[:: -(-len(own) // _STEPS_READ)] if own else own
+    most = min(_STEPS_READ, max(_NORMS_READ // max(parameters, 1), _LEAST_READ))
+    return own[:: -(-len(own) // most)] if own else own
 
 
 def _of_own(clips: Clips, step: int, held: frozenset[int]) -> dict[int, float]:
@@ -195,7 +198,9 @@ def _unclipped(indexed: RecordingIndex, series: Series) -> Section:
     numbers = Numbers.of(points, given=None, by_norm=True, in_order=True)
     clips = indexed.shared(Clips)
     held = frozenset(series.parameters)
-    of_own = [_of_own(clips, step, held) for step in _spread([step.step for step in steps])]
+    of_own = [
+        _of_own(clips, step, held) for step in _spread([step.step for step in steps], len(held))
+    ]
     return Section(
         text=series.name,
         site=_site(indexed, series),

@@ -16,6 +16,7 @@ from gradscope.analysis.clipping.limits import (
     sweep,
 )
 from gradscope.analysis.clipping.series import ClipPoint
+from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.norms import norm_of_norms
 from gradscope.recording.evidence.training import ClipMethod, OptimizerFamily
 from gradscope.recording.records import Recording, Site
@@ -246,9 +247,9 @@ class Section:
 
     @property
     def cut_share(self) -> float:
-        """Their share of the points with a finite norm."""
-        known = len(self.points) - len(self.broken)
-        return len(self.cut) / known if known else 0.0
+        """Share of the steps with a finite norm whose gradients were cut."""
+        known = steps_of(self.points) - steps_of(self.broken)
+        return steps_of(self.cut) / known if known else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

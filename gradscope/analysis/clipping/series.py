@@ -1,8 +1,10 @@
 """The effect of a clip step by step, in a training run or on a target's batches."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from gradscope.analysis.clipping.arithmetic import coefficient, norm_of, outcome, product_cosine
 from gradscope.analysis.clipping.clips import Clip, Clips
@@ -17,6 +19,9 @@ from gradscope.recording.evidence.training import (
     OptimizerFamily,
     OptimizerRecord,
 )
+
+_SAMPLE = 2_000
+"""Number of points that stand for all steps of a long run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +63,16 @@ class ClipSeries:
     def finite(self) -> tuple[ClipPoint, ...]:
         """The points whose norm is finite."""
         return tuple(point for point in self.points if math.isfinite(point.norm))
+
+    @property
+    def typical(self) -> tuple[ClipPoint, ...]:
+        """Finite points in order, as often as they stand for steps: an even sample of many."""
+        if all(point.count == 1 for point in self.finite):
+            return self.finite
+        known = self.finite
+        ends = list(accumulate(point.count for point in known))
+        sample = min(ends[-1], _SAMPLE)
+        return tuple(known[bisect_right(ends, turn * ends[-1] // sample)] for turn in range(sample))
 
     @property
     def cut(self) -> tuple[ClipPoint, ...]:

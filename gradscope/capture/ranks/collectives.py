@@ -1,7 +1,5 @@
-"""Observes the collectives that a script itself starts, and follows their results to the loss."""
+"""Observes the collectives that a script itself starts, and their results in a loss."""
 
-import ast
-import functools
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -13,134 +11,18 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.graph import Node
 from torch.distributed import distributed_c10d
+from torch.optim import Optimizer
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.ranks.collective_lines import CollectiveLines
+from gradscope.capture.ranks.gather_flow import detaches, gather_reaches_loss
 from gradscope.capture.ranks.observations import RankLog
 from gradscope.capture.source.lines import created
-from gradscope.capture.source.statements import nodes_within, tree_of
 from gradscope.capture.statistics import norms
 from gradscope.capture.training.graph_facts import contains
 from gradscope.capture.training.guard import Function, Patches
-from gradscope.capture.training.locations import Location, stem
+from gradscope.capture.training.optimizers import parameters_of
 from gradscope.capture.training.state import TrainingState
-
-_ROUNDS = 8
-"""Maximum number of rounds in which names are followed."""
-
-_INERT = frozenset({"detach", "item", "no_grad", "len", "print", "argmax", "float", "int"})
-"""Calls whose result carries no value of the gather into a loss."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How far a gathered value gets."""
-
-    loss: bool
-    """Whether it enters what backward starts from."""
-    own: bool
-    """Whether the script puts this rank's own tensor back into the result."""
-
-
-def gather_reaches_loss(location: Location, name: str) -> Reach:
-    """Return how far the result of a gather at a location gets."""
-    line, call = location.user, location.users_call()
-    if line is None:
-        return Reach(loss=False, own=False)
-    out = call.args[0] if call is not None and call.args else None
-    if call is not None and out is None:
-        names = ("tensor_list", "output_tensor", "output")
-        out = next((k.value for k in call.keywords if k.arg in names), None)
-    start = None if out is None else stem(out)
-    return _reach(line.code.co_filename, line.number, start)
-
-
-@functools.lru_cache(maxsize=32)
-def _reach(file: str, line: int, start: str | None) -> Reach:
-    if start is None:
-        return Reach(loss=False, own=False)
-    tree = tree_of(file)
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
-    scopes: list[ast.AST] = [tree, *functions]
-    around = [one for one in functions if one.lineno <= line <= (one.end_lineno or line)]
-    first: ast.AST = max(around, key=lambda one: one.lineno, default=tree)
-    flow = _Flow(scopes)
-    flow.names[first] = {start}
-    flow.follow()
-    own = any(
-        isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Subscript)
-        and stem(node.targets[0].value) == start
-        for node in nodes_within(first)
-    )
-    return Reach(loss=flow.reaches_backward(), own=own)
-
-
-class _Flow:
-    """The names in each scope that hold a value."""
-
-    def __init__(self, scopes: list[ast.AST]) -> None:
-        self._scopes = scopes
-        self.names: dict[ast.AST, set[str]] = {scope: set() for scope in scopes}
-        self._functions = set[str]()
-        """Functions that return the value."""
-
-    def follow(self) -> None:
-        """Follow the value through assignments and calls."""
-        for _ in range(_ROUNDS):
-            before = (len(self._functions), sum(map(len, self.names.values())))
-            for scope in self._scopes:
-                for node in nodes_within(scope):
-                    self._follow(scope, node)
-            if before == (len(self._functions), sum(map(len, self.names.values()))):
-                return
-
-    def _follow(self, scope: ast.AST, node: ast.AST) -> None:
-        match node:
-            case ast.Assign(targets=targets, value=value) if self._holds(scope, value):
-                for target in targets:
-                    parts = target.elts if isinstance(target, ast.Tuple) else [target]
-                    self.names[scope] |= {name for one in parts if (name := stem(one))}
-            case ast.AugAssign(target=target, value=value) if self._holds(scope, value):
-                self.names[scope] |= {name for name in (stem(target),) if name}
-            case ast.Return(value=value) if value is not None and self._holds(scope, value):
-                if isinstance(scope, ast.FunctionDef):
-                    self._functions.add(scope.name)
-
-    def _holds(self, scope: ast.AST, value: ast.AST) -> bool:
-        names = self.names[scope]
-        match value:
-            case ast.Call(func=function):
-                called = (stem(function) or "").rpartition(".")[2]
-                if called in _INERT:
-                    return False
-                if called in self._functions or (
-                    "forward" in self._functions and _may_be_module(function)
-                ):
-                    return True
-            case ast.Name() | ast.Attribute() if stem(value) in names:
-                return True
-        return any(self._holds(scope, one) for one in ast.iter_child_nodes(value))
-
-    def reaches_backward(self) -> bool:
-        """Return whether a backward starts from the value."""
-        return any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("backward", "manual_backward")
-            and self._holds_any(scope, [node.func.value, *node.args])
-            for scope in self._scopes
-            for node in nodes_within(scope)
-        ) or bool(self._functions & {"training_step", "compute_loss"})
-
-    def _holds_any(self, scope: ast.AST, values: list[ast.expr]) -> bool:
-        return any(self._holds(scope, one) for one in values)
-
-
-def _may_be_module(function: ast.expr) -> bool:
-    """Return whether a call may be one of a module, and not of a function of torch."""
-    name = stem(function) or ""
-    return bool(name) and not name.startswith(("torch", "F.", "dist.", "nn.", "math."))
-
 
 _FIRST_SUMS, _MOST_SUMS = 16, 8
 """Number of first steps of which summed numbers are recorded, and their maximum in a step."""
@@ -179,8 +61,8 @@ class Collectives:
 
     def __init__(self, training: TrainingState, log: RankLog) -> None:
         self._training, self._log = training, log
+        self._lines = CollectiveLines(training, log)
         self.window = Window()
-        self.is_on = False
         self._gradients: dict[int, int] | None = None
         """By address of a gradient: `id` of its parameter; None if out of date."""
         self._positions: dict[int, int] = {}
@@ -195,8 +77,24 @@ class Collectives:
         """Line and tensor of the single numbers that were summed over the ranks since the last
         step, such as a number of tokens."""
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the process group is ready."""
+        return self._lines.is_on
+
+    def begin(self, patches: Patches | None) -> None:
+        """Start recording: the process group is ready."""
+        self._lines.is_on = True
+        if patches is not None:
+            self._lines.observe_tensors(patches)
+
+    def stop(self) -> None:
+        """Stop recording."""
+        self._lines.is_on = False
+
     def install(self, patches: Patches) -> None:
         """Start observing."""
+        self._lines.install(patches)
         for name in (*_IN_PLACE, *_INTO):
             if name in vars(distributed_c10d):
                 patches.wrap(distributed_c10d, name, self._wrapper(name))
@@ -227,9 +125,12 @@ class Collectives:
     def _before(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
     ) -> None:
+        if self._lines.is_new(frame):
+            self._lines.begins(name, frame)
         if name in _INTO:
-            given = args[1] if len(args) > 1 else kwargs.get("tensor", kwargs.get("input_tensor"))
-            self._gathered(name, given, frame)
+            names = ("tensor", "input_tensor", "input")
+            by_name = (kwargs[one] for one in names if one in kwargs)
+            self._gathered(name, args[1] if len(args) > 1 else next(by_name, None), frame)
             return
         given = args[0] if args else kwargs.get("tensor", kwargs.get("tensors"))
         several = given if isinstance(given, list | tuple) else (given,)
@@ -249,12 +150,15 @@ class Collectives:
 
     def _gathered(self, name: str, given: object, frame: FrameType) -> None:
         tensor = given[0] if isinstance(given, list | tuple) and given else given
-        if not isinstance(tensor, Tensor) or not tensor.requires_grad:
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
             return
         location = self._training.locations.of(frame)
-        reach = gather_reaches_loss(location, name)
-        numbers = {"reaches": float(reach.loss), "replaced": float(reach.own)}
-        self._log.note("gathered", self._log.site(location), name, numbers)
+        is_detached = not tensor.requires_grad and detaches(location, frame)
+        if tensor.requires_grad or is_detached:
+            reach = gather_reaches_loss(location)
+            numbers = {"reaches": reach.loss, "replaced": reach.own, "detached": is_detached}
+            flags = {key: float(value) for key, value in numbers.items()}
+            self._log.note("gathered", self._log.site(location), name, flags)
 
     def _changed(self, name: str, tensor: Tensor, operation: str, frame: FrameType) -> None:
         """Note a collective that changes a tensor in place."""
@@ -324,13 +228,13 @@ class Collectives:
         """Note that gradients have arrived."""
         self.window.has_backward, self._gradients = True, None
 
-    def step_begins(self, held: Iterable[Tensor]) -> Window:
+    def step_begins(self, optimizer: Optimizer) -> Window:
         """Return the window of the step that begins, and start the next one."""
         window, self.window, self._gradients = self.window, Window(), None
         self._note_summed()
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
-            now = _norm_now(list(held), owner)
+            now = _norm_now(list(parameters_of(optimizer)), owner)
             if now is not None and before:
                 numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
                 self._log.note("gradient-scaled", site, operation, numbers)

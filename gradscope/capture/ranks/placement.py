@@ -79,6 +79,20 @@ def has_own_divisor(module: Any) -> bool:  # noqa: ANN401 - a class that may not
     return any(divisor is not None for divisor in divisors)
 
 
+def waits_for_reduction(module: Any) -> bool:  # noqa: ANN401 - a class that may not be loaded
+    """Return whether FSDP2 keeps gradients of a module that it has not reduced yet."""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    for group in groups:
+        for one in getattr(group, "fsdp_params", ()):
+            whole = getattr(one, "_unsharded_param", None)
+            if one.unsharded_accumulated_grad is not None:
+                return True
+            if whole is not None and whole.grad is not None:
+                return True
+    return False
+
+
 class Placements:
     """The placements of the parameters of some modules.
 

@@ -136,7 +136,7 @@ class Reducers:
         return found
 
     def forward(self, model: DistributedDataParallel, frame: FrameType) -> None:
-        """Note that a DDP model's forward starts."""
+        """Note that a DDP model's forward starts; no tensor is read."""
         one = self._of(model)
         if one is None or not torch.is_grad_enabled():
             return
@@ -144,7 +144,10 @@ class Reducers:
         one.forward = "reduced" if model.require_backward_grad_sync else "no-sync"
         one.has_forward = True
         if one.forward_site is None or self._log.step < _LOCATED:
-            one.forward_site = self._log.site(self._training.locations.of(frame))
+            self._training.guard.run(self._locate, one, frame)
+
+    def _locate(self, one: Reducer, frame: FrameType) -> None:
+        one.forward_site = self._log.site(self._training.locations.of(frame))
 
     def _of(self, model: DistributedDataParallel) -> Reducer | None:
         return next((one for one in self.known if one.model() is model), None)

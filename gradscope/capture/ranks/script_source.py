@@ -185,6 +185,8 @@ def _of_call(node: ast.Call) -> Iterator[tuple[str, int]]:
         yield "seed", node.lineno
     if name in _WRAPPERS:
         yield "wrap", node.lineno
+    if name == "set_requires_gradient_sync":
+        yield "no-sync", node.lineno
     if name == "requires_grad_" and not _is_false(node.args):
         yield "unfreeze", node.lineno
 
@@ -267,6 +269,8 @@ def _is_gradient(value: ast.expr, tainted: set[str]) -> bool:
             return _is_gradient(owner, tainted)
         case ast.Subscript(value=owner):
             return _is_gradient(owner, tainted)
+        case ast.IfExp(body=one, orelse=other):
+            return _is_gradient(one, tainted) or _is_gradient(other, tainted)
         case ast.Name(id=name):
             return name in tainted
     return False

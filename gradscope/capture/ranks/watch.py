@@ -15,10 +15,18 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradscope.capture.compiler import is_traced, untraced
+from gradscope.capture.ranks.buffers import Buffers
 from gradscope.capture.ranks.collectives import Collectives
+from gradscope.capture.ranks.communication_hooks import undivided_sum
 from gradscope.capture.ranks.compared_numbers import ComparedNumbers, is_due, is_due_later
 from gradscope.capture.ranks.observations import RankLog, Taken, digest, line_outside
-from gradscope.capture.ranks.placement import identity, is_in_group, is_launched
+from gradscope.capture.ranks.placement import (
+    identity,
+    is_fsdp2,
+    is_in_group,
+    is_launched,
+    waits_for_reduction,
+)
 from gradscope.capture.ranks.reducers import Pass, Reducers
 from gradscope.capture.ranks.script_source import divisions, written_lines
 from gradscope.capture.ranks.sources import Sources
@@ -57,8 +65,11 @@ class RankWatch:
         self._collectives = Collectives(training, self.log)
         self._sources = Sources(training, self.log)
         self._numbers = ComparedNumbers(training, self.log)
+        self._buffers = Buffers(training, self.log, self._reducers)
         self._clock = time.time()
         self._patches: Patches | None = None
+        """Where to replace functions once there are ranks; None if it was done."""
+        self._observed: Patches | None = None
         self._forward_handle: RemovableHandle | None = None
         self.is_on = False
         """Whether the process group is ready."""
@@ -68,6 +79,8 @@ class RankWatch:
         """Number of backward passes that began, and of those that ended without an exception."""
         self._stepping: int | None = None
         """`id` of the optimizer whose step runs."""
+        self._held: tuple[tuple[int, ...], set[int]] = ((), set())
+        """`id` of an optimizer, sizes of its groups, and `id`s of its parameters."""
         self._called: dict[int, int | None] = {}
         """By `id` of a module that was called outside of DDP since the last backward: the line."""
         self._first: tuple[int | None, int | None, str | None] | None = None
@@ -91,13 +104,15 @@ class RankWatch:
 
     def stop(self) -> None:
         """Stop observing."""
-        self.is_on = self._collectives.is_on = False
+        self.is_on = False
+        self._collectives.stop()
         self._watch_forwards(is_wanted=False)
 
     def _observe(self) -> None:
         patches, self._patches = self._patches, None
         if patches is None:
             return
+        self._observed = patches
         patches.wrap(DistributedDataParallel, "_pre_forward", self._wrap_forward)
         patches.wrap(DistributedDataParallel, "register_comm_hook", self._wrap_hook)
         patches.wrap(nn.Module, "_apply", self._wrap_conversion)
@@ -117,8 +132,7 @@ class RankWatch:
     def _wrap_hook(self, original: Function) -> Function:
         def register_comm_hook(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             hook = args[1] if len(args) > 1 else kwargs.get("hook")
-            name = str(getattr(hook, "__name__", type(hook).__name__))
-            self._training.guard.run(self._note_hook, name, sys._getframe(1))
+            self._training.guard.run(self._note_hook, hook, sys._getframe(1))
             return original(model, *args, **kwargs)
 
         return register_comm_hook
@@ -134,8 +148,12 @@ class RankWatch:
 
         return _apply
 
-    def _note_hook(self, name: str, frame: FrameType) -> None:
-        self.log.note("hook", self.log.site(self._training.locations.of(frame)), name)
+    def _note_hook(self, hook: object, frame: FrameType) -> None:
+        name = str(getattr(hook, "__name__", type(hook).__name__))
+        site = self.log.site(self._training.locations.of(frame))
+        self.log.note("hook", site, name)
+        if (line := undivided_sum(hook)) is not None:
+            self.log.note("summing-hook", self.log.line(line), name, {}, (site,))
 
     def _wrap_destroy(self, original: Function) -> Function:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -153,7 +171,8 @@ class RankWatch:
             return
         self._training.record_in_full()
         self._observe()
-        self.is_on = self._collectives.is_on = True
+        self.is_on = True
+        self._collectives.begin(self._observed)
         self.log.add(identity(self._clock))
         self._watch_forwards(is_wanted=True)
         self._training.flush_ranks()
@@ -179,8 +198,7 @@ class RankWatch:
     def _wrap_forward(self, original: Function) -> Function:
         def _pre_forward(model: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if not is_traced() and self.is_on:
-                guard, frame = self._training.guard, sys._getframe(1)
-                guard.run(self._reducers.forward, model, frame)
+                self._reducers.forward(model, sys._getframe(1))
             return original(model, *args, **kwargs)
 
         return _pre_forward
@@ -270,9 +288,8 @@ class RankWatch:
             self._training.guard.run(self._step_begins, optimizer, frame)
 
     def _step_begins(self, optimizer: Optimizer, frame: FrameType) -> None:
-        held = list(parameters_of(optimizer))
-        window = self._collectives.step_begins(held)
-        ids = set(map(id, held))
+        window = self._collectives.step_begins(optimizer)
+        ids = self._ids_of(optimizer)
         step = None
         is_shadow = _is_shadow(frame)
         if self.log.step < _PASSES or is_shadow:
@@ -286,7 +303,19 @@ class RankWatch:
         if is_due(self.log.step):
             if not window.is_by_hand:
                 self._note_unknown(ids, step)
+                self._note_unreduced(ids, step)
             self._numbers.step_begins(ids)
+            self._buffers.measure()
+
+    def _ids_of(self, optimizer: Optimizer) -> set[int]:
+        """Return the `id`s of the parameters of an optimizer, built anew where its groups change.
+
+        A step that ranks measure builds them anew in any case.
+        """
+        key = (id(optimizer), *(len(group["params"]) for group in optimizer.param_groups))
+        if key != self._held[0] or is_due(self.log.step):
+            self._held = key, set(map(id, parameters_of(optimizer)))
+        return self._held[1]
 
     def _compare(
         self, checks: SyncChecks, held: set[int], frame: FrameType, *, is_by_hand: bool
@@ -306,18 +335,23 @@ class RankWatch:
             numbers = {"replaced": float(line is not None)}
             self.log.note("unknown-parameter", site, name, numbers, (one.site, step))
 
+    def _note_unreduced(self, ids: set[int], step: int | None) -> None:
+        """Note gradients that FSDP2 has not reduced, of the parameters of an optimizer."""
+        for module in self._training.models.modules:
+            is_stepped = is_fsdp2(module) and any(id(one) in ids for one in module.parameters())
+            if is_stepped and waits_for_reduction(module):
+                kind = "step-before-reduction"
+                self.log.note(kind, step, type(module).__name__, {}, (self._backward,))
+                return
+
     def leave_step(self, optimizer: Optimizer) -> None:
         """Note that an optimizer's step has ended."""
         if self._stepping == id(optimizer):
             self._stepping = None
-            self._training.guard.run(self._step_ended)
-
-    def _step_ended(self) -> None:
-        self._numbers.step_ended()
-        step = self.log.step
-        self.log.step += 1
-        if is_due_later(step):  # the first steps are all written by themselves
-            self._training.flush_ranks()
+            self._numbers.step_ended()
+            self.log.step += 1
+            if is_due_later(self.log.step - 1):  # the first steps are all written by themselves
+                self._training.guard.run(self._training.flush_ranks)
 
     def finish(self) -> None:
         """Record when the process ended, and how many passes it began."""

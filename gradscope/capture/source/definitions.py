@@ -329,12 +329,12 @@ class _Watch:
         return None
 
     def _maker(self, module: nn.Module, line: Line) -> Line:
-        """Return the line that made a module without weights, if another function registers it.
+        """Return the line that made a module without weights, or the one that registers it.
 
-        Activations are often made by a helper, and put into a container by its caller.
+        Activations are often made by a helper or in a list, and put into a container later.
         """
         known = self._made.get(id(module))
-        if known is None or known[0]() is not module or known[1].code is line.code:
+        if known is None or known[0]() is not module:
             return line
         return line if module._parameters or module._modules else known[1]
 

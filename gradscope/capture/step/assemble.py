@@ -16,8 +16,8 @@ from gradscope.capture.step.measurements import Measurements
 from gradscope.capture.step.stored_gradients import UNREADABLE, keep
 from gradscope.garbage import no_garbage_collection
 from gradscope.phrasing import counted
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.records import (
-    CutRecord,
     Environment,
     EventRecord,
     GradientStat,

@@ -11,6 +11,7 @@ from torch._C import DisableTorchFunction
 from gradscope.capture.naming import shape_of
 from gradscope.capture.source.lines import Line
 from gradscope.capture.step.graph import Edge, edges, without_node
+from gradscope.capture.step.token_padding import PaddedTargets
 from gradscope.capture.step.token_shift import TokenSequences
 from gradscope.recording.records import Shape
 
@@ -67,6 +68,8 @@ class Comparison(NamedTuple):
     """`mean`, `sum` or `none`; None for other comparisons, or if unknown."""
     ahead: int | None
     """Positions by which targets run ahead of the model's tokens; None if they are no such."""
+    padded: PaddedTargets | None
+    """Targets at padding of the model's tokens; None if there is none, or it is unknown."""
 
 
 class ComparisonObserver:
@@ -111,13 +114,16 @@ class ComparisonObserver:
             self._note_flattened(args[0], result)
             return
         if name == _LOOKUP:
-            self._tokens.add(args[0] if args else (kwargs or {}).get("input"))
+            given = kwargs or {}
+            padding = args[2] if len(args) > 2 else given.get("padding_idx")
+            self._tokens.add(args[0] if args else given.get("input"), padding)
             return
         operands = _operands(args, kwargs)
         if operands is None or not isinstance(result, Tensor):
             return
         left, right = operands
         outcome = _edge(result)
+        ignored = _ignored(name, args, kwargs)
         if outcome is not None:
             self.comparisons.append(
                 Comparison(
@@ -131,23 +137,24 @@ class ComparisonObserver:
                     left_from=self._flattened_from(left),
                     right_from=self._flattened_from(right),
                     reduction=_reduction(name, args, kwargs),
-                    ahead=self._ahead(name, right, args, kwargs),
+                    ahead=self._tokens.ahead(right, ignored) if ignored is not None else None,
+                    padded=self._padded(right, ignored, args, kwargs),
                 )
             )
 
-    def _ahead(
+    def _padded(
         self,
-        name: str,
         target: Tensor,
+        ignored: int | None,
         args: tuple[object, ...],
         kwargs: Mapping[str, object] | None,
-    ) -> int | None:
-        if name not in _OF_CLASSES:
+    ) -> PaddedTargets | None:
+        if ignored is None:
             return None
-        position = _POSITION_OF_IGNORED
-        default = args[position] if len(args) > position else _IGNORED
-        ignored = (kwargs or {}).get("ignore_index", default)
-        return self._tokens.ahead(target, ignored) if isinstance(ignored, int) else None
+        weight = args[2] if len(args) > 2 else (kwargs or {}).get("weight")
+        return self._tokens.at_padding(
+            target, ignored, weight if isinstance(weight, Tensor) else None
+        )
 
     def _note_flattened(self, given: object, result: object) -> None:
         if not (isinstance(given, Tensor) and isinstance(result, Tensor)) or given.is_nested:
@@ -187,6 +194,18 @@ def _operands(
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         return left, right
     return None
+
+
+def _ignored(
+    name: str, args: tuple[object, ...], kwargs: Mapping[str, object] | None
+) -> int | None:
+    """Return the class that a loss of classes ignores; None for other losses."""
+    if name not in _OF_CLASSES:
+        return None
+    position = _POSITION_OF_IGNORED
+    default = args[position] if len(args) > position else _IGNORED
+    ignored = (kwargs or {}).get("ignore_index", default)
+    return ignored if isinstance(ignored, int) else None
 
 
 def _reduction(

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch._C import DisableTorchFunction
 
-from gradscope.capture.source.lines import Caller, Forward, Line
+from gradscope.capture.source.lines import Caller, Forward, Line, is_users
 from gradscope.capture.step.graph import Edge, edges, tensors
-from gradscope.recording.records import CutKind
+from gradscope.recording.cut_record import CutKind
 
 _READS = frozenset(
     {"__array__", "__bool__", "__float__", "__index__", "__int__", "item", "numpy", "tolist"}
@@ -96,6 +96,9 @@ class Cut:
     """Joins whose input from behind the cut has passed a layer without a gradient."""
     read_into: list[tuple[int, int]] = field(default_factory=list)
     """Likewise for each sum with a plain number that was read behind the cut."""
+
+    second_order: bool | None = None
+    """Whether a switch of the script's own asks for the gradient that a derivative cuts off."""
 
     def add(self, edge: Edge, forward: Forward | None) -> None:
         """Record a tensor that was cut off, and release those of calls no longer held."""
@@ -256,6 +259,8 @@ class CutTracker:
         if position == len(self.cuts):
             call = calls[-1].number if calls else None
             self.cuts.append(Cut(name, kind, line, call, whole is not None))
+            if name == DERIVATIVE:
+                self.cuts[position].second_order = _asks_for_second_order(_frame_of_call())
         cut = self.cuts[position]
         cut.count += 1
         for edge in sources:
@@ -296,6 +301,28 @@ def _frame_of_call() -> FrameType | None:
     while frame is not None and frame.f_code.co_name != "__torch_function__":
         frame = frame.f_back
     return None if frame is None else frame.f_back
+
+
+_SWITCHES = {"first_order": False, "fomaml": False, "second_order": True, "create_graph": True}
+"""Names of switches of meta-learning, and their value that asks for second-order gradients."""
+
+
+def _asks_for_second_order(frame: FrameType | None) -> bool | None:
+    """Return what a switch among the variables of a function, or of its object, asks for.
+
+    None if it has no such switch.
+    """
+    while frame is not None and not is_users(frame.f_code):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    variables = frame.f_locals
+    attributes = getattr(variables.get("self"), "__dict__", {})
+    for name, wanted in _SWITCHES.items():
+        value = variables.get(name, attributes.get(name))
+        if isinstance(value, bool):
+            return value is wanted
+    return None
 
 
 def _returned(result: object) -> list[Tensor]:

@@ -13,14 +13,17 @@ from gradscope.capture.naming import Shards, trained_by
 from gradscope.capture.source.lines import NUMBERED, Caller, Line, created, sequence_number
 from gradscope.capture.step.comparisons import ComparisonObserver
 from gradscope.capture.step.cuts import CutTracker
+from gradscope.capture.step.derivatives import DerivativeObserver
 from gradscope.capture.step.forward_calls import (
     BackwardObserver,
     CheckpointObserver,
     SwitchObserver,
 )
 from gradscope.capture.step.graph import Graph, release, walk
+from gradscope.capture.step.kept_gradients import KeptGradientObserver
 from gradscope.capture.step.measurements import BackwardWatch, Measurements, Slot
 from gradscope.capture.step.modules import ModuleTracker
+from gradscope.capture.step.self_averages import SelfAverageObserver
 from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.step.writes import WriteObserver, watch_parameters_made
 from gradscope.garbage import no_garbage_collection
@@ -53,7 +56,13 @@ class StepCapture:
         self.switches = SwitchObserver(self.cuts)
         self.backwards = BackwardObserver()
         self.writes = WriteObserver()
+        self.averages = SelfAverageObserver()
+        self.derivatives = DerivativeObserver()
+        self.kept_gradients = KeptGradientObserver()
         observers = (
+            self.kept_gradients,
+            self.averages,
+            self.derivatives,
             self.comparisons,
             self.switches,
             self.backwards,
@@ -172,6 +181,9 @@ class StepCapture:
         self.sites.hooked.clear()
         self.cuts.close()
         self.comparisons.close()
+        self.averages.close()
+        self.derivatives.close()
+        self.kept_gradients.close()
         self.release_graph()
 
     def line_of(self, node: Node) -> Line | None:

@@ -19,8 +19,8 @@ from gradscope.capture.source.lines import Line, created
 from gradscope.capture.step.cuts import Cut, leaves_behind
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.graph import VIEW_OPERATIONS, Edge, Graph
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.records import (
-    CutRecord,
     EdgeRecord,
     ModuleCallRecord,
     ModuleRecord,

@@ -14,6 +14,7 @@ from gradscope.capture.training.guard import Guard
 from gradscope.capture.training.locations import NOWHERE, Locations
 from gradscope.capture.training.models import Forwards, Models
 from gradscope.capture.training.optimizers import Optimizers
+from gradscope.capture.training.shared_weights import SharedWeights
 from gradscope.recording.events import ModeEvent, ZeroEvent, named
 from gradscope.recording.evidence.training import ClipScope
 
@@ -86,6 +87,7 @@ class TrainingState:
         self.optimizers = Optimizers(self.gradient_state, self.locations)
         self.scopes = Scopes()
         self.batches = Batches(guard)
+        self.shared_weights = SharedWeights(guard, self.locations, self.event_log)
         self._own = _OfThread()
         self.batch = ""
         """Description of the first input of the first model."""

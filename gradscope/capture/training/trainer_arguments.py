@@ -63,11 +63,13 @@ def limit_argument(frames: Iterable[FrameType], limit: float) -> Line | None:
 def trainer_arguments(file: str) -> Iterator[tuple[ArgumentKind, Line]]:
     """Yield what the arguments of trainers in a file set, where one argument alone sets it."""
     found: dict[ArgumentKind, list[int]] = {}
-    for node in ast.walk(tree_of(file)):
+    tree = tree_of(file)
+    dictionaries = _dictionaries(tree)
+    for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 if name.endswith(_TRAINERS):
-                    for kind, line in _settings(node):
+                    for kind, line in _settings(node, dictionaries):
                         found.setdefault(kind, []).append(line)
     for kind, lines in found.items():
         code = code_at(file, lines[0]) if len(lines) == 1 else None
@@ -75,13 +77,51 @@ def trainer_arguments(file: str) -> Iterator[tuple[ArgumentKind, Line]]:
             yield kind, Line(code, lines[0])
 
 
-def _settings(call: ast.Call) -> Iterator[tuple[ArgumentKind, int]]:
+def _settings(
+    call: ast.Call, dictionaries: Mapping[str, ast.expr]
+) -> Iterator[tuple[ArgumentKind, int]]:
     """Yield what the arguments of a call set, with their lines."""
-    for one in call.keywords:
-        is_off = isinstance(one.value, ast.Constant) and one.value.value in (None, False)
-        kind = _SETTING.get(one.arg or "")
+    for name, value in _arguments(call, dictionaries):
+        is_off = isinstance(value, ast.Constant) and value.value in (None, False)
+        kind = _SETTING.get(name)
         if kind is not None and not is_off:
-            yield kind, one.value.lineno
+            yield kind, value.lineno
+
+
+def _arguments(
+    call: ast.Call, dictionaries: Mapping[str, ast.expr]
+) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the keyword arguments of a call, and the entries of its `**options`."""
+    for one in call.keywords:
+        if one.arg is not None:
+            yield one.arg, one.value
+            continue
+        given = dictionaries.get(one.value.id) if isinstance(one.value, ast.Name) else one.value
+        match given:
+            case ast.Dict():
+                for key, value in zip(given.keys, given.values, strict=True):
+                    if isinstance(key, ast.Constant):
+                        yield str(key.value), value
+            case ast.Call(func=ast.Name(id="dict")):
+                yield from ((entry.arg, entry.value) for entry in given.keywords if entry.arg)
+
+
+def _dictionaries(tree: ast.Module) -> Mapping[str, ast.expr]:
+    """Return the values of names that a file assigns once, and whose entries it does not change."""
+    values: dict[str, list[ast.expr | None]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                values.setdefault(name, []).append(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                values.setdefault(name, []).append(value)
+            case (
+                ast.AugAssign(target=ast.Name(id=name))
+                | ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del())
+                | ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="update" | "pop"))
+            ):
+                values.setdefault(name, []).append(None)
+    return {name: one for name, (one, *more) in values.items() if one is not None and not more}
 
 
 def clips_itself(call: ast.Call | None) -> bool:

@@ -252,6 +252,7 @@ class _Running:
         Scalers(self._training, self._backwards, self._steps).install(patches)
         Schedulers(self._training).install(patches)
         Loaders(self._training).install(patches)
+        self._training.shared_weights.install(patches)
         # Non-reentrant checkpoints, `save_on_cpu` and hooks of the script pack tensors this way.
         patches.wrap(saved_tensors_hooks, "__enter__", self._backwards.wrap_saving)
         patches.wrap(torch, "compile", self._wrap_compile)

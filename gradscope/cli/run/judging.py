@@ -23,11 +23,13 @@ from gradscope.check.results import CheckResult, Failure, Run, exit_code, fails,
 from gradscope.cli.console import make_console
 from gradscope.cli.errors import show_error, show_note
 from gradscope.cli.output import write_text
+from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import Loaded, grouped, rank_files, tell_missing
 from gradscope.cli.run.command import PlannedRun
 from gradscope.config.formats import is_of_ci
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.phrasing import counted
+from gradscope.progress import tell_stage
 from gradscope.recording.evidence.ranks import RankIdentity
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.records import Recording
@@ -151,7 +153,7 @@ def judged_run(
         _tell_written(planned, [path])
         return ExitCode.OK
     ranks = (recording,) if job is None else job.recordings
-    result = _checked(planned, ranks, _lost(planned, recording))
+    result = _told_and_checked(planned, ranks, _lost(planned, recording))
     code = _reported(planned, result, has_failed=has_failed, is_reported=reports)
     if not reports and job is not None and code is not ExitCode.OK:
         show_error(GradscopeError(f"rank {planned.rank}: {closing_text(result)}"))
@@ -193,7 +195,7 @@ def _judged_job(
     planned: PlannedRun, job: Loaded, failures: Sequence[Failure] = (), *, has_failed: bool
 ) -> ExitCode:
     tell_missing(job)
-    result = _checked(planned, job.recordings, failures)
+    result = _told_and_checked(planned, job.recordings, failures)
     code = _reported(planned, result, has_failed=has_failed, is_reported=True)
     _tell_written(planned, job.paths)
     return code
@@ -225,6 +227,15 @@ def failing(planned: PlannedRun, path: Path) -> bool:
     level = (planned.policy or Policy()).fail_level
     (target,) = _checked(planned, (recording,)).targets
     return any(fails(item, level) for item in target.findings)
+
+
+def _told_and_checked(
+    planned: PlannedRun, ranks: Sequence[Recording], failures: Sequence[Failure]
+) -> CheckResult:
+    """Return the result of a run that has ended. On a terminal, a line shows that it is judged."""
+    with progress_line(is_wanted=planned.rank in (None, 0)):
+        tell_stage("applying the rules" + (f" to {len(ranks)} ranks" if len(ranks) > 1 else ""))
+        return _checked(planned, ranks, failures)
 
 
 def _checked(
@@ -270,7 +281,9 @@ def _write(planned: PlannedRun, result: CheckResult, closing: str) -> None:
     if planned.report is not None:
         stream = io.StringIO()
     console = make_console(stream, planned.color)
-    text = _rendered(planned, result, closing, console)
+    with progress_line(is_wanted=planned.rank in (None, 0)):
+        tell_stage("writing the report")
+        text = _rendered(planned, result, closing, console)
     if stream is sys.stderr:
         text = f"\n{text}"  # apart from what the script has printed
     outcome = closing or found_text(result.targets[0].findings)

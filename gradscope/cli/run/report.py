@@ -7,11 +7,13 @@ from pathlib import Path
 from gradscope import __version__
 from gradscope.check.results import CheckResult, Failure, Run, TargetResult
 from gradscope.cli.errors import show_error, show_note
+from gradscope.cli.progress import progress_line
 from gradscope.cli.rank_recordings import rank_files
 from gradscope.cli.run.command import PlannedRun
 from gradscope.errors import ExitCode, GradscopeError
 from gradscope.launch.execution import TELLING_SECONDS
 from gradscope.phrasing import counted
+from gradscope.progress import tell_stage
 from gradscope.recording.finding import SkippedRule, Verdict
 from gradscope.recording.meta import has_no_gradients, run_header
 from gradscope.recording.paths import remove_logs
@@ -143,7 +145,9 @@ def report_run(
         return _report_unobserved(
             planned, None, unobserved, is_told=trouble is not None or has_failed
         )
-    recording = load_recording(path)
+    with progress_line(is_wanted=planned.rank in (None, 0)):
+        tell_stage("reading the recording")
+        recording = load_recording(path)
     if has_no_gradients(recording):
         path.unlink()
         remove_logs(path)

@@ -9,6 +9,7 @@ from gradscope.recording.evidence.batches import (
     AccumulationRecord,
     BatchIdentity,
     BatchRecord,
+    EqualOutputsRecord,
     IgnoredInputRecord,
     LossTermRecord,
     MicroBatchRecord,
@@ -33,11 +34,13 @@ from gradscope.recording.evidence.forward import (
     ForwardStat,
     HorizonRecord,
     LogitRecord,
+    PartialNormRecord,
     PathCutRecord,
     RouterRecord,
     SaturationRecord,
     SoftmaxRecord,
     UnitRecord,
+    ZeroDerivativeRecord,
 )
 from gradscope.recording.evidence.parameters import (
     AttributeRecord,
@@ -101,6 +104,7 @@ EVIDENCE: tuple[type, ...] = (
     ContinuedRun,
     CustomFunctionRecord,
     DroppedRecord,
+    EqualOutputsRecord,
     FlushRecord,
     ForwardStat,
     FreezeRecord,
@@ -124,6 +128,7 @@ EVIDENCE: tuple[type, ...] = (
     OverwrittenRecord,
     PaddingRecord,
     ParameterPlacement,
+    PartialNormRecord,
     PartlyUnfrozenRecord,
     PathCutRecord,
     ProbeRecord,
@@ -153,5 +158,6 @@ EVIDENCE: tuple[type, ...] = (
     WatchCost,
     WithheldRecord,
     WrappedModel,
+    ZeroDerivativeRecord,
 )
 """Every kind, in the order of their tables in a file."""

@@ -164,6 +164,20 @@ class MixedExamplesRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EqualOutputsRecord:
+    """Different examples for which the model returns the same numbers."""
+
+    table: ClassVar[str] = "equal_outputs"
+    operation: str
+    """Name of the function from whose result on they are equal."""
+    site: int | None
+    rows: int
+    """Number of examples."""
+    equal: int
+    """Number of examples with one output and different inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredInputRecord:
     """An input of the model that nothing depends on."""
 
@@ -197,6 +211,7 @@ ProbeName = Literal[
     "checkpoints",
     "comparisons",
     "custom functions",
+    "derivatives",
     "dropped",
     "forward",
     "freezes",
@@ -209,6 +224,7 @@ ProbeName = Literal[
     "loss terms",
     "micro-batches",
     "mixed examples",
+    "equal outputs",
     "non-finite",
     "optimizers",
     "overfit",

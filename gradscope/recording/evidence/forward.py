@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from gradscope.recording.records import CutKind, Measured, Shape, TensorRef
+from gradscope.recording.cut_record import CutKind
+from gradscope.recording.records import Measured, Shape, TensorRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,15 @@ class ComparisonRecord:
 
     table: ClassVar[str] = "comparison"
     later_columns: ClassVar[frozenset[str]] = frozenset(
-        {"left_from", "right_from", "reduction", "ahead"}
+        {
+            "left_from",
+            "right_from",
+            "reduction",
+            "ahead",
+            "targets",
+            "at_padding",
+            "padding_class",
+        }
     )
     operation: str
     """torch's name: `mse_loss`, `sub`, `mul`."""
@@ -101,6 +110,12 @@ class ComparisonRecord:
     ahead: int | None = None
     """Positions by which the classes of a loss run ahead of the tokens that the model has looked
     up: 1 if it is to predict the next token. None if they are no tokens of it."""
+    targets: int | None = None
+    """Number of targets that count; None unless some are at padding of the model's tokens."""
+    at_padding: int | None = None
+    """Number of these at padding, all of one class."""
+    padding_class: int | None = None
+    """The class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +144,7 @@ class PathCutRecord:
     """A cut behind parameters that get a gradient another way, and from which the loss is made."""
 
     table: ClassVar[str] = "path_cut"
+    later_columns: ClassVar[frozenset[str]] = frozenset({"second_order"})
     operation: str
     """The call, as in `CutRecord`."""
     kind: CutKind
@@ -151,6 +167,31 @@ class PathCutRecord:
     """Tensors of the graph from which what was cut off had been made, the nearest on each way."""
     sources: int
     """Number of different tensors that were cut off there, 64 at most beside leaves."""
+    second_order: bool | None = None
+    """Whether a switch of the script's own asks for the gradient that a derivative without
+    `create_graph` cuts off, as `first_order=False`. None without a switch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZeroDerivativeRecord:
+    """A call of `autograd.grad` for a second derivative, which is zero for every element."""
+
+    table: ClassVar[str] = "zero_derivative"
+    site: int | None
+    elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialNormRecord:
+    """A distance from a number of norms over a part of a derivative by examples."""
+
+    table: ClassVar[str] = "partial_norm"
+    site: int | None
+    norms: int
+    examples: int
+    """Number of examples, each with one result that was differentiated."""
+    shape: tuple[int, ...]
+    """Shape of the derivative."""
 
 
 LogitKind = Literal["attention", "output"]

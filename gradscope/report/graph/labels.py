@@ -269,5 +269,5 @@ def link_title(link: Link, source: Vertex, target: Vertex) -> str:
     if link.tensors > 1:
         lines.append(f"total of {link.tensors:,} tensors")
     if link.kind == "next":
-        lines.append("to the next copy")
+        lines.append("to the next copy" if link.box is not None else "to a later turn of the loop")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """A drawing of each module's content, one level deep, which readers open one by one."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -9,14 +9,14 @@ from gradscope.analysis.folding import Span, span
 from gradscope.analysis.recording_index import StepView, first_step
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
-from gradscope.recording.records import TensorRef
+from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.report.graph.drawing import Drawing
 from gradscope.report.graph.drawing_columns import drawing_columns
 from gradscope.report.graph.labels import below
 from gradscope.report.graph.layout import Arrangements, lay_out
-from gradscope.report.graph.loops import Loop, loops
 from gradscope.report.graph.part_vertices import VertexMaker
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
+from gradscope.report.graph.unrolled import unrolled
 from gradscope.report.graph.vertices import GraphPart, Link, LinkKind, Vertex, shortened_part
 from gradscope.report.html.page import Chart
 
@@ -87,7 +87,8 @@ class _Insides:
             around = (WHOLE,) if row.parent is None else self.paths[row.parent]
             self.paths[row.index] = (*around, row.index)
         self._find_lists()
-        self._find_loops()
+        turns = unrolled(self.links.in_order(), self._around)
+        self.drawn_as = {node: turn.node for node, turn in turns.items()}
         self._add_nodes()
         self._add_unreached()
         passed = {node.index for node in self.view.nodes if node.kind == "view"}
@@ -127,29 +128,9 @@ class _Insides:
             if is_list and 0 < children[row.index] <= _LISTED:
                 self.lists.add(row.index)
 
-    def _find_loops(self) -> None:
-        """Find the operations that a loop of a module repeats, with the modules that it calls."""
-        inside: dict[int, list[tuple[Hashable, int]]] = {}
-        for node in self.links.in_order():
-            if node.kind != "operation":
-                continue
-            for around, (kind, held) in self._positions(("node", node.index)):
-                entries = inside.setdefault(around, [])
-                key = (node.operation, node.site) if kind == "node" else held
-                # The content of a called module is one entry.
-                if kind == "node" or not entries or entries[-1][0] != key:
-                    entries.append((key, node.index))
-        for entries in inside.values():
-            for loop in loops([key for key, _ in entries]):
-                self._fold(loop, entries)
-
-    def _fold(self, loop: Loop, entries: Sequence[tuple[Hashable, int]]) -> None:
-        """Let the first of a loop's equal operations represent the others."""
-        first: dict[int, int] = {}
-        for entry in loop:
-            key, node = entries[entry.position]
-            if isinstance(key, tuple):
-                self.drawn_as[node] = first.setdefault(entry.offset, node)
+    def _around(self, node: NodeRecord) -> Iterator[tuple[int, int | None]]:
+        for module, (kind, held) in self._positions(("node", node.index)):
+            yield module, None if kind == "node" else held
 
     def _add_nodes(self) -> None:
         for node in self.links.in_order():

@@ -1,5 +1,6 @@
 """The part of a graph that is drawn: modules are folded until it fits, views are omitted."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gradscope.analysis.folding import fold_modules
@@ -12,6 +13,7 @@ from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.boxes import Boxes, Contents, Path, without_unused
 from gradscope.report.graph.part_vertices import Key, PartLinks, Position, VertexMaker, whole_boxes
 from gradscope.report.graph.tensor_links import TensorLinks, cut_module, cuts_of, module_of
+from gradscope.report.graph.unrolled import Turn, module_surroundings, unrolled
 from gradscope.report.graph.vertices import GraphPart, Vertex
 
 _OUTSIDE = {"before": "before", "after": "after", "rest": "outside of modules"}
@@ -28,7 +30,7 @@ class GraphOptions:
     has_views: bool = False
     """Whether nodes that pass on their neighbour's gradient are vertices too."""
     folds_repeats: bool = False
-    """Whether equal siblings are drawn as one."""
+    """Whether equal siblings are drawn as one, and the turns of an unrolled loop."""
 
 
 def graph_part(report: Report, options: GraphOptions) -> GraphPart:
@@ -58,7 +60,9 @@ class _Part:
     limit: int | None = field(init=False)
     """Depth below `base` at which modules are folded; None for no folding."""
     nodes_like: dict[int, int] = field(init=False)
-    """By node of a copy: the node that is drawn."""
+    """By node of a copy or of a turn: the node that is drawn."""
+    turns: dict[int, Turn] = field(init=False, default_factory=dict)
+    """By node: its turn in an unrolled loop."""
     parameters_like: dict[int, int] = field(init=False)
     same: dict[int, list[int]] = field(init=False, default_factory=dict)
     """By drawn parameter: all parameters that it represents."""
@@ -77,11 +81,25 @@ class _Part:
         ):
             self.boxes.add(tree)
         self.nodes_like, self.parameters_like = contents.twins(self.boxes.copies)
+        if folds:
+            self._fold_loops()
         for parameter in self.view.recording.parameters:
             like = self.parameters_like.get(parameter.index, parameter.index)
             self.same.setdefault(like, []).append(parameter.index)
         self.limit = self.options.depth
         self._fit()
+
+    def _fold_loops(self) -> None:
+        """Let the first turn of each loop represent the others."""
+        drawn_as = self.boxes.drawn_as
+        around = module_surroundings(
+            self.report, self.view, lambda module: drawn_as.get(module, module)
+        )
+        self.turns = unrolled(self.tensors.in_order(), around)
+        for node in self.turns:
+            like = self.nodes_like.get(node, node)
+            if like in self.turns:
+                self.nodes_like[node] = self.turns[like].node
 
     def build(self) -> GraphPart:
         """Return it."""
@@ -92,7 +110,10 @@ class _Part:
                 members.setdefault(self._parameter_key(parameter.index), [])
         links = PartLinks(
             self.tensors,
-            {node: Position(key, self._path(node)) for node, key in nodes.items()},
+            {
+                node: Position(key, self._path(node), self._turn(key, node))
+                for node, key in nodes.items()
+            },
         )
         links.add_tensors()
         boxes_of = {key: self._box(key) for key in members}
@@ -102,7 +123,7 @@ class _Part:
         indices = {key: position for position, key in enumerate(members)}
         vertices = tuple(
             replace(
-                self._vertex(key),
+                self._vertex(key, held),
                 index=indices[key],
                 nodes=tuple(held),
                 box=boxes_of.get(key),
@@ -214,7 +235,10 @@ class _Part:
                 every.update(behind)
         return every
 
-    def _vertex(self, key: Key) -> Vertex:
+    def _turn(self, key: Key, node: int) -> int | None:
+        return self.turns[node].number if key[0] == "node" and node in self.turns else None
+
+    def _vertex(self, key: Key, held: Sequence[int]) -> Vertex:
         kind, index = key
         match kind:
             case "module":
@@ -224,7 +248,9 @@ class _Part:
             case "parameter":
                 return self.maker.parameter(self.same[index])
             case "node":
-                return self.maker.operation(self.view.recording.nodes[index])
+                turns = {self._turn(key, node) for node in held}
+                made = self.maker.operation(self.view.recording.nodes[index])
+                return replace(made, copies=max(len(turns), 1))
             case "cut":
                 return self.maker.cut(cuts_of(self.view)[index])
         return Vertex(index=0, kind="outside", label=_OUTSIDE[kind])

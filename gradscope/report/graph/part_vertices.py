@@ -7,7 +7,8 @@ from typing import Literal
 from gradscope.analysis.folding import span
 from gradscope.analysis.recording_index import StepView
 from gradscope.analysis.report import Report
-from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
+from gradscope.recording.cut_record import CutRecord
+from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.report.graph.boxes import Path
 from gradscope.report.graph.labels import module_reach
 from gradscope.report.graph.tensor_links import (
@@ -103,6 +104,8 @@ class Position:
 
     key: Key
     path: Path
+    turn: int | None = None
+    """Turn of an unrolled loop; None outside of loops."""
 
 
 @dataclass(slots=True)
@@ -161,7 +164,7 @@ class PartLinks:
                 target=indices[ends.target],
                 norms=span(self.tensors.norm(refs) for refs in copies.values()),
                 tensors=max(map(len, copies.values()), default=0),
-                kind=ends.kind,
+                kind="next" if _goes_back(ends, indices) else ends.kind,
                 box=ends.box,
             )
             for ends, copies in self.found.items()
@@ -177,8 +180,16 @@ def _ends(source: Position | None, target: Position | None) -> Ends:
     return Ends(source.key, target.key, "gradient" if box is None else "next", box)
 
 
-def _copies(position: Position | None) -> tuple[int, ...]:
-    return () if position is None else tuple(copy for _, copy in position.path)
+def _copies(position: Position | None) -> tuple[int | None, ...]:
+    if position is None:
+        return ()
+    return (*(copy for _, copy in position.path), position.turn)
+
+
+def _goes_back(ends: Ends, indices: Mapping[Key, int]) -> bool:
+    """Return whether a link leads to what comes earlier: to a later turn of a loop."""
+    is_inner = all(kind in ("node", "module") for kind, _ in (ends.source, ends.target))
+    return is_inner and ends.kind == "gradient" and indices[ends.source] > indices[ends.target]
 
 
 def next_copy(one: Path, other: Path) -> int | None:

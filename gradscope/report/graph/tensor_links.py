@@ -7,7 +7,8 @@ from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import StepView, created
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
-from gradscope.recording.records import CutRecord, NodeRecord, TensorRef
+from gradscope.recording.cut_record import CutRecord
+from gradscope.recording.records import NodeRecord, TensorRef
 
 SCISSORS = "✂"
 

@@ -1,7 +1,8 @@
 """A graph as an indented tree of modules and their operations."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +14,7 @@ from gradscope.analysis.folding import (
     fitting_depth,
     fold_modules,
     merge_containers,
+    span,
 )
 from gradscope.analysis.recording_index import StepView, created, first_step
 from gradscope.analysis.report import Report
@@ -20,28 +22,37 @@ from gradscope.analysis.rows import GraphSummary, ModuleRow, ParameterRow
 from gradscope.analysis.selection import modules_below
 from gradscope.analysis.view import ViewOptions
 from gradscope.phrasing import counted
-from gradscope.recording.records import CutRecord
+from gradscope.recording.cut_record import CutRecord
+from gradscope.recording.records import NodeRecord
 from gradscope.report.graph.part import GraphOptions
 from gradscope.report.graph.tensor_links import cut_call, cut_location, cuts_of, module_of
+from gradscope.report.graph.unrolled import Turn, module_surroundings, unrolled
 from gradscope.report.number_format import operation_text, span_figure
 from gradscope.report.page import Page, Trimmed
-from gradscope.report.strips import sparkline
+from gradscope.report.strips import Scale, sparkline, strip
 
-_BUCKETS = 40
+_MOST_COLUMNS, _BESIDE = 40, 56
+"""Maximum number of characters of a strip, and of the line around it."""
 _ROWS = 200
 _NARROW = 72
 _NEVER_CALLED = ("ParameterList", "ParameterDict")
 """Modules whose parameters are used without a call."""
 
-Operations = tuple[tuple[str, int], ...]
+Counts = tuple[tuple[str, int], ...]
 """Operations with their counts, in the order of the forward."""
+
+Operations = tuple[tuple[int, Counts], ...]
+"""Consecutive operations, each part with how often an unrolled loop repeats it: mostly once."""
 
 
 def render_graph_text(report: Report, options: GraphOptions, console: Console) -> None:
     """Print the tree in the order of the forward, then the graph's statistics."""
     page = Page.of(console, report.target.root)
     rows = _in_order(modules_below(report, ViewOptions(module=options.module)))
-    tree = _Tree(report, page)
+    view = first_step(report.recording)
+    nodes = sorted(view.nodes, key=created)
+    turns = unrolled(nodes, module_surroundings(report, view))
+    tree = _Tree(report, page, _operations(view, nodes, turns))
     roots = [merge_containers(root) for root in fold_modules(rows, tree.mark)]
     base = min((row.depth for row in rows), default=0)
     depth = fitting_depth(roots, _ROWS)
@@ -59,7 +70,7 @@ def render_graph_text(report: Report, options: GraphOptions, console: Console) -
     console.print()
     if options.module:
         console.print(Text("of the whole model:", style="dim"))
-    console.print(Trimmed(_statistics(report, page)), end="")
+    console.print(Trimmed(_statistics(report, page, turns)), end="")
 
 
 def _in_order(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
@@ -76,9 +87,11 @@ def _in_order(rows: Sequence[ModuleRow]) -> list[ModuleRow]:
 class _Tree:
     """The table of modules."""
 
-    def __init__(self, report: Report, page: Page) -> None:
+    def __init__(
+        self, report: Report, page: Page, operations: Mapping[int | None, Operations]
+    ) -> None:
         self._page = page
-        self._operations = _operations(first_step(report.recording))
+        self._operations = operations
         self._missing: dict[str, list[ParameterRow]] = {}
         for parameter in report.parameters:
             if parameter.grad is None:
@@ -129,10 +142,17 @@ class _Tree:
         return text.append(f"{' ' if module.name else ''}{page.spell(row.class_name)}", style=style)
 
     def _inside(self, row: ModuleRow) -> Text:
-        text = self._operation_text(self._operations.get(row.index, ()))
-        if len(row.calls) > 1:
-            calls = Text(f"{len(row.calls)} calls", style="bold")
-            text = calls.append(": ").append_text(text) if text else calls
+        operations = self._operations.get(row.index, ())
+        calls = len(row.calls)
+        if calls > 1 and len(operations) == 1 and operations[0][0] == calls:
+            # Each call does the same.
+            text = Text(f"{calls} calls", style="bold")
+            text.append_text(Text(f" of {self._counted(operations[0][1])}", style="not bold"))
+        else:
+            text = self._operation_text(operations)
+            if calls > 1:
+                before = Text(f"{calls} calls", style="bold")
+                text = before.append(": ").append_text(text) if text else before
         if row.own_parameters and not row.calls and row.class_name not in _NEVER_CALLED:
             _add_word(text, "not called", "magenta")
         for reach, words in (("none", "no gradient"), ("frozen", "frozen")):
@@ -146,26 +166,65 @@ class _Tree:
         return text
 
     def _operation_text(self, operations: Operations) -> Text:
+        return Text(", ".join(self._repeated(turns, counts) for turns, counts in operations))
+
+    def _repeated(self, turns: int, counts: Counts) -> str:
+        if turns == 1 or len(counts) == 1:
+            return self._counted([(name, count * turns) for name, count in counts])
+        return f"{turns} turns of ({self._counted(counts)})"
+
+    def _counted(self, counts: Iterable[tuple[str, int]]) -> str:
         times = self._page.signs.times
-        parts = [name if count == 1 else f"{name} {times}{count}" for name, count in operations]
-        return Text(", ".join(parts))
+        return ", ".join(name if count == 1 else f"{name} {times}{count}" for name, count in counts)
 
 
 def _add_word(text: Text, word: str, style: str) -> None:
     text.append("; " if text else "").append(word, style=style)
 
 
-def _operations(view: StepView) -> dict[int | None, Operations]:
-    """Return the operations of each module itself, without views and leaves."""
-    counts: dict[int | None, Counter[str]] = {}
-    for node in sorted(view.nodes, key=created):
+def _operations(
+    view: StepView, nodes: Sequence[NodeRecord], turns: Mapping[int, Turn]
+) -> dict[int | None, Operations]:
+    """Return the operations of each module itself, without views and leaves.
+
+    Args:
+        view: The step.
+        nodes: In the order of the forward.
+        turns: The turn of each repeated operation, by node.
+    """
+    parts: dict[int | None, list[_Part]] = {}
+    for node in nodes:
         if node.kind == "operation":
-            operations = counts.setdefault(module_of(view, node), Counter())
-            operations[operation_text(node.operation)] += 1
-    return {module: tuple(operations.items()) for module, operations in counts.items()}
+            turn = turns.get(node.index)
+            loop = None if turn is None else turn.loop
+            found = parts.setdefault(module_of(view, node), [])
+            if not found or found[-1].loop != loop:
+                found.append(_Part(loop))
+            found[-1].add(node, turn)
+    return {
+        module: tuple((len(part.turns) or 1, tuple(part.counts.items())) for part in found)
+        for module, found in parts.items()
+    }
 
 
-def _statistics(report: Report, page: Page) -> Table:
+@dataclass(slots=True)
+class _Part:
+    """Consecutive operations of a module: of one loop, or outside of loops."""
+
+    loop: int | None
+    counts: Counter[str] = field(default_factory=Counter)
+    """Operations of one turn."""
+    turns: set[int] = field(default_factory=set)
+
+    def add(self, node: NodeRecord, turn: Turn | None) -> None:
+        """Add the next node."""
+        if turn is not None:
+            self.turns.add(turn.number)
+        if turn is None or turn.node == node.index:
+            self.counts[operation_text(node.operation)] += 1
+
+
+def _statistics(report: Report, page: Page, turns: Mapping[int, Turn]) -> Table:
     graph = report.graph
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
@@ -186,9 +245,33 @@ def _statistics(report: Report, page: Page) -> Table:
     if graph.parameters_by_depth:
         grid.add_row("parameters", Text.assemble(*_by_depth(graph, page)))
     view = first_step(report.recording)
+    for line in _over_turns(view, turns, page):
+        grid.add_row("loop", Text(line))
     for cut in cuts_of(view):
         grid.add_row("cut", page.text(_cut(view, cut)))
     return grid
+
+
+def _over_turns(view: StepView, turns: Mapping[int, Turn], page: Page) -> Iterator[str]:
+    """Yield the largest gradient in each turn of a loop; of loops that are alike, of one."""
+    norms: dict[int, dict[int, float]] = {}
+    for ref, stat in view.tensor_stats.items():
+        turn = turns.get(ref.node)
+        if turn is not None and stat.gradient is not None:
+            found = norms.setdefault(turn.loop, {})
+            found[turn.number] = max(found.get(turn.number, 0.0), stat.gradient.norm)
+    longest = {len(found): found for _, found in sorted(norms.items(), reverse=True)}
+    for count, found in longest.items():
+        numbers = sorted(found)
+        columns = min(count, _columns(page))
+        cells = tuple(found[numbers[at * count // columns]] for at in range(columns))
+        line = strip(cells, Scale.decades([cells]), page.signs)
+        norms_text = span_figure(span(found.values()))
+        yield f"gradient by turn, {norms_text}: {numbers[0]} {line} {numbers[-1]}"
+
+
+def _columns(page: Page) -> int:
+    return max(10, min(_MOST_COLUMNS, page.width - _BESIDE))
 
 
 def _cut(view: StepView, cut: CutRecord) -> str:
@@ -201,7 +284,7 @@ def _cut(view: StepView, cut: CutRecord) -> str:
 def _by_depth(graph: GraphSummary, page: Page) -> Iterator[str]:
     """Yield a sparkline of the parameters by their depth, and its ends."""
     last = graph.parameters_by_depth[-1][0]
-    columns = min(last + 1, _BUCKETS)
+    columns = min(last + 1, _columns(page))
     counts = [0] * columns
     for depth, count in graph.parameters_by_depth:
         counts[depth * columns // (last + 1)] += count

@@ -218,8 +218,7 @@ class Routes:
         above, below = self.around(source.box), self.around(target.box)
         start = Stop("unit", self.units.unit_of[source.index].first)
         end = Stop("unit", self.units.unit_of[target.index].first)
-        if link.kind == "next":
-            assert link.box is not None
+        if link.kind == "next" and link.box is not None:
             level = above.index(link.box)
             yield tuple(self._out(above[level:], start, source.index))
             entry = entries[link.box, source.index]

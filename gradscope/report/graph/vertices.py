@@ -17,7 +17,8 @@ a line that cuts off a gradient. `rest`: parts without space in the drawing.
 
 LinkKind = Literal["gradient", "next", "cut"]
 """`gradient`: tensors of the forward, whose gradients backward passes along. `next`: likewise from
-one copy of a repeated module to the next. `cut`: an edge of the forward without a gradient.
+one copy of a repeated module, or one turn of a loop, to the next. `cut`: an edge of the forward
+without a gradient.
 """
 
 
@@ -75,7 +76,8 @@ class Link:
     tensors: int
     kind: LinkKind = "gradient"
     box: int | None = None
-    """Box that represents the copies of a `next` link, or the box that a cut separates as a whole.
+    """Box that represents the copies of a `next` link, None in a loop; or the box that a cut
+    separates as a whole.
     """
 
     @property

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.evidence.failures import AutogradErrorRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import CutRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.autograd_errors import errors_of, evidence_of, related_to, site_of
 from gradscope.rules.helpers.source_text import NO_INPUT, remedy_of_reentrant

@@ -117,6 +117,7 @@ class Training:
         return Surroundings(
             held=indices(held) & sure if self.optimizers else every,
             stepped=indices(stepped) & sure if self.optimizers else every,
+            stepped_ever=indices(self._stepped_from(self.line(captured))),
             learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
             alive=indices(alive),
             moved=indices(
@@ -197,6 +198,17 @@ class Training:
             self.optimizers[position].parameters for position in positions if position is not None
         )
         return frozenset(name for parameters in held for name in self._names(parameters))
+
+    def _stepped_from(self, line: Site | None) -> frozenset[str]:
+        """Return the parameters that are stepped after any captured backward of a line."""
+        if line not in self._known_lines:
+            same = (one for one in self.recording.captured_steps if self.line(one) == line)
+            self._known_lines[line] = frozenset().union(*map(self._stepped, same))
+        return self._known_lines[line]
+
+    @cached_property
+    def _known_lines(self) -> dict[Site | None, frozenset[str]]:
+        return {}
 
     @cached_property
     def _forlorn(self) -> frozenset[str]:

@@ -83,7 +83,7 @@ class AlwaysClipped(Rule):
             known = series.finite
             if series.method not in ("norm", "per-tensor") or len(known) < self.least_steps:
                 continue
-            middle = median(point.coefficient for point in known)
+            middle = median(point.coefficient for point in series.typical)
             is_adaptive = series.family == "adaptive"
             limit = self.hard_adaptive if is_adaptive else self.hard
             cut = steps_of(series.cut) / steps_of(known)
@@ -116,7 +116,7 @@ class AlwaysClipped(Rule):
         *,
         is_adaptive: bool,
     ) -> Finding:
-        level = level_of([point.norm for point in series.finite])
+        level = level_of([point.norm for point in series.typical])
         advised = None if level is None else level.limit
         harm = (
             "every gradient has the same norm when the optimizer gets it"

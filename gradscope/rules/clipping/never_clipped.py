@@ -7,6 +7,7 @@ from typing import ClassVar
 from gradscope.analysis.clipping.limits import level_of
 from gradscope.analysis.clipping.series import ClipSeries
 from gradscope.analysis.kept_steps import steps_of
+from gradscope.analysis.windows import Windows
 from gradscope.phrasing import literal, short, times_text
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -63,9 +64,13 @@ class NeverClipped(Rule):
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every line whose limit is never reached."""
-        for series in context.shared(judged_series):
+        judged = context.shared(judged_series)
+        for series in judged:
             steps = steps_of(series.points)
             largest = max((point.norm for point in series.finite), default=0.0)
+            if sum(one.optimizer == series.optimizer for one in judged) == 1:
+                spans = context.shared(Windows).kept.spans("raw", [series.optimizer])
+                largest = max([largest, *(one.bucket.highest for one in spans)])
             if series.method != "norm" or not largest or steps_of(series.finite) < steps:
                 continue
             times = (series.limit or 0.0) / largest
@@ -85,7 +90,7 @@ class NeverClipped(Rule):
     def _finding(
         self, context: RuleContext, series: ClipSeries, largest: float, times: float
     ) -> Finding:
-        level = level_of([point.norm for point in series.finite])
+        level = level_of([point.norm for point in series.typical])
         advised = None if level is None else level.limit
         return self.finding(
             context,

@@ -13,6 +13,7 @@ from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.growth_position import (
     MATRICES,
     Position,
+    arrives,
     behind,
     ends,
     forward_rise,
@@ -25,7 +26,13 @@ from gradscope.rules.helpers.growth_position import (
     related_lines,
     trend_position,
 )
-from gradscope.rules.helpers.recurrence import Memory, growth_later, memories, recurrences
+from gradscope.rules.helpers.recurrence import (
+    Memory,
+    growth_later,
+    memories,
+    origin_of,
+    recurrences,
+)
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Lasting, Rule
 
@@ -48,11 +55,14 @@ class ExplodingGradient(Rule):
         to the input, the rule compares norms between operations of the same type. The result is the
         largest rise in orders of magnitude (decades); a single operation counts only up to the
         second largest rise. From 1.5 decades it is a note, from 2 a warning, from 4 an error. The
-        jump of a single operation is the difference of the median norms before and after it. For
-        recurrent layers the derivative of the last output with respect to each input is measured.
-        The rise must persist after the probing steps. Without probing steps it is an error only if
-        the median layer, repeated, rises as far; otherwise it is at most a warning. If the loss or
-        the gradient is not finite, the rule applies the same test to the values of the forward.
+        jump of a single operation is the difference of the median norms before and after it; at
+        least half of its decades must arrive at a parameter. Loops that multiply by the same weight
+        on one line, or by other tensors within one forward, are compared from their last quarter to
+        the first. For recurrent layers the derivative of the last output with respect to each input
+        is measured. The rise must persist after the probing steps. Without probing steps it is an
+        error only if the median layer, repeated, rises as far; otherwise it is at most a warning.
+        If the loss or the gradient is not finite, the rule applies the same test to the values of
+        the forward.
 
     How to fix it:
         Initialise smaller (Xavier, He, orthogonal for recurrent weights), normalise each residual
@@ -220,29 +230,22 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
-        record = context.recording.parameters[found.parameter]
-        drawn = initialisation_site(context, [record.module])
-        loop = found.calls[0].site
-        site = loop if drawn is None else drawn
+        name, site, others = origin_of(context, found)
         count = len(found.calls)
         return self.finding(
             context,
             message=(
                 f"the gradient grows {fold_text(decades)} through {count} iterations of a loop, "
-                f"more than the sum over {count} losses: `{record.name}` enlarges it each time"
+                f"more than the sum over {count} losses: {name} enlarges it each time"
             ),
-            remedy=_TIME_REMEDY,
+            remedy=_FACTOR_REMEDY if found.parameter is None else _TIME_REMEDY,
             site=site,
-            related=[
-                context.related(other, text)
-                for other, text in (
-                    (record.site, f"{record.name} is made here"),
-                    (loop, "the loop that applies it"),
-                )
-                if other != site
-            ],
+            related=others,
             severity=severity,
-            parameters=[found.parameter, *behind(context, found.calls[0], found.calls[-1].depth)],
+            parameters=[
+                *(() if found.parameter is None else (found.parameter,)),
+                *behind(context, found.calls[0], found.calls[-1].depth),
+            ],
             evidence={
                 "decades": decades,
                 "decades_limit": self._limit(severity),
@@ -264,9 +267,12 @@ class ExplodingGradient(Rule):
         severity = _level(decades, limits, lasts=spines.has_later)
         if severity is None:
             return None
+        before, after = jump.matched
+        parameters = behind(context, before.node, before.node.depth)
+        if not arrives(context, 10 ** (before.level + self.jump_decades / 2), parameters):
+            return None
         position = jump_position(context, jump)
         through = f"{position.count} iterations of a loop" if position.count > 1 else position.what
-        before, after = jump.matched
         return self.finding(
             context,
             message=(
@@ -277,7 +283,7 @@ class ExplodingGradient(Rule):
             site=position.site,
             related=related_lines(context, position),
             severity=severity,
-            parameters=behind(context, before.node, before.node.depth),
+            parameters=parameters,
             evidence={
                 "decades": decades,
                 "decades_limit": self.jump_decades,
@@ -321,6 +327,9 @@ class ExplodingGradient(Rule):
 _TIME_REMEDY = (
     "initialise the recurrent weights with `nn.init.orthogonal_`, clip the gradient norm with "
     "`clip_grad_norm_`, or backpropagate through fewer steps by detaching the state"
+)
+_FACTOR_REMEDY = (
+    "keep the factor of each step at or below 1 in magnitude, such as exp(-x) for x > 0"
 )
 _JUMP_REMEDY = (
     "check what this operation multiplies or divides by: scale its input, or initialise its "

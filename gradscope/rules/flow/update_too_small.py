@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.phrasing import short
-from gradscope.recording.evidence.training import ArgumentKind
+from gradscope.recording.evidence.training import ArgumentKind, OptimizerRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.updates import RateStretch, UpdateRatios, rate_stretches
@@ -40,7 +40,8 @@ class UpdateTooSmall(Rule):
         In a run, the learning rates of each optimizer's steps are judged as well: if those of its
         last `stretch_share`, `stretch_steps` at least, are below `rest` of the highest, it is a
         warning, and an error if they are exactly 0. It is a warning if those of its first
-        `stretch_steps` or more are exactly 0.
+        `stretch_steps` or more are exactly 0, and an error if that is so in all of them although a
+        scheduler starts from another rate, as after a state was loaded whose schedule was over.
 
     How to fix it:
         Raise the learning rate, or look for what makes the gradients so small: a loss that is
@@ -97,9 +98,13 @@ class UpdateTooSmall(Rule):
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every optimizer whose learning rate rests at next to nothing."""
-        for one in rate_stretches(context, lambda rate, highest: rate < self.rest * highest):
+        for one in rate_stretches(
+            context, lambda rate, highest: rate < self.rest * highest or highest == 0
+        ):
             if one.step_count < self.stretch_steps:
                 continue
+            if one.highest == 0 and not _is_scheduled(context, one):
+                continue  # the script's own choice
             if one.share >= self.stretch_share if one.is_end else one.rate == 0:
                 yield self._of_stretch(context, one)
 
@@ -113,7 +118,10 @@ class UpdateTooSmall(Rule):
         return self.finding(
             context,
             message=(
-                f"the learning rate of {one.series.name} {rate} in the {which} of its "
+                f"the learning rate of {one.series.name} {rate} in all of its "
+                f"{one.series.step_count:,} steps: they change nothing"
+                if one.highest == 0
+                else f"the learning rate of {one.series.name} {rate} in the {which} of its "
                 f"{one.series.step_count:,} steps, after {short(one.highest, 6)} before: they "
                 "change nothing"
                 if one.is_end
@@ -189,3 +197,15 @@ class UpdateTooSmall(Rule):
                 "matrices": len(ratios.by_parameter),
             },
         )
+
+
+def _is_scheduled(context: RuleContext, one: RateStretch) -> bool:
+    """Return whether an optimizer's rate is 0 where a scheduler would start from another."""
+    made = None if one.series.record is None else context.site(one.series.record.site)
+    return any(
+        group.learning_rate == 0 and bool(group.initial_learning_rate)
+        for captured in context.recording.captured_steps
+        for record in captured.recording.evidence_of(OptimizerRecord)
+        if record.site is not None and captured.recording.sites[record.site] == made
+        for group in record.groups
+    )

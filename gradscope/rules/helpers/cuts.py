@@ -151,6 +151,9 @@ def _is_named(reach: Reach, stop: Stop) -> bool:
     return is_named_fixed([function, *(part.name for part in stop.parts)])
 
 
+DERIVATIVE = "autograd.grad"
+"""Name of the cut by a derivative without `create_graph`."""
+
 _DRAWS = frozenset({"_sample_dirichlet", "_standard_gamma", "normal"})
 
 
@@ -171,7 +174,7 @@ def call_of(cut: PathCutRecord) -> str:
     """Return how a cut is called in messages."""
     if cut.operation == "data":
         return ".data"
-    if cut.operation == "autograd.grad":
+    if cut.operation == DERIVATIVE:
         return "autograd.grad() without create_graph"
     return f"{cut.operation}() under no_grad" if cut.kind == "no-grad" else f"{cut.operation}()"
 

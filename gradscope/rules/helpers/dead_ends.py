@@ -281,6 +281,8 @@ class DeadEnds:
             return True
         if self.recording.modules[record.module].class_name in _RECURRENT:
             return False
+        if end.operation.startswith("Clamp"):
+            return False
         if len(record.shape.dims) <= 1 and not end.operation.startswith("Mul"):
             return True
         return not any(True for _ in self._other_operands(end))

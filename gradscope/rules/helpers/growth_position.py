@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.spine import ForwardLevels, Point, Trend
@@ -238,6 +238,16 @@ def behind(context: RuleContext, start: NodeRecord, depth: int) -> tuple[int, ..
             context.recording.nodes[user].depth >= depth for user in context.users.get(node, ())
         )
     )
+
+
+def arrives(context: RuleContext, norm: float, parameters: Sequence[int]) -> bool:
+    """Return whether any of some parameters gets a gradient of at least a norm.
+
+    True if none was measured. A mask may set a large gradient to zero before it reaches them.
+    """
+    stats = (context.first.parameter_stats.get(parameter) for parameter in parameters)
+    norms = [stat.gradient.norm for stat in stats if stat is not None and stat.gradient is not None]
+    return not norms or any(not one < norm for one in norms)
 
 
 def half_way(trend: Trend) -> Point:

@@ -9,6 +9,7 @@ from gradscope.rules.context import RuleContext
 
 _REDUCING = ("Add", "Div", "Mean", "Mul", "Neg", "Rsub", "Sub", "Sum")
 """Prefixes of operations that reduce terms to a loss, and scale it."""
+_ELEMENTWISE = ("Clone", "Expand", "Mul", "Permute", "Squeeze", "ToCopy", "Transpose", "Unsqueeze")
 _TOTALS = ("Linalg", "Norm", "Sum")
 _LAYERS = ("Addmm", "Linear", "Mm")
 _SAME_FEATURES = frozenset(
@@ -37,6 +38,39 @@ def normalises_one_feature(context: RuleContext, node: NodeRecord) -> bool:
     if below.operation.startswith("Convolution"):
         return dimension == 1
     return below.operation.startswith(_LAYERS) and dimension == _rank(node) - 1
+
+
+def weighs_positions(context: RuleContext, node: NodeRecord) -> bool:
+    """Return whether a softmax makes weights of a sum over another dimension than its own.
+
+    These are the weights of an attention, `(weight * states).sum(1)`, but not those of experts.
+    """
+    shape = node.outputs[0]
+    sizes = set() if shape is None else {size for size in shape.dims[1:] if size > 1}
+    waiting, seen = [node.index], {node.index}
+    while waiting:
+        for position in set(context.users.get(waiting.pop(), ())) - seen:
+            seen.add(position)
+            user = context.recording.nodes[position]
+            if sizes & set(_summed(context, user)):
+                return True
+            if user.kind == "view" or user.operation.startswith(_ELEMENTWISE):
+                waiting.append(position)
+    return False
+
+
+def _summed(context: RuleContext, node: NodeRecord) -> tuple[int, ...]:
+    """Return the size of the dimension that a sum or a product of matrices reduces."""
+    nodes, shape = context.recording.nodes, node.outputs[0]
+    operands = [nodes[ref.node].outputs[ref.slot] for ref in context.successors[node.index]]
+    if shape is None or not operands or operands[0] is None:
+        return ()
+    if node.operation.startswith(("Bmm", "Mm")):
+        # Of two operands the first one's last dimension; of one it is not known which it is.
+        return operands[0].dims[-1:] if len(operands) == 2 else operands[0].dims[-2:]
+    if not node.operation.startswith("Sum") or not shape.dims:
+        return ()
+    return (math.prod(operands[0].dims) // math.prod(shape.dims),)
 
 
 def _takes_parameter(context: RuleContext, node: NodeRecord) -> bool:

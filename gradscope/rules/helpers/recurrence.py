@@ -12,8 +12,10 @@ from statistics import median
 
 from gradscope.analysis.recording_index import StepView
 from gradscope.recording.evidence.forward import HorizonRecord
+from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import NodeRecord, TensorRef
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.growth_position import initialisation_site
 
 FADED = 2.0
 """Orders of magnitude after which a gradient counts as lost: 1 % remains."""
@@ -22,6 +24,10 @@ FEWEST_CALLS = 8
 
 _FEWEST_MEASURED = 4
 """Minimum number of norms above zero that show how they decrease."""
+
+_PRODUCTS = frozenset(
+    {"BmmBackward0", "DivBackward0", "MmBackward0", "MulBackward0", "MvBackward0"}
+)
 
 _LEAST = 1e-45
 """Replaces a norm of zero: the smallest number of float32."""
@@ -77,9 +83,10 @@ def _slope(norms: tuple[float, ...]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """One operation, called again and again with the same weight on what its last call made."""
+    """One operation, called again and again on what its last call made."""
 
-    parameter: int
+    parameter: int | None
+    """Weight that every call takes; None for a loop that multiplies by other tensors."""
     calls: tuple[NodeRecord, ...]
     """Calls of the operation, in forward order."""
     decades: float
@@ -99,6 +106,21 @@ def recurrences(context: RuleContext) -> Iterator[Recurrence]:
         decades = growth(context.first, calls)
         if decades is not None and decades > 0 and _is_chain(context, calls):
             yield Recurrence(parameter, calls, decades)
+    for calls in _products(context):
+        decades = growth(context.first, calls)
+        if decades is not None and decades > 0 and _is_chain(context, calls):
+            yield Recurrence(None, calls, decades)
+
+
+def _products(context: RuleContext) -> Iterator[tuple[NodeRecord, ...]]:
+    """Yield the products that a loop within one call of a module makes on one line."""
+    loops: dict[tuple[str, int | None, int | None], list[NodeRecord]] = {}
+    for node in context.first.nodes:
+        if node.operation in _PRODUCTS and node.site is not None and node.sequence is not None:
+            loops.setdefault((node.operation, node.site, node.module_call), []).append(node)
+    for nodes in loops.values():
+        if len(nodes) >= FEWEST_CALLS:
+            yield _in_order(nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +211,54 @@ def growth_later(
     return None
 
 
+def origin_of(
+    context: RuleContext, found: Recurrence
+) -> tuple[str, int | None, list[RelatedLocation | None]]:
+    """Return what enlarges a recurrence's gradient, the line to blame, and the other lines."""
+    loop = found.calls[0].site
+    if found.parameter is None:
+        made = _factor_site(context, found)
+        others = [context.related(made, "the factor is made here")] if made != loop else []
+        return "a product on this line", loop, others
+    record = context.recording.parameters[found.parameter]
+    drawn = initialisation_site(context, [record.module])
+    sites = (
+        (record.site, f"{record.name} is made here"),
+        (loop, "the loop that applies it"),
+    )
+    site = loop if drawn is None else drawn
+    return (
+        f"`{record.name}`",
+        site,
+        [context.related(other, text) for other, text in sites if other != site],
+    )
+
+
+def _factor_site(context: RuleContext, found: Recurrence) -> int | None:
+    """Return the line of the operation that made what every call multiplies by."""
+    nodes, own = context.recording.nodes, {call.index for call in found.calls}
+    first, last = found.calls[0], found.calls[-1]
+    for ref in context.successors.get(last.index, ()):
+        node = nodes[ref.node]
+        while node.site == last.site and len(inputs := context.successors.get(node.index, ())) == 1:
+            node = nodes[inputs[0].node]  # the part of it for one step
+        is_state = bool(own & {one.index for one in context.behind([node.index])} - {first.index})
+        if not is_state and node.site is not None:
+            return node.site
+    return None
+
+
 def _alike(users: list[NodeRecord]) -> tuple[NodeRecord, ...]:
     """Return the most that are of one operation and line, in the order of the forward."""
     groups: dict[tuple[str, int | None], list[NodeRecord]] = {}
     for user in users:
         groups.setdefault((user.operation, user.site), []).append(user)
-    most = max(groups.values(), key=len, default=[])
-    return tuple(sorted(most, key=lambda node: node.sequence or 0))
+    return _in_order(max(groups.values(), key=len, default=[]))
+
+
+def _in_order(nodes: list[NodeRecord]) -> tuple[NodeRecord, ...]:
+    """Return nodes in the order of the forward."""
+    return tuple(sorted(nodes, key=lambda node: node.sequence or 0))
 
 
 def _is_chain(context: RuleContext, calls: tuple[NodeRecord, ...]) -> bool:

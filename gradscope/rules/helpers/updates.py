@@ -140,7 +140,9 @@ def rate_stretches(
         lost = [is_lost(rate, highest) for rate in known]
         for is_end in (True, False):
             count = sum(1 for _ in takewhile(bool, reversed(lost) if is_end else lost))
-            if not 0 < count < len(steps):
+            # A rate of 0 in all steps, as that of a schedule that was over, is an end.
+            never = count == len(steps) and not (is_end and highest == 0)
+            if not count or never:
                 continue
             own = steps[-count:] if is_end else steps[:count]
             before = [

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
+from gradscope.analysis.summarised_losses import stepped, weighted_losses
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.loss.flat_loss import step_losses, stepped
 from gradscope.rules.rule import Rule
 
 _LEAST = 20
@@ -60,18 +60,18 @@ class ConstantLoss(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        made = stepped(context)
+        made = stepped(context.recording)
         if len({window.optimizer for window in made}) > 1:
             return "several optimizers step"
-        if len(step_losses(made)) < _LEAST:
+        if weighted_losses(context.recording).steps < _LEAST:
             return f"fewer than {_LEAST} steps have a finite loss"
         return None
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if no step changes the loss."""
-        made = stepped(context)
-        losses, norms = step_losses(made), _norms(made)
-        lowest, highest = min(losses), max(losses)
+        made = stepped(context.recording)
+        losses, norms = weighted_losses(context.recording), _norms(made)
+        lowest, highest = losses.lowest, losses.highest
         if lowest <= 0 or highest - lowest > _EQUAL * highest or not _differ(norms):
             return
         start = next(only(BackwardEvent, made[-1].events))
@@ -83,7 +83,7 @@ class ConstantLoss(Rule):
         yield self.finding(
             context,
             message=(
-                f"the loss is {name} in each of {counted(len(losses), 'step')}, although the "
+                f"the loss is {name} in each of {counted(losses.steps, 'step')}, although the "
                 f"gradient norm goes from {short(min(norms))} to {short(max(norms))}: what it "
                 "compares is always equal"
             ),
@@ -95,7 +95,7 @@ class ConstantLoss(Rule):
             related=(context.related(start.site if line is not None else None, "the backward"),),
             evidence={
                 "loss": highest,
-                "steps": len(losses),
+                "steps": losses.steps,
                 "norm_lowest": min(norms),
                 "norm_highest": max(norms),
             },

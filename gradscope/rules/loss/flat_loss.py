@@ -7,8 +7,13 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import ClassVar
 
-from gradscope.analysis.loop_windows import LoopWindow, windows
-from gradscope.analysis.step_losses import StepLosses
+from gradscope.analysis.loop_windows import LoopWindow
+from gradscope.analysis.summarised_losses import (
+    WeightedLosses,
+    losses_of_steps,
+    stepped,
+    weighted_losses,
+)
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.evidence.forward import ComparisonRecord
@@ -78,26 +83,26 @@ class FlatLoss(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        made = stepped(context)
+        made = stepped(context.recording)
         if len({window.optimizer for window in made}) > 1:
             return "several optimizers step: their losses may hold each other in balance"
-        losses = step_losses(made)
-        if len(losses) < self.steps:
+        losses = weighted_losses(context.recording)
+        if losses.steps < self.steps:
             return f"fewer than {self.steps} steps have a finite loss"
         if _has_rising_rate(made):
             return "the learning rate still rises at the end"
-        if min(losses) <= 0:
+        if losses.lowest <= 0:
             return "the losses are not all above zero"
         if _is_contrastive(context):
             return "the classes of the loss are the examples of the batch"
-        if _noise(step_losses(made, once=True)) > self.noise:
+        if _noise([loss for _, loss in losses_of_steps(context.recording)]) > self.noise:
             return "the losses vary too much from step to step"
         return None
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding if the loss hardly moves."""
-        made = stepped(context)
-        losses = step_losses(made)
+        made = stepped(context.recording)
+        losses = weighted_losses(context.recording)
         moved = _movement(losses)
         start = next(only(BackwardEvent, made[-1].events))
         context.measured(
@@ -105,14 +110,14 @@ class FlatLoss(Rule):
         )
         if moved >= self.moved:
             return
-        part = len(losses) // _PARTS
-        first, last = fmean(losses[:part]), fmean(losses[-part:])
-        classes = _guessed_classes(context, fmean(losses))
+        part = losses.steps // _PARTS
+        first, last = losses.mean(last=part), losses.mean(losses.steps - part)
+        classes = _guessed_classes(context, losses.mean())
         guess = "" if classes is None else f": as much as guessing among {classes} classes"
         yield self.finding(
             context,
             message=(
-                f"the loss hardly moves in {counted(len(losses), 'step')}: it is "
+                f"the loss hardly moves in {counted(losses.steps, 'step')}: it is "
                 f"{short(first, 4)} in the first {part:,} and {short(last, 4)} in the last{guess}"
             ),
             remedy=(
@@ -125,7 +130,7 @@ class FlatLoss(Rule):
                 "limit": self.moved,
                 "first_loss": first,
                 "last_loss": last,
-                "steps": len(losses),
+                "steps": losses.steps,
                 "classes": classes,
             },
             step=made[-1].step.index,
@@ -133,32 +138,11 @@ class FlatLoss(Rule):
         )
 
 
-def stepped(context: RuleContext) -> list[LoopWindow]:
-    """Return the windows that end with a step and have a backward."""
-    return [
-        window
-        for window in windows(context.recording)
-        if window.is_finished and not window.is_skipped and any(only(BackwardEvent, window.events))
-    ]
-
-
-def step_losses(made: Sequence[LoopWindow], *, once: bool = False) -> list[float]:
-    """Return the finite losses, by default as often as a kept step of a long run stands for."""
-    joined = StepLosses.of(made).by_step
-    return [
-        loss
-        for window in made
-        if (loss := joined.get(window.step.index, window.step.loss)) is not None
-        and math.isfinite(loss)
-        for _ in range(1 if once else window.count)
-    ]
-
-
-def _movement(losses: Sequence[float]) -> float:
+def _movement(losses: WeightedLosses) -> float:
     """Return by what share of its mean the loss moves, apart from changes from step to step."""
-    part = len(losses) // _PARTS
-    parts = [fmean(losses[part * number : part * (number + 1)]) for number in range(_PARTS)]
-    start, mean = fmean(losses[: max(len(losses) // 20, _FIRST)]), fmean(losses)
+    part = losses.steps // _PARTS
+    parts = [losses.mean(part * number, part * (number + 1)) for number in range(_PARTS)]
+    start, mean = losses.mean(last=max(losses.steps // 20, _FIRST)), losses.mean()
     return max(max(parts) - min(parts), abs(start - mean)) / mean
 
 

@@ -1,25 +1,31 @@
-"""GS704: terms of the loss that no gradient goes through."""
+"""GS704: terms of the loss that train nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.recording_index import Surroundings
+from gradscope.phrasing import counted
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import call_of, path_cuts
-from gradscope.rules.helpers.loss_flow import sums_of_loss
+from gradscope.rules.helpers.loss_flow import nodes_behind, parameters_behind, sums_of_loss
 from gradscope.rules.rule import Lasting, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossTermWithoutGradient(Rule):
-    """A term of the loss is a constant: it is computed from parameters and trains none.
+    """A term of the loss trains nothing: it has no gradient, or none that a step uses.
 
     What it finds:
         A sum of terms in which one term was computed from trainable parameters and has no gradient,
         while another has one: a penalty on a gradient from `autograd.grad` without `create_graph`,
         or a term that was detached, computed under `no_grad`, or turned into a number by `item()`.
+        In a training run also a term whose gradient reaches parameters of another optimizer alone,
+        which does not step after this backward: a generator's adversarial loss that is computed on
+        `fake.detach()`.
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
@@ -30,7 +36,10 @@ class LossTermWithoutGradient(Rule):
         further sums separate from it. A term without a gradient enters such a sum after a cut, and
         was computed from parameters that the step trains. Nothing is measured in numbers, so there
         is no threshold. A number that was read by `item()` is recognized by its value, or by the
-        sum of all numbers of the line, times a weight of at most three digits.
+        sum of all numbers of the line, times a weight of at most three digits. A term with a
+        gradient is reported if none of the parameters behind it is updated by the steps after any
+        captured backward of this line, an optimizer holds some of them, and another term of the sum
+        trains.
 
     How to fix it:
         `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that
@@ -68,6 +77,52 @@ class LossTermWithoutGradient(Rule):
                 terms = [node for node in entered if not self._corrects(context, cut, node)]
                 if terms:
                     yield self._finding(context, cut, parameters, terms[0])
+        if context.run is not None and context.run.is_stepped:
+            yield from self._of_strangers(context, context.run, sums)
+
+    def _of_strangers(
+        self, context: RuleContext, run: Surroundings, sums: Mapping[int, NodeRecord]
+    ) -> Iterator[Finding]:
+        """Yield a finding for every term that only reaches what another optimizer steps."""
+        terms = {ref.node: one for one in sums for ref in context.successors.get(one, ())}
+        behind = {one: parameters_behind(context, one) for one in terms if one not in sums}
+        updated = run.stepped | run.stepped_ever
+        if not any(one & run.stepped for one in behind.values()):
+            return
+        for term, parameters in behind.items():
+            if parameters & run.held and not parameters & updated:
+                yield self._of_a_stranger(context, run, term, parameters)
+
+    def _of_a_stranger(
+        self, context: RuleContext, run: Surroundings, term: int, parameters: frozenset[int]
+    ) -> Finding:
+        inner = {node.index for node in nodes_behind(context, term)}
+        cut = next(
+            (
+                one
+                for one, lost in path_cuts(context)
+                if inner.intersection(one.joins) and run.stepped.intersection(lost)
+            ),
+            None,
+        )
+        total = context.recording.nodes[term]
+        told = "" if cut is None else f": {call_of(cut)} cuts it off from those"
+        return self.finding(
+            context,
+            message=(
+                "a term of the loss trains nothing: its gradient reaches "
+                f"{counted(len(parameters), 'parameter')}, and the step after it updates others"
+                f"{told}"
+            ),
+            remedy="compute this term on the tensor itself, without detach"
+            if cut is not None
+            else "compute this term from the parameters that this optimizer steps",
+            site=total.site if cut is None else cut.site,
+            related=(context.related(total.site, "the term"),) if cut is not None else (),
+            parameters=sorted(parameters),
+            evidence={"parameters_reached": len(parameters), "updated": 0},
+            count=len(parameters),
+        )
 
     @staticmethod
     def _corrects(context: RuleContext, cut: PathCutRecord, node: int) -> bool:

@@ -33,7 +33,8 @@ class GatherWithoutGradient(Rule):
     How it is measured:
         A gather of a tensor that requires grad is followed through the source of the script to the
         tensor that backward starts from. A script that puts its own tensor back into the result is
-        no finding. A value changed in place is looked for in the graph of the loss.
+        no finding. If it detaches the tensor itself, the finding is a note. A value changed in
+        place is looked for in the graph of the loss.
 
     How to fix it:
         Use `torch.distributed.nn.functional.all_gather`, or put this rank's tensor back:
@@ -66,6 +67,8 @@ class GatherWithoutGradient(Rule):
                 name = one.event.subject
                 yield self.finding(
                     context,
+                    # Who detaches may want no gradient.
+                    severity="note" if one.number("detached") else self.level,
                     message=(
                         f"the result of {name}() enters the loss without a gradient"
                         f"{on_ranks(one.ranks, job)}"

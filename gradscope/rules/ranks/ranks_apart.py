@@ -4,32 +4,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank, first_failure
+from gradscope.analysis.job import Job, first_failure
 from gradscope.analysis.norms import AGREEMENT, agree
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
     SINGLE,
     backward_site,
     is_in_job,
     job_of,
-    joined_events,
     lines,
     step_site,
 )
+from gradscope.rules.helpers.rank_causes import (
+    Cause,
+    after_equal_steps,
+    at_the_beginning,
+    left_out_of_optimizer,
+    lines_between,
+    of_rates,
+    reductions,
+)
 from gradscope.rules.rule import Rule
-
-
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """Why replicas part."""
-
-    message: str
-    remedy: str
-    site: Site | None
-    related: tuple[tuple[Site | None, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +36,8 @@ class RanksApart(Rule):
     What it finds:
         Ranks that start with different weights, because each has its own seed or only one loaded a
         checkpoint; that step with different learning rates; or whose gradients are changed on each
-        rank after the reduction, or omitted from a manual reduction. Also weights that the script
-        changes on each rank.
+        rank after the reduction, or omitted from a manual reduction; parameters that the optimizers
+        of only some ranks hold. Also weights that the script changes on each rank.
 
     Why it matters:
         Data-parallel training assumes equal replicas. Gradients of different weights are averaged,
@@ -49,7 +46,8 @@ class RanksApart(Rule):
     How it is measured:
         Ranks record the norm of each weight and gradient at the same steps. The rule compares the
         norms of replicated parameters. It looks for the cause in what differs first: weights before
-        the first step, learning rates, gradients after backward, or gradients at the step. With
+        the first step, learning rates, the parameters of the optimizers, gradients after backward,
+        or gradients at the step. With
         `--sync-checks N` ranks also compare digests of all bits in every Nth step. If only digests
         differ, the finding is a warning.
 
@@ -160,7 +158,7 @@ class RanksApart(Rule):
         )
 
     def _finding(
-        self, context: RuleContext, job: Job, step: int, names: Sequence[str], cause: _Cause
+        self, context: RuleContext, job: Job, step: int, names: Sequence[str], cause: Cause
     ) -> Finding:
         values = [rank.squares("weight", step)[names[0]] ** 0.5 for rank in job.ranks]
         ranks = [rank.number for rank in job.ranks]
@@ -194,54 +192,57 @@ class RanksApart(Rule):
 
     def _cause(
         self, job: Job, step: int, apart: Sequence[str], names: Sequence[str]
-    ) -> _Cause | None:
+    ) -> Cause | None:
         if step == min(job.common_steps("weight")):
-            return _beginning(job)
-        rates = _rates(job, step)
+            return at_the_beginning(job)
+        rates = of_rates(job, step)
         if rates is not None:
             return rates
+        left_out = left_out_of_optimizer(job, apart)
+        if left_out is not None:
+            return left_out
         before = [one for one in job.common_steps("step") if one < step]
         uneven = [one for one in before if self._differing(job, "step", one, names)]
         if uneven:
             return self._gradients(job, uneven[0], names)
-        return _after(job, step)
+        return after_equal_steps(job, step)
 
-    def _gradients(self, job: Job, step: int, names: Sequence[str]) -> _Cause | None:
+    def _gradients(self, job: Job, step: int, names: Sequence[str]) -> Cause | None:
         """Return why the gradients that a step uses differ."""
         if job.is_by_hand:
             left = self._differing(job, "step", step, names)
-            written = _lines(job, "written-gradient")
+            written = job.first.lines("written-gradient")
             if len(left) < len(names):
                 what = f"the reduction by hand leaves out {left[0]}"
-                site = next(iter(_reductions(job)), None) or step_site(job.first)
+                site = next(iter(reductions(job)), None) or step_site(job.first)
                 others = [(one, "gradients are written here") for one in written]
-                loops = _lines(job, "written-reduce")
+                loops = job.first.lines("written-reduce")
                 others = [*((one, "the loop that reduces is here") for one in loops), *others]
-                return _Cause(what, "reduce the gradient of every parameter", site, tuple(others))
+                return Cause(what, "reduce the gradient of every parameter", site, tuple(others))
         elif self._differing(job, "backward", step, names):
-            converted = _lines(job, "converted")
+            converted = job.first.lines("converted")
             if converted:
-                return _Cause(
+                return Cause(
                     "the model is converted after DDP has wrapped it, which removes the hooks that"
                     " reduce its gradients",
                     "convert a copy of the model, or convert it before DDP wraps it",
                     converted[0],
                     tuple((one, "it is converted again") for one in converted[1:]),
                 )
-            hooks = _lines(job, "hook")
+            hooks = job.first.lines("hook")
             wrapped = [job.first.site(one.site) for one in job.first.wrapped]
             site = next(iter((*hooks, *wrapped)), None) or step_site(job.first)
-            return _Cause(
+            return Cause(
                 "their gradients were not reduced",
                 "let DDP reduce the gradients, or reduce each of them by hand",
                 site,
                 ((step_site(job.first), "the step that uses them"),),
             )
-        written = _between(job)
+        written = lines_between(job)
         site = next(iter(written), None) or step_site(job.first)
         others = [(one, "gradients are written here") for one in written]
-        others += [(one, "gradients are reduced here") for one in _reductions(job)]
-        return _Cause(
+        others += [(one, "gradients are reduced here") for one in reductions(job)]
+        return Cause(
             "gradients are changed on each rank between reduction and step",
             "change gradients before the reduction, or equally on all ranks",
             site,
@@ -264,119 +265,3 @@ def _replicated(job: Job) -> list[str]:
 def _is_replica(one: ParameterPlacement, kinds: set[str], job: Job) -> bool:
     """Return whether all ranks hold a parameter; stages of a pipeline may have equal names."""
     return one.kind in kinds and one.copies in (0, job.world_size)
-
-
-def _beginning(job: Job) -> _Cause:
-    """Return why ranks begin with different weights."""
-    related: list[tuple[Site | None, str]] = []
-    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
-    seeds = [one for one in joined_events(job, "seed") if _differs(job, one.site)]
-    models = [rank.index.site(m.site) for rank in job.ranks[:1] for m in rank.recording.modules]
-    made = [site for site in dict.fromkeys(models) if site is not None][:4]
-    for rank in job.ranks[:1]:
-        related += [(rank.site(one.site), "the model is wrapped here") for one in rank.wrapped]
-        related += [(site, "random numbers are seeded here") for site in rank.lines("written-seed")]
-        related += [(site, "gradients are reduced here") for site in _reductions(job)]
-    related += [(site, "a part of the model is made here") for site in made]
-    related += [(step_site(job.first), "the first step is here")]
-    if loads:
-        return _Cause(
-            f"only rank {loads[0].ranks[0]} loads weights",
-            "load on every rank, or broadcast the weights from rank 0",
-            loads[0].site,
-            tuple(related),
-        )
-    site = seeds[0].site if seeds else next(iter(job.first.lines("written-seed")), None)
-    site = site or next(iter(made), None) or step_site(job.first)
-    why = "each rank has a seed of its own" if seeds else "each rank has made its own"
-    return _Cause(
-        why,
-        "seed all ranks equally before the model is made, or broadcast from rank 0",
-        site,
-        tuple(related),
-    )
-
-
-def _differs(job: Job, site: Site | None) -> bool:
-    """Return whether ranks seed with different numbers at a line."""
-    seeds = {
-        dict(event.numbers).get("seed")
-        for rank, event in job.events("seed")
-        if (found := rank.site(event.site))
-        and site
-        and (found.file, found.line) == (site.file, site.line)
-    }
-    return len(seeds) > 1
-
-
-def _rates(job: Job, step: int) -> _Cause | None:
-    """Return the cause if learning rates differ before the weights do."""
-    changes = {one for rank in job.ranks for one in rank.steps("rate")}
-    for one in sorted(change for change in changes if change <= step):
-        if len({_rates_at(rank, one) for rank in job.ranks}) == 1:
-            continue
-        schedulers = [
-            rank.site(event.site)
-            for rank in job.ranks
-            for event in rank.recording.events
-            if event.kind == "scheduler" and event.site is not None
-        ][:1]
-        written = _lines(job, "written-rate")
-        site = next(iter((*schedulers, *written)), None) or step_site(job.first)
-        return _Cause(
-            "their learning rates differ",
-            "decide on the learning rate by a number that all ranks share: all_reduce it first",
-            site,
-            (
-                *((line, "the learning rate is set here") for line in written),
-                (step_site(job.first), "the step that uses it"),
-            ),
-        )
-    return None
-
-
-def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
-    """Return the learning rates of a step, which stay until they are recorded anew."""
-    before = [one for one in rank.steps("rate") if one <= step]
-    return rank.numbers["rate", before[-1]] if before else ()
-
-
-def _after(job: Job, step: int) -> _Cause:
-    """Return what changes weights besides equal steps."""
-    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
-    written = _late(job, _lines(job, "written-weight"))
-    site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)
-    return _Cause(
-        "the script changes weights on each rank" if not loads else "only one rank loads weights",
-        "change weights equally on all ranks, or broadcast them",
-        site,
-        (
-            *((line, "weights are written here") for line in written),
-            (step_site(job.first), "the step is here"),
-        ),
-    )
-
-
-def _between(job: Job) -> list[Site]:
-    """Return the lines that write gradients, those after the backward first."""
-    found = _lines(job, "written-gradient")
-    clips = [
-        job.first.site(e.site) for e in job.first.recording.events if e.kind.startswith("clip-")
-    ]
-    return _late(job, [*found, *(site for site in dict.fromkeys(clips) if site is not None)])
-
-
-def _late(job: Job, found: list[Site]) -> list[Site]:
-    """Return lines, those after the backward in its file first."""
-    start = backward_site(job.first)
-    if start is None:
-        return found
-    return sorted(found, key=lambda site: (site.file != start.file, site.line < start.line))
-
-
-def _lines(job: Job, kind: str) -> list[Site]:
-    return job.first.lines(kind)
-
-
-def _reductions(job: Job) -> list[Site]:
-    return [*job.first.lines("gradient-reduced"), *job.first.lines("flat-reduced")]

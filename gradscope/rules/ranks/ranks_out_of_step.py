@@ -1,20 +1,23 @@
 """GS806: ranks that make different passes while the others wait."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank, endings
+from gradscope.analysis.job import Job, Rank, RankState, endings
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import (
+    JoinedEvent,
     backward_site,
     forward_site,
     is_in_job,
     job_of,
+    joined_events,
     lines,
+    on_ranks,
     step_site,
 )
 from gradscope.rules.rule import Rule
@@ -29,7 +32,8 @@ class RanksOutOfStep(Rule):
 
     What it finds:
         A rank that skips a backward or leaves the loop early while the others wait for it; a rank
-        that skips a branch of the model, whose gradients DDP waits for.
+        that skips a branch of the model, whose gradients DDP waits for; a collective that only some
+        ranks start, such as one that gathers weights on rank 0.
 
     Why it matters:
         Collectives need every rank. The job raises, or hangs until a time-out, and the error names
@@ -38,7 +42,7 @@ class RanksOutOfStep(Rule):
     How it is measured:
         DDP's exception on parameters that did not take part is reported directly. For a job that
         ended by a lost connection, a time-out or not at all, the numbers of backward passes of the
-        ranks are compared.
+        ranks are compared. With equal numbers, so are the lines that started a collective.
 
     How to fix it:
         Let every rank make the same calls. Pass `find_unused_parameters=True` for branches, and use
@@ -68,7 +72,7 @@ class RanksOutOfStep(Rule):
         if left:
             yield self._unreached(context, job, left[0])
         elif job.is_joined:
-            yield from self._uneven(context, job)
+            yield from list(self._uneven(context, job)) or self._alone(context, job)
 
     def _unreached(self, context: RuleContext, job: Job, rank: Rank) -> Finding:
         names = _names(rank)
@@ -112,6 +116,8 @@ class RanksOutOfStep(Rule):
         waiting = next(rank for rank in job.ranks if counts[rank.number] == most)
         main = backward_site(waiting) or step_site(waiting)
         leaves = [site for site in first.lines("written-leave") if _is_near(site, main)]
+        alone = [one.site for one in _alone(job, states) if first.number in one.ranks]
+        leaves = leaves or [site for site in alone if site is not None]
         yield self.finding(
             context,
             message=(
@@ -125,6 +131,7 @@ class RanksOutOfStep(Rule):
                 leaves[0] if leaves else main,
                 [
                     *((site, "a rank can leave or skip here") for site in leaves[1:6]),
+                    *((site, "only some ranks start this collective") for site in alone),
                     (main, "the backward is here"),
                     (forward_site(waiting), "the forward is here"),
                     *((_raised_at(rank), "a rank waited here") for rank in job.ranks),
@@ -135,6 +142,45 @@ class RanksOutOfStep(Rule):
             step=first.step_count,
             ranks=[rank.number for rank in behind],
         )
+
+    def _alone(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding on a collective that some ranks never start."""
+        states = {one.rank: one.state for one in endings(job)}
+        if "failed" in states.values() or job.missing:
+            return
+        for one in _alone(job, states):
+            others = [rank for rank in job.ranks if rank.number not in one.ranks]
+            yield self.finding(
+                context,
+                message=(
+                    f"{one.event.subject}() runs{on_ranks(one.ranks, job)} only: "
+                    f"rank {others[0].number} is elsewhere, and both wait"
+                ),
+                remedy="start each collective on every rank, outside of `if rank == 0`",
+                site=one.site,
+                related=lines(
+                    context,
+                    one.site,
+                    [
+                        *((_raised_at(rank), "another rank waited here") for rank in others),
+                        (backward_site(one.rank), "the backward is here"),
+                        (step_site(one.rank), "the step is here"),
+                    ],
+                ),
+                evidence={"ranks": len(one.ranks), "world_size": job.world_size},
+                step=one.event.step,
+                ranks=one.ranks,
+            )
+            return
+
+
+def _alone(job: Job, states: Mapping[int, RankState]) -> Iterator[JoinedEvent]:
+    """Yield the collectives that only some ranks started, if the others waited elsewhere."""
+    for one in joined_events(job, "collective"):
+        others = [rank for rank in job.ranks if rank.number not in one.ranks]
+        # A rank without an ending may have been killed on its way to the collective.
+        if others and all(states[rank.number] == "consequence" for rank in others):
+            yield one
 
 
 def _names(rank: Rank) -> list[str]:

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Rank
+from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.norms import agree
 from gradscope.recording.finding import Finding, Severity
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.jobs import is_in_job, job_of, lines
+from gradscope.rules.helpers.jobs import JoinedEvent, is_in_job, job_of, joined_events, lines
 from gradscope.rules.rule import Rule
 
 
@@ -17,21 +19,24 @@ class StatisticsPerRank(Rule):
 
     What it finds:
         Batch normalization in a DDP model with `broadcast_buffers=False`, whose running statistics
-        differ between ranks; or with few rows per rank.
+        differ between ranks; or with few rows per rank. Other buffers that differ between ranks,
+        such as a codebook or a moving average, where nothing broadcasts them.
 
     Why it matters:
         The evaluation depends on the rank. Statistics of few rows are noisy, and differ from those
         of the whole batch.
 
     How it is measured:
-        The modules of the model when it is wrapped, and the rows of its input.
+        The modules of the model when it is wrapped, and the rows of its input. With the recordings
+        of several ranks, the norms of the buffers are compared.
 
     How to fix it:
         Convert the model: `nn.SyncBatchNorm.convert_sync_batchnorm(model)`. Leave
         `broadcast_buffers` on.
 
     When it may be wrong:
-        If the batch normalization is frozen or in eval mode.
+        If the batch normalization is frozen or in eval mode, or if each rank has buffers of its own
+        on purpose.
 
     Source:
         torch documentation of SyncBatchNorm and of DistributedDataParallel.
@@ -54,6 +59,7 @@ class StatisticsPerRank(Rule):
         """Yield a finding for every such model."""
         job = context.shared(job_of)
         rank = job.first
+        yield from self._apart(context, job)
         for model in rank.wrapped:
             options = dict(model.options)
             if not options.get("batch_norms"):
@@ -86,6 +92,46 @@ class StatisticsPerRank(Rule):
                 count=count,
                 ranks=[one.number for one in job.ranks],
             )
+
+    def _apart(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding on buffers that differ, and that no batch normalization explains."""
+        if any(dict(model.options).get("batch_norms") for model in job.first.wrapped):
+            return
+        found = [one for one in joined_events(job, "buffer") if _differs(job, one)]
+        if not found:
+            return
+        wrapped = [job.first.site(model.site) for model in job.first.wrapped]
+        main = next((site for site in wrapped if site), None) or found[0].site
+        names = [one.event.subject for one in found]
+        shown = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+        yield self.finding(
+            context,
+            message=f"the buffers {shown} differ between ranks: nothing broadcasts them",
+            remedy="reduce what updates the buffers, or let DDP broadcast them",
+            site=main,
+            related=lines(
+                context,
+                main,
+                [
+                    *((one.site, "a module with such buffers is made here") for one in found),
+                    *((one, "tensors are written here") for one in _written(job)),
+                ],
+            ),
+            evidence={"buffers_apart": len(found)},
+            count=len(found),
+            ranks=[one.number for one in job.ranks],
+        )
+
+
+def _differs(job: Job, one: JoinedEvent) -> bool:
+    """Return whether a buffer differs between ranks that measured it at the same step."""
+    same = [event for rank, event in job.events("buffer") if event.subject == one.event.subject]
+    norms = [dict(event.numbers)["norm"] for event in same]
+    return len({event.count for event in same}) == 1 < len(same) and not agree(norms)
+
+
+def _written(job: Job) -> list[Site]:
+    return job.first.lines("written-weight")[:6]
 
 
 def _rows(rank: Rank) -> int | None:

@@ -24,7 +24,9 @@ from gradscope.rules.helpers.jobs import (
 )
 from gradscope.rules.rule import Rule
 
+_SWITCHED = ("step-after-no-sync", "step-before-reduction")
 _WRAPPED = "the model is wrapped here"
+_UNREDUCED = "step-before-reduction"
 _WAYS = {
     "step-after-around": (
         "the forward runs around DDP, which therefore does not average the gradients",
@@ -37,6 +39,10 @@ _WAYS = {
     "step-after-no-sync": (
         "the last backward before the step runs under no_sync(): its gradients are not averaged",
         "leave no_sync() for the last micro-batch, its forward included",
+    ),
+    _UNREDUCED: (
+        "FSDP2 has not reduced gradients of the last backward when the step runs",
+        "call set_requires_gradient_sync(True) before the forward of the last micro-batch",
     ),
 }
 
@@ -97,14 +103,17 @@ class UnsynchronisedGradient(Rule):
             for one in joined_events(job, kind):
                 if kind == "hook" and "noop" not in one.event.subject:
                     continue
-                if not _stays_equal(job, one.event.step):
+                if kind == _UNREDUCED or not _stays_equal(job, one.event.step):
                     yield self._way(context, job, one, kind)
         yield from self._unknown(context, job)
         yield from self._outside(context, job)
 
     def _way(self, context: RuleContext, job: Job, one: JoinedEvent, kind: str) -> Finding:
         message, remedy = _WAYS[kind]
-        main = one.site or backward_site(one.rank)
+        switches = one.rank.lines("written-no-sync") if kind in _SWITCHED else []
+        is_shard = kind == _UNREDUCED
+        main = next(iter(switches), None) if is_shard else None
+        main = main or one.site or backward_site(one.rank)
         steps = one.rank.step_count if kind == "hook" else one.count
         return self.finding(
             context,
@@ -115,7 +124,7 @@ class UnsynchronisedGradient(Rule):
                 context,
                 main,
                 [
-                    *((site, "no_sync() is here") for site in _no_sync(one, kind)),
+                    *((site, "reductions are switched here") for site in switches),
                     (backward_site(one.rank), "the backward is here"),
                     (step_site(one.rank), "the step uses the gradients"),
                     *((one.rank.site(model.site), _WRAPPED) for model in one.rank.wrapped),
@@ -203,10 +212,6 @@ class UnsynchronisedGradient(Rule):
 def _early(job: Job) -> list[Site]:
     """Return the lines that reduce gradients before backward, or after the step."""
     return job.first.lines("reduced-too-early")
-
-
-def _no_sync(one: JoinedEvent, kind: str) -> list[Site]:
-    return one.rank.lines("written-no-sync") if kind == "step-after-no-sync" else []
 
 
 def _stays_equal(job: Job, step: int) -> bool:

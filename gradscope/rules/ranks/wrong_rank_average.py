@@ -37,9 +37,9 @@ class WrongRankAverage(Rule):
     What it finds:
         A loss, or gradients, divided by the number of ranks although DDP or FSDP averages the
         gradients; a loss, or gradients, divided by a number that is summed over the ranks, such as
-        all tokens, without a factor for that average; gradients that the script sums over the
-        ranks and does not divide; a loss that is all-reduced before its backward, which does not
-        change the gradients of this rank.
+        all tokens, without a factor for that average; gradients that the script, or a
+        communication hook, sums over the ranks and does not divide; a loss that is all-reduced
+        before its backward, which does not change the gradients of this rank.
 
     Why it matters:
         The effective learning rate is off by the number of ranks. It changes with the number of
@@ -47,8 +47,10 @@ class WrongRankAverage(Rule):
 
     How it is measured:
         The divisor of the loss is compared with the number of ranks, for passes whose gradients a
-        wrapper averages, and with each number that the script summed over the ranks by all_reduce
-        in the same step. The norm of averaged gradients after backward, or of a gradient after its
+        wrapper averages. For a sum, it may be a product with this number, such as
+        `rows * world_size`. It is also compared with each number that the script summed over the
+        ranks by all_reduce in the same step. The source of a communication hook is searched for a
+        division. The norm of averaged gradients after backward, or of a gradient after its
         all-reduce, is compared with that at the step. An all-reduce of a tensor with history is
         followed to the loss.
 
@@ -85,6 +87,7 @@ class WrongRankAverage(Rule):
         yield from self._divided_later(context, job)
         yield from self._by_all(context, job)
         yield from self._summed(context, job)
+        yield from self._by_hook(context, job)
         for one in joined_events(job, "loss-reduced"):
             yield self.finding(
                 context,
@@ -147,12 +150,17 @@ class WrongRankAverage(Rule):
         divided = [
             one
             for one in events
-            if one.get("reduction") != 0.0 and one.get("divided", 1.0) in known
+            if (
+                _is_by_product(one, job.world_size)
+                if one.get("reduction") == 0.0
+                else one.get("divided", 1.0) in known
+            )
         ]
         context.measured_share(
             self.code, "share_of_passes", len(divided), len(events), self.share, site=written[-1]
         )
-        return written[-1] if len(divided) >= self.share * len(events) else None
+        is_wrong = len(divided) >= self.share * len(events)
+        return written[-1] if is_wrong and not _is_multiplied(rank, job.world_size) else None
 
     def _divided_later(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield a finding if gradients that a wrapper averaged are divided before the step."""
@@ -251,6 +259,34 @@ class WrongRankAverage(Rule):
                 ranks=one.ranks,
             )
 
+    def _by_hook(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding on a communication hook whose sums nothing divides."""
+        size = job.world_size
+        for one in joined_events(job, "summing-hook"):
+            divisors = [dict(event.numbers).get("divided", 1.0) for event in one.rank.backwards]
+            ratios = (one.rank.scaling(step) for step in one.rank.steps("step"))
+            is_divided = any(_divides(divisor, size) for divisor in divisors)
+            is_scaled = any(r is not None and abs(r * size - 1) <= _SAME for r in ratios)
+            if size == 1 or is_divided or is_scaled or one.rank.events.get("summed-number"):
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    f"the communication hook {one.event.subject} sums gradients over {size} ranks "
+                    f"and never divides them: the step is {size} times as long"
+                ),
+                remedy="divide by the number of ranks in the hook, or use ReduceOp.AVG",
+                site=one.site,
+                related=lines(
+                    context,
+                    one.site,
+                    [(site, "the hook is registered here") for site in one.related],
+                ),
+                evidence={"ranks": size},
+                step=one.event.step,
+                ranks=one.ranks,
+            )
+
 
 _LOSS, _GRADIENTS = "the loss is", "gradients are"
 
@@ -282,6 +318,19 @@ def _divided_by(rank: Rank, values: Mapping[int, float], world_size: int) -> tup
         for step, ratio in ratios.items()
         if ratio is not None and abs(ratio * counts[step] - 1) <= _SAME
     ]
+
+
+def _is_by_product(backward: Mapping[str, float], world_size: int) -> bool:
+    """Return whether a sum is divided by a number of rows or tokens times the number of ranks."""
+    divisor = backward.get("divided", 1.0)
+    is_multiple = divisor > world_size and divisor % world_size == 0
+    return is_multiple and backward.get("multiplied", 1.0) == 1.0
+
+
+def _is_multiplied(rank: Rank, world_size: int) -> bool:
+    """Return whether gradients are multiplied by the number of ranks before the step."""
+    ratios = (rank.scaling(step) for step in rank.steps("step"))
+    return any(one is not None and abs(one / world_size - 1) <= _SAME for one in ratios)
 
 
 def _changes(rank: Rank, what: str) -> list[Site]:

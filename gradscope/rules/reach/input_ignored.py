@@ -35,9 +35,10 @@ class InputIgnored(Rule):
         examples may not count. A tensor that such a roll does not change, such as a mask of ones,
         is not judged. It is a note, as data may be given in vain on purpose; a warning for a mask,
         without which padding takes part. Padding is what a mask of zeros and ones, or lengths, mark
-        at the start or the end of rows, if the data there have one value. The forward runs with
-        other data in it. If the loss changes, it is a warning where a module is called without the
-        mask that its forward could take, else a note: convolutions, for one, reach over the edge.
+        at the start or the end of rows, if the data at three such positions are equal. The forward
+        runs with other data in it. If the loss changes, it is a warning where a module is called
+        without the mask that its forward could take, else a note: convolutions, for one, reach over
+        the edge.
 
     How to fix it:
         Pass it on to the code that needs it, or remove it from the forward and the batch.

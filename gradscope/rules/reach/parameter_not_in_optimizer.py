@@ -16,6 +16,9 @@ from gradscope.rules.helpers.optimizers import PROBE, Optimizers
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
+_NORMALISING = ("Clamp", "Div", "Expand", "LinalgVectorNorm", "Norm")
+"""Prefixes of operations by which a parameter is divided by its norm."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterNotInOptimizer(Rule):
@@ -356,8 +359,7 @@ class _LeftOut:
         """Return whether a part's input comes from parameters that the optimizer holds."""
         nodes = self.context.parameter_nodes
         held = {nodes[index] for index in self.optimizers.held if index in nodes}
-        starts = [nodes[index] for index in part.parameters if index in nodes]
-        waiting = [user.index for start in starts for user in self.context.consumers(start)]
+        waiting = self._meetings([nodes[index] for index in part.parameters if index in nodes])
         seen = set(waiting)
         while waiting:
             for ref in self.context.successors.get(waiting.pop(), ()):
@@ -367,3 +369,16 @@ class _LeftOut:
                     seen.add(ref.node)
                     waiting.append(ref.node)
         return False
+
+    def _meetings(self, starts: list[int]) -> list[int]:
+        """Return the operations at which parameters, as they are or normalised, meet others."""
+        own, waiting, found = set(starts), list(starts), set[int]()
+        while waiting:
+            for user in self.context.users.get(waiting.pop(), ()):
+                node = self.context.recording.nodes[user]
+                if node.kind != "view" and not node.operation.startswith(_NORMALISING):
+                    found.add(user)
+                elif user not in own:
+                    own.add(user)
+                    waiting.append(user)
+        return sorted(found)

@@ -7,10 +7,12 @@ from typing import ClassVar
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.cuts import call_of, is_made_of, is_sample, path_cuts
+from gradscope.rules.helpers.cuts import DERIVATIVE, call_of, is_made_of, is_sample, path_cuts
 from gradscope.rules.rule import Lasting, Rule
 
 _ARITHMETIC = frozenset({"AddBackward0", "AddcmulBackward0", "MulBackward0"})
+
+_DIFFERENCES = frozenset({"AddcdivBackward0", "SubBackward0"})
 
 _CUTS = frozenset({"data", "detach", "detach_", "new_tensor", "tensor"})
 
@@ -25,7 +27,8 @@ class PathCut(Rule):
         A `detach()`, `.data` or `torch.tensor(…)` in the middle of the model's computation that
         stops the gradient of parameters with another path to the loss. Examples are a hidden state
         detached in every time step, and a standard deviation that enters the sample of a
-        variational autoencoder through its `.data`.
+        variational autoencoder through its `.data`. Also an inner step of meta-learning,
+        `p - rate * gradient`, whose gradient comes from `autograd.grad` without `create_graph`.
 
     Why it matters:
         The parameters learn, so nothing looks wrong, but they get no gradient through this path. A
@@ -37,7 +40,10 @@ class PathCut(Rule):
         no other path connects one of these calls with the next. It is a note if the value is added
         to, or multiplies, a tensor with a gradient within the model's forward, and the detached
         tensor also reaches the loss by another path. It is also a note if a weight is divided by a
-        detached number computed from it, such as its norm.
+        detached number computed from it, such as its norm. A derivative without `create_graph` that
+        is subtracted from a parameter, or multiplies one, is a warning if a variable or attribute
+        of its function asks for second-order gradients, such as `first_order=False`, a note if
+        there is no such switch, and fine if the switch asks for first-order ones.
 
     How to fix it:
         Use the tensor itself. If the cut is intended, nothing needs to be done.
@@ -70,6 +76,8 @@ class PathCut(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every cut of one of several paths."""
         for cut, parameters in path_cuts(context):
+            if cut.operation == DERIVATIVE and _is_inner_step(context, cut):
+                yield from self._of_inner_steps(context, cut, parameters)
             if cut.operation not in _CUTS or is_sample(context, cut) or cut.call is None:
                 continue
             module = self._recurrent_module(context, cut)
@@ -77,6 +85,28 @@ class PathCut(Rule):
                 yield self._of_states(context, cut, module)
             elif (join := _join(context, cut) or _divided(context, cut)) is not None:
                 yield self._of_a_factor(context, cut, parameters, join)
+
+    def _of_inner_steps(
+        self, context: RuleContext, cut: PathCutRecord, parameters: tuple[int, ...]
+    ) -> Iterator[Finding]:
+        """Yield a finding for inner steps whose gradient is a constant."""
+        if cut.second_order is False:
+            return
+        meant = ", though second-order gradients are asked for" if cut.second_order else ""
+        yield self.finding(
+            context,
+            message=(
+                "the gradient of the inner step is a constant: the outer loss trains "
+                f"{len(parameters)} parameters by first-order gradients{meant}"
+            ),
+            remedy="pass create_graph=True to autograd.grad",
+            site=cut.site,
+            related=(context.related(context.recording.nodes[cut.joins[0]].site, "used here"),),
+            severity="warning" if cut.second_order else "note",
+            parameters=parameters,
+            evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
+            count=len(parameters),
+        )
 
     def _recurrent_module(self, context: RuleContext, cut: PathCutRecord) -> int | None:
         """Return the recurrent module whose own detached state keeps it from learning, if any."""
@@ -141,6 +171,14 @@ class PathCut(Rule):
             evidence={"operation": cut.operation, "parameters_behind": len(parameters)},
             count=len(parameters),
         )
+
+
+def _is_inner_step(context: RuleContext, cut: PathCutRecord) -> bool:
+    """Return whether a derivative is subtracted from a parameter, or multiplied by one."""
+    nodes = context.recording.nodes
+    is_arithmetic = all(nodes[node].operation in _ARITHMETIC | _DIFFERENCES for node in cut.joins)
+    operands = (ref.node for node in cut.joins for ref in context.successors.get(node, ()))
+    return is_arithmetic and any(nodes[node].kind == "parameter" for node in operands)
 
 
 def _is_connected(context: RuleContext, call: int) -> bool:

@@ -10,6 +10,7 @@ from gradscope.analysis.reach import Reach
 from gradscope.recording.evidence.parameters import TwinRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.rules.rule import Rule
 
 
@@ -32,8 +33,8 @@ class TiedWeightsApart(Rule):
         Parameters that require grad and get a gradient, by the address of their elements; and
         weights of `nn.Embedding` and `nn.Linear` that are equal in shape and in every element, and
         not constant. Other layers that start equal are left alone, as copies of a layer do, except
-        for two modules that are held beside each other, were not loaded, and whose outputs are
-        subtracted from each other, as in a distance. There is no threshold.
+        for two modules that are held beside each other, were not loaded, are both trained, and
+        whose outputs are subtracted from each other, as in a distance. There is no threshold.
 
     How to fix it:
         Give both modules the same object: `head.weight = embedding.weight`.
@@ -98,11 +99,14 @@ class TiedWeightsApart(Rule):
         if first is None or second is None or any(map(evidence.is_loaded, (first, second))):
             return
         meeting = _distance(context, first, second)
-        if meeting is None:
+        trainable = context.shared(Reach).subtrees.trainable
+        optimizers = Optimizers(context)
+        # A reference is a copy that no optimizer holds: it stays as it is.
+        stays = any(optimizers.held.isdisjoint(trainable[one]) for one in (first, second))
+        if meeting is None or (optimizers.holders and stays):
             return
         one, other = (context.recording.modules[index] for index in (first, second))
-        subtrees = context.shared(Reach).subtrees
-        parameters = sorted(subtrees.trainable[first] | subtrees.trainable[second])
+        parameters = sorted(trainable[first] | trainable[second])
         yield self.finding(
             context,
             message=f"{other.path} is a copy of {one.path}: a distance compares what the two "

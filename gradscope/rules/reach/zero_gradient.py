@@ -17,6 +17,7 @@ from gradscope.rules.helpers.outputs import (
     feeds_loss,
     is_margin,
     normalises_one_feature,
+    weighs_positions,
 )
 from gradscope.rules.helpers.zero_phrasing import (
     CUTTING,
@@ -58,13 +59,14 @@ class ZeroGradient(Rule):
         The level says how certain the mistake is, and how much it costs. By the share of the
         trainable elements that are stuck, it is a note below `note_below`, an error above
         `error_above`, and a warning in between. Regardless of the share, it is an error for a
-        softmax over a layer's only output, for a prediction after `round`, `sign` and the like, and
-        for zero second derivatives if nothing else learns. If a tensor is divided by its own sum
-        over a single element, a gradient of rounding errors counts as zero. Parameters that learned
-        at first and get zeros over the last part of a run count as stuck. It is at least a warning
-        if a clamp, a ReLU or saturation removes the gradient of the whole prediction. Without
-        probing steps, and for the state of a recurrent layer, it is at most a warning, except for
-        such a softmax.
+        softmax over a layer's only output that is the prediction, or weighs the positions of a
+        sequence, over the single result of `topk(1)`, for a prediction after `round`, `sign` and
+        the like, and for zero second derivatives if nothing else learns. If a tensor is divided by
+        its own sum over a single element, a gradient of rounding errors counts as zero. Parameters
+        that learned at first and get zeros over the last part of a run count as stuck. It is at
+        least a warning for a parameter that a clamp cuts off, and if a clamp, a ReLU or saturation
+        removes the gradient of the whole prediction. Without probing steps, and for the state of a
+        recurrent layer, it is at most a warning, except for such a softmax.
 
     How to fix it:
         Initialise one of the two factors at random. If a layer died, lower the learning rate or the
@@ -133,10 +135,13 @@ class ZeroGradient(Rule):
                 site=end.site,
             )
             yield self._finding(context, end, elements / total if total else 0.0)
+        stuck = dict[int | None, set[int]]()
+        ratios = {node.site: node for node in constant_ratios(context)}
         for node in constant_ratios(context):
-            parameters = self._rounded(context, node)
+            stuck.setdefault(node.site, set()).update(self._rounded(context, node))
+        for site, parameters in stuck.items():
             if parameters:
-                yield self._of_ratio(context, node, parameters)
+                yield self._of_ratio(context, ratios[site], tuple(sorted(parameters)))
 
     def _rounded(self, context: RuleContext, node: NodeRecord) -> tuple[int, ...]:
         """Return the weights that get nothing but rounding errors, by a ratio that is always 1."""
@@ -206,7 +211,8 @@ class ZeroGradient(Rule):
     def _grounds(self, context: RuleContext, end: DeadEnd) -> Evidence:
         """Return the reasons for the severity, besides the share."""
         if _is_always_one(context, end) or _is_flat_output(context, end):
-            return {"is_the_prediction": True, "error_above": self.error_above}
+            predicts = feeds_loss(context, end.node)
+            return {"is_the_prediction": predicts, "error_above": self.error_above}
         return {"note_below": self.note_below, "error_above": self.error_above}
 
     def _severity(self, context: RuleContext, end: DeadEnd, share: float) -> Severity:
@@ -215,12 +221,13 @@ class ZeroGradient(Rule):
         if _is_always_one(context, end):
             return "error"
         flat = _is_flat_output(context, end)
-        if share < self.note_below and not flat:
+        if share < self.note_below and not (flat or _is_settled(context, end)):
             return "note"
         is_sure = bool(context.probes) and not is_of_one_row(context, end)
         if end.in_recurrent_layer or not (is_sure or _lasts(context, end)):
             return "warning"
         is_certain = flat and end.node.operation.startswith(WHATEVER_VALUES)
+        is_certain |= end.is_over_one_element and _is_settled(context, end)
         is_certain |= twice_differentiated(end) is not None and not _learns(context)
         return "error" if is_certain or share > self.error_above else "warning"
 
@@ -231,11 +238,11 @@ def _lasts(context: RuleContext, end: DeadEnd) -> bool:
 
 
 def _is_always_one(context: RuleContext, end: DeadEnd) -> bool:
-    """Return whether a softmax over a layer's only output is the prediction."""
+    """Return whether a softmax over a layer's only output predicts, or weighs positions."""
     return (
         end.is_over_one_element
         and normalises_one_feature(context, end.node)
-        and feeds_loss(context, end.node)
+        and (feeds_loss(context, end.node) or weighs_positions(context, end.node))
     )
 
 
@@ -250,6 +257,18 @@ def _is_flat_output(context: RuleContext, end: DeadEnd) -> bool:
         and feeds_loss(context, end.node)
         and not is_margin(context, end.node)
     )
+
+
+def _is_settled(context: RuleContext, end: DeadEnd) -> bool:
+    """Return whether no batch gives a gradient: the operation does not depend on the data.
+
+    So it is for a softmax over the single best of several, and for a clamp of a parameter itself.
+    """
+    inputs = [context.recording.nodes[one.node] for one in context.successors[end.node.index]]
+    if end.is_over_one_element:
+        return any(one.operation == "TopkBackward0" for one in inputs)
+    is_clamp = end.node.operation.startswith("Clamp")
+    return is_clamp and any(one.parameter in end.parameters for one in inputs)
 
 
 def _learns(context: RuleContext) -> bool:

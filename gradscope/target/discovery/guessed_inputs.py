@@ -3,6 +3,7 @@
 import copy
 import random
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from gradscope.errors import GradscopeError
 from gradscope.progress import tell_stage
 from gradscope.target.batches import make_inputs
 from gradscope.target.calling import TARGET_NAMES, divide_batch, forward_signature
+from gradscope.target.discovery.initial_states import STATE_NAMES, InitialState, initial_states
+from gradscope.target.discovery.read_keys import keys_read_by
 from gradscope.target.layer_inputs import InputLayer, input_layers, layer_title, specs_of
 from gradscope.target.notation import parse_input
 from gradscope.target.objectives import NOTHING
@@ -28,10 +31,12 @@ _SECONDS = 20.0
 _LAYERS = 6
 """Number of layers whose inputs are tried for one argument."""
 
+_TOKEN_PARTS = ("ids", "idx", "token")
+"""Parts of names of arguments that hold token numbers."""
+
 _TIMES = frozenset(
     {"t", "time", "times", "timestep", "timesteps", "sigma", "sigmas", "noise_level"}
 )
-_STATES = frozenset({"h", "hx", "h0", "hidden", "state", "states", "hidden_state"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,18 +58,66 @@ def guess_inputs(model: nn.Module, seed: int | None) -> GuessedInputs | None:
     names = _required(model)
     if names is None:
         return None
-    tried = _Trial(model)
+    is_mapping = len(names) == 1 and bool(keys := keys_read_by(model, names[0]))
+    if is_mapping:
+        names = keys
+    trial = _Trial(model)
+    if trial.model is None:
+        return None
     end = time.monotonic() + _SECONDS
-    for specs in islice(_combinations(model, names), _TRIES):
-        texts = specs if len(specs) == 1 else _named(names, specs)
-        tell_stage(f"guessing the batch: trying {', '.join(texts)}")
-        batch = make_inputs(texts, seed=seed, vocabulary=None)
-        if tried.accepts(batch):
-            options = " ".join(f"--input {text}" for text in texts)
-            return GuessedInputs(batch=batch, options=options, reason=_reason(model, specs[0]))
+    for guess in islice(_guesses(trial.model, names, seed, is_mapping=is_mapping), _TRIES):
+        tell_stage(f"guessing the batch: trying {guess.options}")
+        if trial.accepts(guess.batch):
+            return guess
         if time.monotonic() > end:
             break
     return None
+
+
+def _guesses(
+    model: nn.Module, names: tuple[str, ...], seed: int | None, *, is_mapping: bool
+) -> Iterator[GuessedInputs]:
+    """Yield inputs, the likeliest first."""
+    state = next((name for name in names[1:] if name.lower() in STATE_NAMES), None)
+    if state is not None:
+        others = tuple(name for name in names if name != state)
+        yield from _with_states(model, others, state, seed)
+    for specs in _combinations(model, names):
+        texts = _named(names, specs) if is_mapping or len(specs) > 1 else specs
+        yield GuessedInputs(
+            batch=make_inputs(texts, seed=seed, vocabulary=None),
+            options=" ".join(f"--input {text}" for text in texts),
+            reason=_reason(model, specs[0]),
+        )
+
+
+def _with_states(
+    model: nn.Module, names: tuple[str, ...], state: str, seed: int | None
+) -> Iterator[GuessedInputs]:
+    """Yield inputs with an initial state that no option can make."""
+    for specs in _combinations(model, names):
+        rows = parse_input(specs[0]).dims[0]
+        for initial in initial_states(model, rows):
+            for first in (specs[0], *_beside(initial, model)):
+                texts = _named(names, (first, *specs[1:]))
+                batch = make_inputs(texts, seed=seed, vocabulary=None)
+                assert isinstance(batch, dict)
+                yield GuessedInputs(
+                    batch={**batch, state: initial.value},
+                    options=f"{' '.join(f'--input {text}' for text in texts)}, "
+                    f"{state} from {initial.origin}",
+                    reason=_reason(model, specs[0]),
+                )
+
+
+def _beside(initial: InitialState, model: nn.Module) -> Iterator[str]:
+    """Yield inputs that together with a state are as wide as a layer's input."""
+    if initial.widths is None:
+        return
+    rows, width = initial.widths
+    for layer in input_layers(model):
+        if isinstance(layer.module, nn.Linear) and layer.module.in_features > width:
+            yield f"{rows},{layer.module.in_features - width}"
 
 
 def _required(model: nn.Module) -> tuple[str, ...] | None:
@@ -95,7 +148,7 @@ def _first_specs(
     model: nn.Module, layers: list[InputLayer], names: tuple[str, ...]
 ) -> Iterator[str]:
     tokens = [layer for layer in layers if isinstance(layer, nn.Embedding | nn.EmbeddingBag)]
-    is_tokens = any(part in names[0] for part in ("ids", "idx", "token"))
+    is_tokens = any(part in names[0] for part in _TOKEN_PARTS)
     ordered = [*tokens, *layers] if is_tokens else layers
     seen = set()
     for layer in dict.fromkeys(ordered[:_LAYERS]):
@@ -113,13 +166,15 @@ def _later_specs(name: str, first: str, layers: list[InputLayer]) -> tuple[str, 
     rows, length = dims[0], dims[1] if len(dims) > 1 else 1
     sizes = [layer.num_embeddings for layer in layers if isinstance(layer, nn.Embedding)]
     fewest, name = min(sizes, default=2), name.lower()
-    if name in _STATES:
+    if name in STATE_NAMES:
         return tuple(_states(layers, rows))
     if name in _TIMES:
         steps = fewest if sizes else 1000
         return (f"int64[0,{steps}]:{rows}", f"{rows}", f"{rows},1")
     if name in TARGET_NAMES or "class" in name or "cond" in name:
         return (f"int64[0,{fewest}]:{rows}", f"int64[0,{fewest}]:{rows},{length}", first)
+    if any(part in name for part in _TOKEN_PARTS) and sizes and "float" in parse_input(first).dtype:
+        return tuple(f"int64[0,{size}]:{rows},16" for size in sizes)
     by_part = {
         "mask": (f"bool:{rows},{length}", f"bool:{length},{length}", f"bool:{rows},1,1,{length}"),
         "len": (f"int64[{length},{length + 1}]:{rows}",),
@@ -165,18 +220,24 @@ class _Trial:
         self._signature = forward_signature(model)
         try:
             with UserCode("the model cannot be copied"):
-                self._model: nn.Module | None = copy.deepcopy(model)
+                self.model: nn.Module | None = copy.deepcopy(model)
         except GradscopeError:
-            self._model = None  # forwards of the model itself could change it
+            self.model = None  # forwards of the model itself could change it
 
     def accepts(self, batch: object) -> bool:
         """Return whether the model turns a batch into a floating-point tensor."""
-        if self._model is None:
+        if self.model is None:
             return False
         call = divide_batch(batch, self._signature, NOTHING)
         try:
-            with _same_random_state(), torch.no_grad(), UserCode("the guess does not fit"):
-                output = self._model(*call.args, **call.kwargs)
+            with (
+                warnings.catch_warnings(),
+                _same_random_state(),
+                torch.no_grad(),
+                UserCode("the guess does not fit"),
+            ):
+                warnings.simplefilter("ignore")  # about inputs that are not the user's
+                output = self.model(*call.args, **call.kwargs)
         except GradscopeError:
             return False
         return any(

@@ -78,6 +78,7 @@ def test_a_compiled_script_computes_and_compiles_the_same(tmp_path, gradscope_in
     assert (tmp_path / "report.txt").exists()
 
 
+@pytest.mark.nightly
 def test_a_module_made_in_compiled_code_says_nothing(tmp_path):
     (tmp_path / "train.py").write_text(MADE_INSIDE)
     # In a process of its own: what it says while the interpreter ends counts.
@@ -107,12 +108,15 @@ def test_hooks_are_gone_before_a_model_is_explained(recwarn):
 def test_the_compiler_is_not_imported_for_a_script_that_does_without(tmp_path):
     script = """
 import sys, torch, gradscope
+from gradscope.probes.forward.operations import OperationMode
 weight = torch.ones(3, requires_grad=True)
 with gradscope.watch():
     for _ in range(3):
         weight.square().sum().backward()
         weight.data -= 0.1 * weight.grad
         weight.grad = None
+with OperationMode():
+    weight + 1
 print("torch._dynamo" in sys.modules)
 """
     done = subprocess.run(

@@ -19,6 +19,7 @@ from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
 from gradscope.step_capture.schedule import FIRST, Schedule
 from gradscope.step_capture.script_captures import script_captures_by
+from tests.nightly import some_on_push
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch itself uses what it deprecates
@@ -359,7 +360,7 @@ def _process_group():
 
 
 @pytest.mark.usefixtures("process_group")
-@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize("name", some_on_push(WRAPPERS, 2))
 def test_an_optimizer_that_lets_others_step_makes_one_step(watched, name):
     model = net()
 

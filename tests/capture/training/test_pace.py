@@ -291,8 +291,8 @@ def shared(event):
     return event.step, *subject, numbers
 
 
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
-def test_repeated_steps_have_the_events_of_a_full_recording(run, loop):
+@pytest.mark.parametrize("loop", some_on_push(LOOPS, 2), ids=lambda loop: loop.__name__)
+def test_repeated_steps_have_the_events_losses_and_rates_of_a_full_recording(run, loop):
     full, brief = run(loop), run(loop, budget=NOTHING)
     (cost,) = brief.recording.evidence_of(WatchCost)
 
@@ -304,11 +304,6 @@ def test_repeated_steps_have_the_events_of_a_full_recording(run, loop):
     assert [step.index for step in brief.recording.steps] == [
         step.index for step in full.recording.steps
     ]
-
-
-@pytest.mark.parametrize("loop", some_on_push(LOOPS, 4), ids=lambda loop: loop.__name__)
-def test_losses_and_learning_rates_are_those_of_a_full_recording(run, loop):
-    full, brief = run(loop), run(loop, budget=NOTHING)
 
     def losses(one):
         return [step.loss for step in one.recording.steps]

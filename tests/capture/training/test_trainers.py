@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gradscope.analysis.recording_index import users_sites
-from gradscope.capture.training.trainer_arguments import limit_argument
+from gradscope.capture.training.trainer_arguments import limit_argument, trainer_arguments
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.rules.engine import judge
 from gradscope.rules.helpers.optimizers import NO_OPTIMIZER, NO_STEPPER
@@ -259,3 +259,29 @@ def test_model_that_a_trainer_wraps_keeps_the_name_of_the_user(run):
 
     known = [one.name for one in run(loop).recording.parameters]
     assert known == ["classifier.weight", "classifier.bias"]
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("Trainer(learning_rate=1e-3)", [1]),
+        ("options = {\n 'other': 1,\n 'learning_rate': 1e-3,\n}\nTrainer(**options)", [3]),
+        ("options = dict(\n learning_rate=1e-3)\nTrainer(**options)", [2]),
+        ("options: dict = {'learning_rate': 1e-3}\nTrainer(**options)", [1]),
+        ("Trainer(**{\n 'learning_rate': 1e-3})", [2]),
+        ("options = {'learning_rate': 1e-3}\nother(**options)", []),
+        ("options = {'learning_rate': None}\nTrainer(**options)", []),
+        # The entry that counts is not known.
+        ("options = {'learning_rate': 1}\noptions['learning_rate'] = 2\nTrainer(**options)", []),
+        ("options = {'learning_rate': 1}\noptions |= more\nTrainer(**options)", []),
+        ("options = {'learning_rate': 1}\noptions.update(more)\nTrainer(**options)", []),
+        ("options = {'learning_rate': 1}\noptions = {}\nTrainer(**options)", []),
+        ("Trainer(**load())", []),
+    ],
+)
+def test_entry_of_a_dictionary_is_the_argument(tmp_path, source, lines):
+    file = tmp_path / "train.py"
+    file.write_text(source)
+    found = list(trainer_arguments(str(file)))
+    assert [line.number for _, line in found] == lines
+    assert {kind for kind, _ in found} <= {"learning rate"}

@@ -9,6 +9,7 @@ from torch import nn
 import gradscope
 from gradscope.recording.store import load_recording
 from gradscope.rules.engine import judge
+from tests.nightly import some_on_push
 from tests.rules.accumulation.carrying_loops import LOOPS, STEPS, Cell, Keeps, batch, made, step
 from tests.rules.watching import findings_of
 
@@ -33,7 +34,9 @@ def told(loop, folder):
     return [one for one in findings_of(loop, folder) if one.rule == "GS309"]
 
 
-@pytest.mark.parametrize(("loop", "code"), LOOPS, ids=[code.__name__ for _, code in LOOPS])
+@pytest.mark.parametrize(
+    ("loop", "code"), some_on_push(LOOPS, 2), ids=[code.__name__ for _, code in LOOPS]
+)
 def test_it_points_at_what_stores_it(loop, code, tmp_path):
     number, name = marked(code)
     (found,) = told(loop, tmp_path)

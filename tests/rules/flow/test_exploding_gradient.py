@@ -203,6 +203,33 @@ def test_an_operation_that_multiplies_by_far_too_much_is_named():
     assert found.location.source == "return self.second(x * 1e7)"
 
 
+def test_a_large_gradient_that_a_mask_sets_to_zero_again_is_no_explosion():
+    class Graph(nn.Module):
+        """Divides by the degree's root, which is floored for the node without neighbours."""
+
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+            self.weight = nn.Parameter(torch.zeros(()))
+
+        def forward(self, x, adjacency):
+            weighted = adjacency * functional.softplus(self.weight)
+            scale = weighted.sum(1).clamp(min=1e-6).pow(-0.5)
+            operator = scale[:, None] * weighted * scale
+            for layer in self.layers:
+                x = x + 0.1 * layer(operator @ x)
+            return x
+
+    torch.manual_seed(3)
+    adjacency = (torch.rand(16, 16) < 0.4).float()
+    adjacency = (adjacency + adjacency.T).clamp(max=1)
+    adjacency[5] = adjacency[:, 5] = 0
+    batch = {"x": torch.randn(16, 4), "adjacency": adjacency}
+    assert not found_in(
+        recording_of(Graph(), batch, lambda y, _: functional.cross_entropy(y, CLASSES))
+    )
+
+
 def test_it_is_placed_where_the_layers_are_made(inspect_file):
     report = inspect_file(
         "import torch\n"

@@ -97,3 +97,50 @@ def test_cells_at_their_initialisation_are_healthy(kind):
 
     findings = inspected(Cells(), steps=48).findings
     assert "GS101" not in {finding.rule for finding in findings}
+
+
+class Scan(nn.Module):
+    """A state space model: every step multiplies the state by a factor made from the input."""
+
+    def __init__(self, sign: float, size: int = 16) -> None:
+        super().__init__()
+        self.inputs, self.step, self.out = (
+            nn.Linear(4, size),
+            nn.Linear(4, size),
+            nn.Linear(size, 3),
+        )
+        self.sign = sign
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        drive = self.inputs(x)
+        factor = torch.exp(self.sign * functional.softplus(self.step(x)))
+        state, read = torch.zeros_like(drive[:, 0]), []
+        for t in range(x.shape[1]):
+            state = factor[:, t] * state + drive[:, t]
+            read.append(self.out(state))
+        return torch.stack(read, 1)
+
+
+def test_factor_above_one_in_a_loop_without_weights_explodes():
+    found = only(inspected(Scan(1.0)).findings, "GS101")
+    assert found.severity == "error"
+    assert found.location is not None
+    assert found.location.source == "state = factor[:, t] * state + drive[:, t]"
+    (made,) = found.related
+    assert made.source.startswith("factor = torch.exp")
+
+
+@pytest.mark.parametrize("sign", [-1.0, -0.1, 0.0, 0.02])
+def test_factor_of_about_one_or_less_is_no_explosion(sign):
+    assert "GS101" not in {finding.rule for finding in inspected(Scan(sign)).findings}
+
+
+def test_products_in_parallel_are_no_recurrence():
+    class Parallel(Scan):
+        def forward(self, x):
+            drive = self.inputs(x)
+            scale = torch.logspace(0, 6, x.shape[1])
+            return torch.stack([self.out(scale[t] * drive[:, t]) for t in range(x.shape[1])], 1)
+
+    report = inspected(Parallel(1.0), probe_steps=0)
+    assert not list(recurrences(RuleContext(report.recording)))

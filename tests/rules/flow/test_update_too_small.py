@@ -176,3 +176,39 @@ def test_warm_up_at_zero_is_named_at_the_line_that_rounds_down(tmp_path, factor,
     assert [lines[one.location.line - 1].partition("# ")[1:] for one in found] == (
         [tuple(mark.partition("# ")[1:])] if mark else []
     )
+
+
+RESUMED = """
+import torch
+
+model = torch.nn.Linear(4, 1)
+sgd = torch.optim.SGD(model.parameters(), lr={rate})
+state = sgd.state_dict()
+state["param_groups"][0].update(initial_lr=0.1, lr={loaded})
+sgd.load_state_dict(state)
+cosine = torch.optim.lr_scheduler.CosineAnnealingLR(sgd, 20)
+for _ in range({steps}):
+    loss = model(torch.randn(8, 4)).square().mean()
+    sgd.zero_grad()
+    loss.backward()
+    sgd.step()
+    cosine.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("rate", "loaded", "steps", "severities"),
+    [
+        (0.1, 0.0, 8, ["error"]),
+        (0.1, 0.0, 7, []),
+        (0.1, 0.05, 8, []),
+    ],
+)
+def test_a_schedule_that_was_over_before_the_run_is_an_error(
+    tmp_path, rate, loaded, steps, severities
+):
+    script = tmp_path / "resumed.py"
+    script.write_text(RESUMED.format(rate=rate, loaded=loaded, steps=steps))
+    found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
+    assert [one.severity for one in found] == severities
+    assert all("is 0 in all of its 8 steps" in one.message for one in found)

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.rules import watching
+
 X = torch.randn(24, 6, generator=torch.Generator().manual_seed(1))
 Y = torch.randn(24, 1, generator=torch.Generator().manual_seed(2))
 
@@ -178,3 +180,47 @@ def test_a_number_that_is_no_such_value_is_near_but_fine(findings_of):
         return functional.mse_loss(output, batch[1]) + 0.2537 * smooth.item()
 
     assert not told(findings_of(network(), (X, Y), loss))
+
+
+def adversarial(tmp_path, *, taken, steps_both=(), shared=False):
+    """Train a generator by a distance and by a discriminator that judges what `taken` returns."""
+    torch.manual_seed(0)
+    generator, judge = nn.Linear(4, 6), nn.Linear(6, 1)
+    weights = [*generator.parameters(), *(judge.parameters() if shared else ())]
+    of_generator = torch.optim.SGD(weights, lr=0.01)
+    of_judge = torch.optim.SGD(judge.parameters(), lr=0.01)
+
+    def train():
+        for step in range(8):
+            fake = generator(torch.randn(16, 4))
+            of_judge.zero_grad()
+            (judge(torch.randn(16, 6)) - judge(fake.detach())).square().mean().backward()
+            of_judge.step()
+            of_generator.zero_grad()
+            of_judge.zero_grad()
+            loss = judge(taken(fake)).square().mean() + 3 * fake.square().mean()
+            loss.backward()
+            of_generator.step()
+            if step in steps_both:
+                of_judge.step()
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS704"]
+
+
+def test_term_that_only_reaches_another_optimizer_is_told(tmp_path):
+    (found,) = adversarial(tmp_path, taken=lambda fake: fake.detach())
+    assert (found.severity, len(found.parameters)) == ("error", 2)
+    assert "taken=lambda fake: fake.detach()" in found.location.source
+
+
+def test_term_through_another_network_is_fine(tmp_path):
+    assert not adversarial(tmp_path, taken=lambda fake: fake)
+
+
+@pytest.mark.parametrize("steps_both", [range(8), range(1, 8, 2)])
+def test_term_of_which_another_optimizer_makes_use_is_fine(tmp_path, steps_both):
+    assert not adversarial(tmp_path, taken=lambda fake: fake.detach(), steps_both=steps_both)
+
+
+def test_term_of_the_same_optimizer_is_fine(tmp_path):
+    assert not adversarial(tmp_path, taken=lambda fake: fake.detach(), shared=True)

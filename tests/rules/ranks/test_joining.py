@@ -142,6 +142,7 @@ def test_a_rank_that_was_killed_is_told_as_lost(command, jobs, tmp_path):
     assert value["ranks"]["recorded"][1]["steps"] == 5
 
 
+@pytest.mark.nightly
 def test_the_launcher_reports_once_and_fails_by_all_ranks(tmp_path):
     path = script(BYPASS, tmp_path)
     began = time.monotonic()

@@ -79,6 +79,31 @@ for step in range(8):
 """
 
 
+OWN_CLIP = """
+from torch.distributed.fsdp import fully_shard
+model = Net()
+fully_shard(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = 3 * cross_entropy(model(x), y)
+    loss.backward()
+    shards = [p.grad.to_local() for p in model.parameters()]
+    norm = torch.stack([one.norm() for one in shards]).norm()
+    for one in shards:
+        one.mul_(0.5 / norm)  # FAULT
+    optimizer.step()
+"""
+
+
+def test_a_factor_of_each_rank_on_its_shards_is_found(jobs, tmp_path):
+    finding = found(jobs, OWN_CLIP, tmp_path, "GS805")
+    evidence = dict(finding.evidence)
+    factors = evidence["smallest_factor"], evidence["largest_factor"]
+    assert evidence["difference"] == pytest.approx(factors[1] / factors[0] - 1)
+
+
 def returning(recording, factor):
     """Return a recording whose clips returned another norm."""
     events = tuple(

@@ -131,6 +131,33 @@ def test_one_expert_and_one_position_are_notes(findings_of, pools):
     assert "over a dimension of one element" in found.message
 
 
+class Attended(nn.Module):
+    """Weighs the positions of a sequence by a softmax over a dimension of the scores."""
+
+    def __init__(self, dim: int, *, by_matrix: bool):
+        super().__init__()
+        self.score, self.head = nn.Linear(8, 1), nn.Linear(8, 64)
+        self.last, self.dim, self.by_matrix = nn.Linear(64, 4), dim, by_matrix
+
+    def forward(self, x):
+        weights = self.score(x).softmax(self.dim)
+        pooled = (weights * x).sum(1)
+        if self.by_matrix:
+            pooled = (weights.transpose(1, 2) @ x).squeeze(1)
+        return self.last(torch.relu(self.head(pooled)))
+
+
+@pytest.mark.parametrize("by_matrix", [False, True])
+@pytest.mark.parametrize(("dim", "severities"), [(-1, ["error"]), (1, [])])
+def test_an_attention_whose_weights_are_all_one_is_an_error(
+    findings_of, by_matrix, dim, severities
+):
+    found = findings_of(
+        Attended(dim, by_matrix=by_matrix), (SEQUENCE, CLASSES), functional.cross_entropy
+    )
+    assert [one.severity for one in found if one.rule == "GS204"] == severities
+
+
 FLAT = {
     "clamp": (lambda output: output.clamp(2, 3), "warning"),
     "relu": (lambda output: torch.relu(output - 5), "warning"),
@@ -223,3 +250,77 @@ def test_gradients_below_the_limit_of_rounding_behind_a_ratio_of_one_are_found()
 
     assert "score.weight" not in found(number * (1 - 1e-9))
     assert "score.weight" in found(number * (1 + 1e-9))
+
+
+def test_layers_that_divide_by_the_sum_of_one_element_on_one_line_are_one_finding(findings_of):
+    class Switched(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.router = nn.ModuleList(nn.Linear(8, 4) for _ in range(3))
+            self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+            self.head = nn.Linear(8, 4)
+
+        def forward(self, x):
+            for router, layer in zip(self.router, self.layers, strict=True):
+                weight = router(x).softmax(-1).topk(1, dim=-1).values
+                weight = weight / weight.sum(-1, keepdim=True)
+                x = x + weight * layer(x)
+            return self.head(x)
+
+    found = findings_of(Switched(), (X, CLASSES), functional.cross_entropy)
+    (ratio,) = (one for one in found if one.rule == "GS204")
+    assert {name.split(".")[0] for name in ratio.parameters} == {"router"}
+    assert len(ratio.parameters) == 6
+
+
+class Routed(nn.Module):
+    """Experts, of which a router that is small beside them weighs the best few."""
+
+    def __init__(self, best: int, *, before: bool = False) -> None:
+        super().__init__()
+        self.router, self.best, self.before = nn.Linear(8, 4, bias=False), best, before
+        self.experts = nn.ModuleList(nn.Linear(8, 64) for _ in range(4))
+        self.out = nn.Linear(64, 4)
+
+    def forward(self, x):
+        logits = self.router(x)
+        top, chosen = (logits.softmax(-1) if self.before else logits).topk(self.best, -1)
+        weights = top if self.before else top.softmax(-1)
+        outputs = torch.stack([expert(x) for expert in self.experts], 1)
+        picked = outputs.gather(1, chosen[..., None].expand(-1, -1, 64))
+        return self.out((weights[..., None] * picked).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("best", "before", "severities"), [(1, False, ["error"]), (2, False, []), (1, True, [])]
+)
+def test_a_router_whose_softmax_sees_one_winner_is_an_error(findings_of, best, before, severities):
+    torch.manual_seed(0)
+    model = Routed(best, before=before)
+    found = findings_of(model, (X, CLASSES), functional.cross_entropy)
+    assert [one.severity for one in found if one.rule == "GS204"] == severities
+
+
+class Spread(nn.Module):
+    """A prediction whose logarithmic deviation is a clamped parameter."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self.mean = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 1))
+        self.log_std = nn.Parameter(torch.full((1,), start))
+
+    def forward(self, x):
+        return self.mean(x).squeeze(1), self.log_std.clamp(-5, 2)
+
+
+@pytest.mark.parametrize(
+    ("start", "severities"), [(2.5, ["warning"]), (1.9, []), (-6.0, ["warning"])]
+)
+def test_a_parameter_beyond_its_clamp_is_a_warning(findings_of, start, severities):
+    def loss(given, bits):
+        mean, log_std = given
+        return (log_std + 0.5 * ((mean - bits) / log_std.exp()).square()).mean()
+
+    torch.manual_seed(0)
+    found = findings_of(Spread(start), (X, BITS), loss)
+    assert [one.severity for one in found if one.rule == "GS204"] == severities

@@ -150,3 +150,35 @@ def test_a_table_that_falls_through_the_groups_is_an_error(name, groups, clear, 
             adam.step()
 
     assert levels(loop, tmp_path) == expected
+
+
+class Centres(nn.Module):
+    """A loss with weights of its own: the cosine to a centre for each class."""
+
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(6, 4))
+
+    def forward(self, embedding, classes):
+        cosines = functional.normalize(embedding) @ functional.normalize(self.centres).T
+        return functional.cross_entropy(8 * cosines, classes)
+
+
+@pytest.mark.parametrize(
+    ("held", "clear", "expected"),
+    [("net", "optimizer", ["error"]), ("net", "all", ["error"]), ("both", "optimizer", [])],
+)
+def test_centres_of_a_loss_that_no_optimizer_holds_are_an_error(held, clear, expected, tmp_path):
+    def loop():
+        torch.manual_seed(1)
+        net, criterion = network(12, 24, 4), Centres()
+        both = nn.ModuleList([net, criterion])
+        adam = torch.optim.Adam((net if held == "net" else both).parameters(), lr=1e-2)
+        for _ in range(14):
+            x, classes = torch.randn(16, 12), torch.randint(0, 6, (16,))
+            loss = criterion(net(x), classes)
+            (adam if clear == "optimizer" else both).zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert levels(loop, tmp_path) == expected

@@ -223,3 +223,30 @@ def test_padding_that_is_kept_out_and_masks_of_other_kinds_are_not_found(
     findings_of, hands_on, tokens, padding
 ):
     assert padding_found(findings_of, Padded(hands_on=hands_on), tokens, padding) == []
+
+
+class OfPatches(nn.Module):
+    """Classifies images by an attention over patches, which could take a mask."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.patches = nn.Conv2d(3, 8, 4, stride=4)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = nn.Linear(8, 10)
+
+    def attended(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+    def forward(self, images):
+        return self.head(self.attended(self.patches(images).flatten(2).transpose(1, 2)).mean(1))
+
+
+@pytest.mark.parametrize("labels", [[9, 4, 7, 2, 9, 3], [3, 3, 2, 3, 3, 3], [1, 3, 3, 2, 3, 3]])
+def test_class_labels_beside_images_are_no_lengths(findings_of, labels):
+    images = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    batch = (images, torch.tensor(labels))
+    found = findings_of(
+        OfPatches(), batch, lambda output, batch: functional.cross_entropy(output, batch[1])
+    )
+    assert not told(found)

@@ -165,3 +165,14 @@ def test_copied_branches_of_a_distance_are_a_warning(right, join, fires):
     if fires:
         assert findings[0].modules == ("left", "right")
         assert len(findings[0].parameters) == 8
+
+
+@pytest.mark.parametrize(("held", "fires"), [(("left", "right"), True), (("left",), False)])
+def test_a_copy_that_no_optimizer_holds_stays_as_a_reference(held, fires):
+    torch.manual_seed(0)
+    model = Siamese(copy.deepcopy, distance)
+    parameters = [p for name in held for p in getattr(model, name).parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=1e-3)
+    batch = (torch.randn(8, 2, 6), torch.rand(8))
+    report = gradscope.inspect(model, batch, "mse", optimizer=optimizer)
+    assert ("GS213" in [one.rule for one in report.findings]) is fires

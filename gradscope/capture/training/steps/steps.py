@@ -181,6 +181,7 @@ class Steps:
         guard, repeated = self._training.guard, self._repeated
         if not guard.active or (repeated is None and is_traced()):
             return
+        self._training.shared_weights.steps += 1
         guard.quickly(self.between.weights.after_step, optimizer)
         if self._training.ranks.is_on:
             self._training.ranks.leave_step(optimizer)

@@ -136,7 +136,8 @@ def _of_step(column: Sequence[float], norms: NormTable, step: int) -> Sequence[f
 
 
 def _has_updates(norms: NormTable, step: int) -> bool:
-    return any(update != NOT_MEASURED for update in _of_step(norms.updates, norms, step))
+    updates = _of_step(norms.updates, norms, step)
+    return updates.count(NOT_MEASURED) < len(updates)
 
 
 _Reading = Callable[[NormTable, Sequence[int]], Cell]

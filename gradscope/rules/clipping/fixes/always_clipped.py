@@ -38,5 +38,5 @@ def _advised(finding: Finding, context: RuleContext) -> float | None:
     series = only(
         one for one in context.shared(judged_series) if context.site(one.site) == finding.location
     )
-    level = None if series is None else level_of([point.norm for point in series.finite])
+    level = None if series is None else level_of([point.norm for point in series.typical])
     return None if level is None else level.limit

@@ -1,0 +1,158 @@
+"""Follows the result of a gather through a script's source to the loss."""
+
+import ast
+import functools
+from dataclasses import dataclass
+from types import FrameType
+
+from torch import Tensor
+
+from gradscope.capture.source.statements import nodes_within, tree_of
+from gradscope.capture.training.locations import Location, stem
+
+_ROUNDS = 8
+"""Maximum number of rounds in which names are followed."""
+
+_INERT = frozenset({"detach", "item", "no_grad", "len", "print", "argmax", "float", "int"})
+"""Calls whose result carries no value of the gather into a loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a gathered value gets."""
+
+    loss: bool
+    """Whether it enters what backward starts from."""
+    own: bool
+    """Whether the script puts this rank's own tensor back into the result."""
+
+
+def gather_reaches_loss(location: Location) -> Reach:
+    """Return how far the result of a gather at a location gets."""
+    line, call = location.user, location.users_call()
+    if line is None:
+        return Reach(loss=False, own=False)
+    out = call.args[0] if call is not None and call.args else None
+    if call is not None and out is None:
+        names = ("tensor_list", "output_tensor", "output")
+        out = next((k.value for k in call.keywords if k.arg in names), None)
+    start = None if out is None else stem(out)
+    return _reach(line.code.co_filename, line.number, start)
+
+
+@functools.lru_cache(maxsize=32)
+def _reach(file: str, line: int, start: str | None) -> Reach:
+    if start is None:
+        return Reach(loss=False, own=False)
+    tree = tree_of(file)
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    scopes: list[ast.AST] = [tree, *functions]
+    around = [one for one in functions if one.lineno <= line <= (one.end_lineno or line)]
+    first: ast.AST = max(around, key=lambda one: one.lineno, default=tree)
+    flow = _Flow(scopes)
+    flow.names[first] = {start}
+    flow.follow()
+    own = any(_puts_back(node, start) for node in nodes_within(first))
+    return Reach(loss=flow.reaches_backward(), own=own)
+
+
+def _puts_back(node: ast.AST, start: str) -> bool:
+    """Return whether a statement joins a gathered value with another tensor."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(value=owner), *_]):
+            return stem(owner) == start
+        case ast.Call(
+            func=ast.Attribute(attr="cat" | "stack" | "concat"),
+            args=[ast.List(elts=parts) | ast.Tuple(elts=parts), *_],
+        ):
+            found = [any(_is_name(one, start) for one in ast.walk(part)) for part in parts]
+            return any(found) and not all(found)
+    return False
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and stem(node) == name
+
+
+def detaches(location: Location, frame: FrameType) -> bool:
+    """Return whether the call at a location detaches a variable that has a history.
+
+    Args:
+        location: The location.
+        frame: Frame that makes the call.
+    """
+    call = location.users_call()
+    for node in () if call is None else ast.walk(call):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="detach" | "data"):
+                one = frame.f_locals.get(name)
+                if isinstance(one, Tensor) and one.requires_grad:
+                    return True
+    return False
+
+
+class _Flow:
+    """The names in each scope that hold a value."""
+
+    def __init__(self, scopes: list[ast.AST]) -> None:
+        self._scopes = scopes
+        self.names: dict[ast.AST, set[str]] = {scope: set() for scope in scopes}
+        self._functions = set[str]()
+        """Functions that return the value."""
+
+    def follow(self) -> None:
+        """Follow the value through assignments and calls."""
+        for _ in range(_ROUNDS):
+            before = (len(self._functions), sum(map(len, self.names.values())))
+            for scope in self._scopes:
+                for node in nodes_within(scope):
+                    self._follow(scope, node)
+            if before == (len(self._functions), sum(map(len, self.names.values()))):
+                return
+
+    def _follow(self, scope: ast.AST, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value) if self._holds(scope, value):
+                for target in targets:
+                    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+                    self.names[scope] |= {name for one in parts if (name := stem(one))}
+            case ast.AugAssign(target=target, value=value) if self._holds(scope, value):
+                self.names[scope] |= {name for name in (stem(target),) if name}
+            case ast.Return(value=value) if value is not None and self._holds(scope, value):
+                if isinstance(scope, ast.FunctionDef):
+                    self._functions.add(scope.name)
+
+    def _holds(self, scope: ast.AST, value: ast.AST) -> bool:
+        names = self.names[scope]
+        match value:
+            case ast.Call(func=function):
+                called = (stem(function) or "").rpartition(".")[2]
+                if called in _INERT:
+                    return False
+                if called in self._functions or (
+                    "forward" in self._functions and _may_be_module(function)
+                ):
+                    return True
+            case ast.Name() | ast.Attribute() if stem(value) in names:
+                return True
+        return any(self._holds(scope, one) for one in ast.iter_child_nodes(value))
+
+    def reaches_backward(self) -> bool:
+        """Return whether a backward starts from the value."""
+        return any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("backward", "manual_backward")
+            and self._holds_any(scope, [node.func.value, *node.args])
+            for scope in self._scopes
+            for node in nodes_within(scope)
+        ) or bool(self._functions & {"training_step", "compute_loss"})
+
+    def _holds_any(self, scope: ast.AST, values: list[ast.expr]) -> bool:
+        return any(self._holds(scope, one) for one in values)
+
+
+def _may_be_module(function: ast.expr) -> bool:
+    """Return whether a call may be one of a module, and not of a function of torch."""
+    name = stem(function) or ""
+    return bool(name) and not name.startswith(("torch", "F.", "dist.", "nn.", "math."))

@@ -1,0 +1,161 @@
+"""Why replicas part: what differs between ranks before their weights do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gradscope.analysis.job import Job, Rank
+from gradscope.recording.evidence.training import TrainedOptimizer
+from gradscope.recording.records import Site
+from gradscope.rules.helpers.jobs import backward_site, joined_events, step_site
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why replicas part."""
+
+    message: str
+    remedy: str
+    site: Site | None
+    related: tuple[tuple[Site | None, str], ...] = ()
+
+
+def at_the_beginning(job: Job) -> Cause:
+    """Return why ranks begin with different weights."""
+    related: list[tuple[Site | None, str]] = []
+    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    seeds = [one for one in joined_events(job, "seed") if _differs(job, one.site)]
+    models = [rank.index.site(m.site) for rank in job.ranks[:1] for m in rank.recording.modules]
+    made = [site for site in dict.fromkeys(models) if site is not None][:4]
+    for rank in job.ranks[:1]:
+        related += [(rank.site(one.site), "the model is wrapped here") for one in rank.wrapped]
+        related += [(site, "random numbers are seeded here") for site in rank.lines("written-seed")]
+        related += [(site, "gradients are reduced here") for site in reductions(job)]
+    related += [(site, "a part of the model is made here") for site in made]
+    related += [(step_site(job.first), "the first step is here")]
+    if loads:
+        return Cause(
+            f"only rank {loads[0].ranks[0]} loads weights",
+            "load on every rank, or broadcast the weights from rank 0",
+            loads[0].site,
+            tuple(related),
+        )
+    site = seeds[0].site if seeds else next(iter(job.first.lines("written-seed")), None)
+    site = site or next(iter(made), None) or step_site(job.first)
+    why = "each rank has a seed of its own" if seeds else "each rank has made its own"
+    return Cause(
+        why,
+        "seed all ranks equally before the model is made, or broadcast from rank 0",
+        site,
+        tuple(related),
+    )
+
+
+def _differs(job: Job, site: Site | None) -> bool:
+    """Return whether ranks seed with different numbers at a line."""
+    seeds = {
+        dict(event.numbers).get("seed")
+        for rank, event in job.events("seed")
+        if (found := rank.site(event.site))
+        and site
+        and (found.file, found.line) == (site.file, site.line)
+    }
+    return len(seeds) > 1
+
+
+def of_rates(job: Job, step: int) -> Cause | None:
+    """Return the cause if learning rates differ before the weights do."""
+    changes = {one for rank in job.ranks for one in rank.steps("rate")}
+    for one in sorted(change for change in changes if change <= step):
+        if len({_rates_at(rank, one) for rank in job.ranks}) == 1:
+            continue
+        schedulers = [
+            rank.site(event.site)
+            for rank in job.ranks
+            for event in rank.recording.events
+            if event.kind == "scheduler" and event.site is not None
+        ][:1]
+        written = job.first.lines("written-rate")
+        site = next(iter((*schedulers, *written)), None) or step_site(job.first)
+        return Cause(
+            "their learning rates differ",
+            "decide on the learning rate by a number that all ranks share: all_reduce it first",
+            site,
+            (
+                *((line, "the learning rate is set here") for line in written),
+                (step_site(job.first), "the step that uses it"),
+            ),
+        )
+    return None
+
+
+def left_out_of_optimizer(job: Job, apart: Sequence[str]) -> Cause | None:
+    """Return the cause if the optimizer of some ranks lacks parameters that others step."""
+    held = {rank.number: _held(rank) for rank in job.ranks}
+    for name in apart:
+        lacking = [rank for rank in job.ranks if name not in held[rank.number]]
+        if not lacking or len(lacking) == len(job.ranks):
+            continue
+        rank = lacking[0]
+        sites = [rank.site(one.site) for one in rank.recording.evidence_of(TrainedOptimizer)]
+        made = [site for site in dict.fromkeys(sites) if site is not None]
+        return Cause(
+            f"the optimizer of rank {rank.number} does not hold {name}",
+            "give the optimizers of all ranks the same parameters",
+            made[0] if made else step_site(rank),
+            (
+                *((site, "an optimizer is made here") for site in made[1:]),
+                (step_site(rank), "the step is here"),
+            ),
+        )
+    return None
+
+
+def _held(rank: Rank) -> set[str]:
+    """Return the names of the parameters that the optimizers of a rank hold."""
+    parameters = rank.recording.parameters
+    records = rank.recording.evidence_of(TrainedOptimizer)
+    return {parameters[index].name for record in records for index in record.parameters}
+
+
+def _rates_at(rank: Rank, step: int) -> tuple[float | None, ...]:
+    """Return the learning rates of a step, which stay until they are recorded anew."""
+    before = [one for one in rank.steps("rate") if one <= step]
+    return rank.numbers["rate", before[-1]] if before else ()
+
+
+def after_equal_steps(job: Job, step: int) -> Cause:
+    """Return what changes weights besides equal steps."""
+    loads = [one for one in joined_events(job, "load") if len(one.ranks) < len(job.ranks)]
+    written = _late(job, job.first.lines("written-weight"))
+    site = loads[0].site if loads else next(iter(written), None) or step_site(job.first)
+    return Cause(
+        "the script changes weights on each rank" if not loads else "only one rank loads weights",
+        "change weights equally on all ranks, or broadcast them",
+        site,
+        (
+            *((line, "weights are written here") for line in written),
+            (step_site(job.first), "the step is here"),
+        ),
+    )
+
+
+def lines_between(job: Job) -> list[Site]:
+    """Return the lines that write gradients, those after the backward first."""
+    found = job.first.lines("written-gradient")
+    clips = [
+        job.first.site(e.site) for e in job.first.recording.events if e.kind.startswith("clip-")
+    ]
+    return _late(job, [*found, *(site for site in dict.fromkeys(clips) if site is not None)])
+
+
+def _late(job: Job, found: list[Site]) -> list[Site]:
+    """Return lines, those after the backward in its file first."""
+    start = backward_site(job.first)
+    if start is None:
+        return found
+    return sorted(found, key=lambda site: (site.file != start.file, site.line < start.line))
+
+
+def reductions(job: Job) -> list[Site]:
+    """Return the lines at which the script reduces gradients itself."""
+    return [*job.first.lines("gradient-reduced"), *job.first.lines("flat-reduced")]

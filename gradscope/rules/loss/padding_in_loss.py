@@ -1,0 +1,87 @@
+"""GS711: a loss that counts the positions which only pad a batch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.recording.evidence.forward import ComparisonRecord
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Lasting, Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddingInLoss(Rule):
+    """The loss of a sequence model counts targets at padding.
+
+    What it finds:
+        A cross-entropy over all positions of a padded batch whose targets at the padding are not
+        ignored: labels padded with 0 where `ignore_index` is -100, labels that are a copy of the
+        tokens, or a tagger whose padding has the tag 0.
+
+    Why it matters:
+        The mean is one over the padding, too. The more a batch is padded, the less its real
+        positions count, and the loss looks good because padding is easy to predict.
+
+    How it is measured:
+        Padding is where the model's `attention_mask` is 0, or where the tokens that an embedding
+        looks up end in its `padding_idx`. The targets of a cross-entropy over as many sequences and
+        positions, or one position less, are compared with that. It is found if at least 16 targets
+        at padding count, all of these are of the same class, this class has a weight, and their
+        share of all targets that count is `share` or more. Losses with `reduction="none"`, which a
+        mask may multiply later, are not judged.
+
+    How to fix it:
+        Call `cross_entropy(…, ignore_index=PAD)`, or set the labels at padding to -100:
+        `labels.masked_fill(attention_mask == 0, -100)`.
+
+    When it may be wrong:
+        If the model is meant to predict the padding: as the end of a sequence that is generated at
+        a fixed length.
+
+    Source:
+        torch documentation, `torch.nn.CrossEntropyLoss`: targets that are `ignore_index` do not
+        contribute. transformers documentation, "Glossary", on labels: -100 is ignored.
+    """
+
+    code: ClassVar[str] = "GS711"
+    name: ClassVar[str] = "padding-in-loss"
+    level: ClassVar[Severity] = "warning"
+    lasts: ClassVar[Lasting] = "on"
+
+    share: float = 0.1
+    """Share of the targets that count, 0 to 1. Chosen: one end mark per sequence is less."""
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        return context.probe_skip_reason("comparisons")
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every line whose loss counts padding."""
+        by_line: dict[int | None, list[ComparisonRecord]] = {}
+        for record in context.recording.evidence_of(ComparisonRecord):
+            if record.targets and record.at_padding and record.reduction in ("mean", "sum"):
+                by_line.setdefault(record.site, []).append(record)
+        for site, found in by_line.items():
+            targets = sum(one.targets or 0 for one in found)
+            padded = sum(one.at_padding or 0 for one in found)
+            share = padded / targets
+            context.measured(self.code, "padding_share", share, self.share, site=site)
+            if share < self.share:
+                continue
+            first = found[0]
+            yield self.finding(
+                context,
+                message=(
+                    f"{100 * share:.0f} % of the targets of {first.operation} are at padding: the "
+                    f"loss trains class {first.padding_class} there, in {padded:,} of {targets:,} "
+                    "positions"
+                ),
+                remedy=(
+                    "set the targets at padding to -100, or pass ignore_index if no other target "
+                    f"is {first.padding_class}"
+                ),
+                site=site,
+                evidence={"padding_share": share, "limit": self.share, "targets": targets},
+                count=padded,
+            )

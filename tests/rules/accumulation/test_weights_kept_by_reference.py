@@ -1,0 +1,216 @@
+"""GS322, judged from trainings that keep their weights in different ways."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.rules.watching import findings_of, findings_of_script
+
+DECAY = 0.9
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def said(tmp_path, after_step, *, model=None, steps=6):
+    model = model or network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train():
+        for step in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(16, 6)).square().mean().backward()
+            optimizer.step()
+            after_step(step)
+
+    return [one for one in findings_of(train, tmp_path) if one.rule == "GS322"]
+
+
+def data(model):
+    return [one.data for one in model.parameters()]
+
+
+def state(model):
+    return list(model.state_dict().values())
+
+
+def copies(model):
+    return [one.detach().clone() for one in model.parameters()]
+
+
+@torch.no_grad()
+def multiplied(kept, weights):
+    for one, weight in zip(kept, weights, strict=True):
+        one.mul_(DECAY).add_(weight, alpha=1 - DECAY)
+
+
+@torch.no_grad()
+def summed(kept, weights):
+    for one, weight in zip(kept, weights, strict=True):
+        one.mul_(DECAY).add_((1 - DECAY) * weight)
+
+
+@torch.no_grad()
+def moved(kept, weights):
+    for one, weight in zip(kept, weights, strict=True):
+        one.lerp_(weight, 1 - DECAY)
+
+
+@torch.no_grad()
+def subtracted(kept, weights):
+    for one, weight in zip(kept, weights, strict=True):
+        one.sub_((1 - DECAY) * (one - weight))
+
+
+def written(kept, weights):
+    for one, weight in zip(kept, weights, strict=True):
+        one.data.copy_(one.data * DECAY + weight.data * (1 - DECAY))
+
+
+@torch.no_grad()
+def at_once(kept, weights):
+    torch._foreach_mul_(kept, DECAY)
+    torch._foreach_add_(kept, weights, alpha=1 - DECAY)
+
+
+@torch.no_grad()
+def moved_at_once(kept, weights):
+    torch._foreach_lerp_(kept, weights, 1 - DECAY)
+
+
+AVERAGES = [multiplied, summed, moved, subtracted, written, at_once, moved_at_once]
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("keep", [data, state])
+def test_average_that_is_no_copy_is_an_error(keep, average, tmp_path):
+    model = network()
+    kept = keep(model)
+    (found,) = said(tmp_path, lambda _: average(kept, list(model.parameters())), model=model)
+    assert found.severity == "error"
+    assert dict(found.evidence)["parameters"] == 4
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+def test_average_of_copies_is_fine(average, tmp_path):
+    model = network()
+    kept = copies(model)
+    assert not said(tmp_path, lambda _: average(kept, list(model.parameters())), model=model)
+
+
+def test_average_shrinks_the_weights_by_the_square_of_its_rate(tmp_path):
+    model = network()
+    kept, norms = data(model), []
+
+    def average(_):
+        before = float(model[0].weight.detach().double().norm())
+        multiplied(kept, list(model.parameters()))
+        norms.append(float(model[0].weight.detach().double().norm()) / before)
+
+    (found,) = said(tmp_path, average, model=model)
+    assert norms[0] == pytest.approx(1 - (1 - DECAY) ** 2, rel=1e-6)
+    assert "0.99" in found.message
+
+
+def test_average_that_shares_a_part_is_fine(tmp_path):
+    model = network()
+    kept = [*data(model[0]), *copies(model[2])]
+    assert not said(tmp_path, lambda _: moved(kept, list(model.parameters())), model=model)
+
+
+@torch.no_grad()
+def decayed(weights):
+    for one in weights:
+        one.add_(one, alpha=-0.01)
+        one.sub_(0.01 * one)
+        one.mul_(1 - 0.01)
+        one.copy_(one * 0.5 + torch.ones_like(one) * 0.5)
+        one.copy_(one / one.norm())
+
+
+def test_weight_decay_by_hand_is_fine(tmp_path):
+    model = network()
+    assert not said(tmp_path, lambda _: decayed(list(model.parameters())), model=model)
+
+
+def test_state_that_is_restored_without_a_copy_is_an_error(tmp_path):
+    model, best = network(), {}
+
+    def after(step):
+        if step == 1:
+            best.update(model.state_dict())
+        if step == 4:
+            model.load_state_dict(best)
+
+    (found,) = said(tmp_path, after, model=model)
+    assert (dict(found.evidence)["restored"], found.severity) == (True, "error")
+    assert "3 steps later" in found.message
+
+
+@pytest.mark.parametrize("when", [1, 4])
+def test_copied_state_is_fine(when, tmp_path):
+    model, best = network(), {}
+
+    def after(step):
+        if step == 1:
+            best.update(copy.deepcopy(model.state_dict()))
+        if step == when:
+            model.load_state_dict(best)
+
+    assert not said(tmp_path, after, model=model)
+
+
+def test_state_that_is_restored_at_once_is_fine(tmp_path):
+    model = network()
+    assert not said(tmp_path, lambda _: model.load_state_dict(model.state_dict()), model=model)
+
+
+def test_state_of_which_a_part_is_replaced_is_fine(tmp_path):
+    model, before = network(), {}
+
+    def after(step):
+        if step == 1:
+            before.update(model.state_dict())
+            before["0.weight"] = torch.zeros(8, 6)
+        if step == 4:
+            model.load_state_dict(before)
+
+    assert not said(tmp_path, after, model=model)
+
+
+SCRIPT = """
+import torch
+from torch import nn
+
+
+class Average:
+    def __init__(self, model):
+        self.kept = {name: one for name, one in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model):
+        for name, one in model.named_parameters():
+            self.kept[name].lerp_(one, 0.1)
+
+
+model = nn.Linear(6, 1)
+average = Average(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(16, 6)).square().mean().backward()
+    optimizer.step()
+    average.update(model)
+"""
+
+
+def test_line_that_keeps_the_weights_is_named(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    (found,) = (one for one in findings_of_script(script, tmp_path) if one.rule == "GS322")
+    assert found.location.source.startswith("self.kept = {")
+    assert "self.kept shares" in found.message

@@ -1,0 +1,89 @@
+"""GS713: the difference of a tensor and itself, and estimators without their detach."""
+
+import pytest
+import torch
+from torch import nn
+
+X = torch.randn(32, 6, generator=torch.Generator().manual_seed(1))
+
+
+class Coder(nn.Module):
+    """An encoder, codes beside it, and a decoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder, self.decoder = nn.Linear(6, 4), nn.Linear(4, 6)
+        self.codes = nn.Parameter(torch.randn(4))
+
+
+def quantised(join):
+    def loss(model, x):
+        z = model.encoder(x)
+        q = model.codes.expand_as(z)
+        commitment = (z - q.detach()).square().mean()
+        return (model.decoder(join(z, q)) - x).square().mean() + 0.1 * commitment
+
+    return loss
+
+
+def policy(ratio):
+    def loss(model, x):
+        new = model.encoder(x).log_softmax(1)[:, 0]
+        return model.decoder(model.codes).square().mean() - (ratio(new) * x[:, 0]).mean()
+
+    return loss
+
+
+def learns(loss, scaled=0.1):
+    """Return a loss with a term that gives all parameters a gradient in any case."""
+
+    def total(model, batch):
+        pulls = [(p - 0.5).square().sum() for p in model.parameters()]
+        return loss(model, batch) + scaled * sum(pulls)
+
+    return total
+
+
+SICK = {
+    "the logarithms are one tensor": (policy(lambda new: (new - new).exp()), 2),
+    "the probabilities are one tensor": (policy(lambda new: new / new), 2),
+    "z + (q - z)": (quantised(lambda z, q: z + (q - z)), 2),
+    "(q - z) + z": (quantised(lambda z, q: (q - z) + z), 2),
+}
+
+HEALTHY = {
+    "the old one is detached": policy(lambda new: (new - new.detach()).exp()),
+    "the mean is subtracted": policy(lambda new: (new - new.mean()).exp()),
+    "z + (q - z).detach()": quantised(lambda z, q: z + (q - z).detach()),
+    "z + (z - q)": quantised(lambda z, q: z + (z - q)),
+    "interpolation": quantised(lambda z, q: z + 0.5 * (q - z)),
+    "a residual that was subtracted": quantised(lambda z, q: z + (z.tanh() * q - z)),
+    "pairs": quantised(lambda z, q: (z[None] - z[:, None]).mean(0) + q),
+}
+
+
+def told(findings):
+    return [one for one in findings if one.rule == "GS713"]
+
+
+@pytest.mark.parametrize("name", SICK)
+def test_what_cancels_is_an_error(findings_of, name):
+    loss, parameters = SICK[name]
+    (found,) = told(findings_of(Coder(), X, learns(loss)))
+    assert found.severity == "error"
+    assert set(found.parameters) == {"encoder.weight", "encoder.bias"}
+    assert found.count == parameters
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_is_detached_or_another_tensor_is_fine(findings_of, name):
+    assert told(findings_of(Coder(), X, learns(HEALTHY[name]))) == []
+
+
+def test_a_difference_that_no_parameter_is_behind_is_fine(findings_of):
+    def loss(model, x):
+        x = x.clone().requires_grad_()
+        return model.decoder(model.encoder(x) + (x - x).sum()).square().mean()
+
+    assert told(findings_of(Coder(), X, learns(loss))) == []
