@@ -62,6 +62,7 @@ class _Comparison:
     ) -> None:
         self._finding, self._before, self._after = finding, before, after
         self._edits = edits
+        self._rule = next((one.fix for one in RULES if one.code == finding.rule), None)
         self._was_broken = ended_by(before.recording) is not None
         known = [_Known(one, one.location) for one in before.findings]
         self._new = [
@@ -92,8 +93,9 @@ class _Comparison:
             yield f"loss {_number(loss)}, gradient norm {_number(grad_norm)}"
         else:
             was = self._before.summary.grad_norm
-            if self._after.training_run is not None:
-                yield f"loss {_number(self._before.summary.loss)} -> {_number(loss)}"
+            earlier = self._before.summary.loss
+            if self._after.training_run is not None and (earlier, loss) != (None, None):
+                yield f"loss {_number(earlier)} -> {_number(loss)}"
             yield f"gradient norm {_number(was)} -> {_number(grad_norm)}"
         new = dict.fromkeys(f"{one.rule} {one.name}" for one in self._new)
         yield f"now found: {', '.join(new)}" if new else "no new finding"
@@ -149,8 +151,13 @@ class _Comparison:
         return ""
 
     def _was_hidden(self, finding: Finding) -> bool:
-        """Return whether the finding is only seen because backward no longer raises."""
-        return self._was_broken and not finding.rule.startswith("GS5")
+        """Return whether the finding is only seen because of the fix.
+
+        Backward no longer raises, or the line of the fix now has the effect that is judged.
+        """
+        if self._was_broken and not finding.rule.startswith("GS5"):
+            return True
+        return self._rule is not None and finding.rule in self._rule.reveals
 
     def _unjudged(self) -> Iterator[str]:
         judged = set(self._after.rules.ran)
@@ -162,8 +169,7 @@ class _Comparison:
     def _lost_line(self) -> Iterator[str]:
         """Yield the line of the finding if nothing of it is in the graph of the loss any more."""
         where = self._finding.location
-        rule = next((one for one in RULES if one.code == self._finding.rule), None)
-        if where is None or (rule is not None and rule.fix and rule.fix.removes_operation):
+        if where is None or (self._rule is not None and self._rule.removes_operation):
             return
         place = (where.file, where.line)
         was = {(site.file, site.line) for site in _node_sites(self._before)}

@@ -22,6 +22,8 @@ class FixRule:
     safety: Safety
     removes_operation: bool = False
     """Whether the line of the finding may have no operation afterwards."""
+    reveals: tuple[str, ...] = ()
+    """Codes of rules that can judge the line only with the fix; their findings count as found."""
     is_search: bool = False
     """Whether all edits are tried, and the best is kept; otherwise the first that is verified."""
 

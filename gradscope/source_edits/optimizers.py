@@ -6,9 +6,10 @@ import libcst as cst
 
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
+from gradscope.source_edits.moved_statements import moved_after
 from gradscope.source_edits.source_file import Changes, SourceFile, only
-from gradscope.source_edits.statement_order import moved_after, statement_on
-from gradscope.source_edits.variables import value_of
+from gradscope.source_edits.statements import line_of, statement_on
+from gradscope.source_edits.variables import names_in, value_of
 
 _OPTIM = "torch.optim."
 
@@ -29,26 +30,61 @@ def optimizer_call(source: SourceFile, site: Site | RelatedLocation | None) -> c
     )
 
 
+def added_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) -> Changes:
+    """Return the change that inserts `add_param_group` behind the line that makes a module.
+
+    Empty if the optimizer or the module has no name, or if they are of two functions.
+    """
+    own = [one for one in lines if one.file == source.path]
+    made = only(one for one in own if optimizer_call(source, one) is not None)
+    optimizer = None if made is None else _assigned_on(source, made.line)
+    others = (_assigned_on(source, one.line) for one in own if one is not made)
+    module = only(one for one in others if one is not None)
+    if optimizer is None or module is None or source.start(module) < source.start(optimizer):
+        return {}
+    if source.around(module, cst.FunctionDef) is not source.around(optimizer, cst.FunctionDef):
+        return {}
+    held, name = (source.code(one.targets[0].target) for one in (optimizer, module))
+    line = line_of(f'{held}.add_param_group({{"params": {name}.parameters()}})')
+    return source.inserted_after(module, line.body[0])
+
+
+def _assigned_on(source: SourceFile, line: int) -> cst.Assign | None:
+    """Return the assignment of a call to a name or attribute on a line; None if there are more."""
+    return only(
+        one
+        for one in source.on_line(line, cst.Assign)
+        if len(one.targets) == 1
+        and isinstance(one.targets[0].target, cst.Name | cst.Attribute)
+        and isinstance(one.value, cst.Call)
+    )
+
+
 def made_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) -> Changes:
     """Return the change that moves the line of an optimizer behind the last of other lines.
 
-    Empty if they are not in one block, or if a line between them needs the optimizer.
+    Empty if they are not in one block, if a line between them needs the optimizer, or if none of
+    them names what the optimizer is given.
     """
     own = [one for one in lines if one.file == source.path]
     made = only(one for one in own if optimizer_call(source, one) is not None)
     optimizer = None if made is None else statement_on(source, made.line)
     others = [statement_on(source, one.line) for one in own if one is not made]
-    if optimizer is None:
+    if optimizer is None or made is None:
         return {}
+    call = optimizer_call(source, made)
+    given = None if call is None else given_parameters(call)
+    names = set() if given is None else names_in(source, given)
     later = [
         one
         for one in others
         if one is not None
         and source.parent(one) is source.parent(optimizer)
         and source.start(one) > source.start(optimizer)
+        and names & names_in(source, one)
     ]
     last = max(later, key=source.start, default=None)
-    return {} if last is None else moved_after(source, optimizer, last)
+    return {} if last is None else moved_after(source, optimizer.body[0], last.body[0])
 
 
 def given_parameters(call: cst.Call) -> cst.BaseExpression | None:

@@ -47,7 +47,9 @@ def window_of(
     """
     loop = loop_around(source, backward)
     if loop is None:
-        return None
+        function = source.around(backward, cst.FunctionDef)
+        is_alone = function is not None and function is source.around(step, cst.FunctionDef)
+        return _of_condition(source, function, step, passes) if function and is_alone else None
     if not any(one is step for one in source.inside(loop.body, cst.Call)):
         return _of_inner_loop(source, loop, passes)
     return _of_condition(source, loop, step, passes)
@@ -98,10 +100,10 @@ def _length_of_variable(source: SourceFile, name: cst.Name) -> cst.BaseExpressio
 
 
 def _of_condition(
-    source: SourceFile, loop: Loop, step: cst.Call, passes: int
+    source: SourceFile, outer: Loop | cst.FunctionDef, step: cst.Call, passes: int
 ) -> cst.BaseExpression | None:
     """Return the number in the condition of a step, as `k` of `(i + 1) % k == 0`."""
-    tests = list(_tests_around(source, step, loop)) or list(_tests_that_skip(source, loop))
+    tests = list(_tests_around(source, step, outer)) or list(_tests_that_skip(source, outer))
     found: dict[str, cst.BaseExpression] = {}
     for test in tests:
         for one in _numbers(source, test, passes):
@@ -109,20 +111,23 @@ def _of_condition(
     return only(found.values())
 
 
-def _tests_around(source: SourceFile, node: cst.CSTNode, loop: Loop) -> Iterator[cst.CSTNode]:
+def _tests_around(
+    source: SourceFile, node: cst.CSTNode, outermost: Loop | cst.FunctionDef
+) -> Iterator[cst.CSTNode]:
     """Yield the tests of the branches that a node is in."""
     inner: cst.CSTNode = node
-    while inner is not loop:
+    while inner is not outermost:
         outer = source.parent(inner)
         if isinstance(outer, cst.If) and outer.body is inner:
             yield outer.test
         inner = outer
 
 
-def _tests_that_skip(source: SourceFile, loop: Loop) -> Iterator[cst.CSTNode]:
-    """Yield the tests of `if …: continue`."""
-    for branch in source.inside(loop.body, cst.If):
-        if any(isinstance(one, cst.Continue) for one in source.inside(branch.body, cst.Continue)):
+def _tests_that_skip(source: SourceFile, outer: Loop | cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    """Yield the tests of `if …: continue` in a loop, or of `if …: return` in a function."""
+    kind = cst.Return if isinstance(outer, cst.FunctionDef) else cst.Continue
+    for branch in source.inside(outer.body, cst.If):
+        if any(True for _ in source.inside(branch.body, kind)):
             yield branch.test
 
 

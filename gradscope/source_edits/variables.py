@@ -60,13 +60,13 @@ def is_visible(source: SourceFile, expression: cst.BaseExpression, at: cst.CSTNo
     )
 
 
-def names_in(source: SourceFile, expression: cst.BaseExpression) -> set[str]:
-    """Return the names that an expression reads, without attributes and keywords."""
+def names_in(source: SourceFile, expression: cst.CSTNode) -> set[str]:
+    """Return the names in an expression or statement, without attributes and keywords."""
     return {name.value for name in _free_names(source, expression)}
 
 
-def _free_names(source: SourceFile, expression: cst.BaseExpression) -> Iterator[cst.Name]:
-    """Yield the names that an expression reads, without attributes and keywords."""
+def _free_names(source: SourceFile, expression: cst.CSTNode) -> Iterator[cst.Name]:
+    """Yield the names in an expression or statement, without attributes and keywords."""
     for node in source.inside(expression, cst.Name):
         parent = source.parent(node)
         is_keyword = isinstance(parent, cst.Arg) and parent.keyword is node

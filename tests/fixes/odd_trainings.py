@@ -226,7 +226,7 @@ in_eval_mode(
     trainer = Trainer(); net.eval()
     for x, y in data: trainer.step(x, y)
     """,
-    None,
+    "self.model.train()",
 )
 in_eval_mode(
     "function",

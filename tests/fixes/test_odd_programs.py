@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixes import odd_programs, odd_trainings
+from tests.fixes import odd_formats, odd_programs, odd_trainings
 from tests.fixes.in_process import fixes_of, training_report
 from tests.rules.inspecting import report_of_file
 
-PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS]
+PROGRAMS = [*odd_programs.PROGRAMS, *odd_trainings.PROGRAMS, *odd_formats.PROGRAMS]
 A_PUSH = {True: 2, False: 1}
 """How many programs of each rule a push tests, with an edit and without; all are tested nightly."""
 
@@ -27,6 +27,7 @@ def marked(programs):
 @pytest.mark.parametrize("program", [*marked(PROGRAMS)])
 def test_edit_is_right_or_absent(program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / f"{program.name}.py"
     path.write_bytes(program.text.encode(program.encoding))
     for name, text in program.others.items():

@@ -54,8 +54,8 @@ class GrowingGraph(Rule):
 
     Fix safety:
         Safe. A state that each step replaces is detached where the next step reads it, or behind
-        the line that stores it. No edit for sums and containers, if the rest of the step reads the
-        state, or if its type is unclear.
+        the line that stores it. No edit for sums and containers, if its type is unclear, or if the
+        rest of the step reads the state of an LSTM.
 
     When it may be wrong:
         Truncated backpropagation through time with a long horizon, during its first steps.

@@ -39,7 +39,8 @@ class LossHistoryKept(Rule):
         `torch.no_grad()`.
 
     Fix safety:
-        Safe. What the line adds is detached, as `total += loss.detach()`.
+        Safe. What the line adds is detached, as `total += loss.detach()`. Of a tuple, the only
+        variable is detached.
 
     When it may be wrong:
         If the stored graphs are meant for a later backward, after steps that have changed the same

@@ -33,7 +33,8 @@ class SchedulerBeforeOptimizer(Rule):
         Call `optimizer.step()`, then `scheduler.step()`.
 
     Fix safety:
-        Safe. The scheduler's step moves behind the optimizer's, if both are in one block.
+        Safe. The scheduler's step moves behind the optimizer's, or behind the loop that makes it. A
+        condition around the scheduler's step alone moves with it.
 
     When it may be wrong:
         If the first rate should be skipped, such as 0 in a warm-up.

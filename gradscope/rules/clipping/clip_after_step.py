@@ -37,7 +37,7 @@ class ClipAfterStep(Rule):
         clip.
 
     Fix safety:
-        Safe. The clip moves before the step, if both are in one block.
+        Safe. The clip moves before the step, if each runs once per step.
 
     When it may be wrong:
         If the call is only there for the norm that it returns. A call with `max_norm=float("inf")`
@@ -50,7 +50,7 @@ class ClipAfterStep(Rule):
     code: ClassVar[str] = "GS401"
     name: ClassVar[str] = "clip-after-step"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", reveals=("GS405",))
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9

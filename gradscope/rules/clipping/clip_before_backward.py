@@ -35,8 +35,8 @@ class ClipBeforeBackward(Rule):
         `optimizer.zero_grad()`.
 
     Fix safety:
-        Safe. The clip moves behind the backward, if both are in one block and the norm that it
-        returns is not used.
+        Safe. The clip moves behind the backward, or behind the block around it. No edit if the norm
+        that it returns is used before.
 
     When it may be wrong:
         The rule does not count parameters without a gradient at the step, such as frozen ones, and
@@ -49,7 +49,7 @@ class ClipBeforeBackward(Rule):
     code: ClassVar[str] = "GS402"
     name: ClassVar[str] = "clip-before-backward"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", reveals=("GS405",))
     needs_run: ClassVar[bool] = True
 
     share: float = 0.9

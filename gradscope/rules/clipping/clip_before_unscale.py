@@ -53,7 +53,7 @@ class ClipBeforeUnscale(Rule):
     code: ClassVar[str] = "GS403"
     name: ClassVar[str] = "clip-before-unscale"
     level: ClassVar[Severity] = "error"
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", reveals=("GS405",))
     needs_run: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS109",)
 

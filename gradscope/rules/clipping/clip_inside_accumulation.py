@@ -48,7 +48,7 @@ class ClipInsideAccumulation(Rule):
     name: ClassVar[str] = "clip-inside-accumulation"
     level: ClassVar[Severity] = "warning"
     needs_run: ClassVar[bool] = True
-    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe", reveals=("GS405",))
 
     share: float = 0.5
     """Share of the steps with a call on the line that must show the problem, 0 to 1. Chosen."""

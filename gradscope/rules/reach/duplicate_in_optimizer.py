@@ -44,8 +44,8 @@ class DuplicateInOptimizer(Rule):
 
     Fix safety:
         Safe. A part whose whole is listed too is left out; otherwise the list becomes
-        `list(dict.fromkeys(…))`. No edit for parameter groups, and for two optimizers that hold the
-        same parameters.
+        `list(dict.fromkeys(…))`. If two optimizers hold the parameters of a
+        module, the one of the whole model leaves them out. No edit for parameter groups.
 
     When it may be wrong:
         If the second optimizer does not use the gradient, such as one that only projects or shrinks

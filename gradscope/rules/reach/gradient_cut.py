@@ -60,8 +60,9 @@ class GradientCut(Rule):
 
     Fix safety:
         Unsafe: the cut may be intended. The line's only `detach()`, `.data` or `torch.tensor(…)` is
-        removed, and a `torch.tensor([…])` of results becomes `torch.stack([…])`. No edit for blocks
-        under `no_grad`, and for numbers that leave torch.
+        removed, and a `torch.tensor([…])` of results becomes `torch.stack([…])`. A block of
+        `torch.no_grad()` around the line, or the decorator, is removed. No edit for numbers that
+        leave torch.
 
     When it may be wrong:
         If the parameters learn from a loss that was not part of this forward, such as the generator

@@ -59,7 +59,8 @@ class ParameterNotInOptimizer(Rule):
 
     Fix safety:
         Unsafe: the parameters may be left out on purpose. The optimizer's line moves behind the
-        line that made them, if both are in one block. `model.head.parameters()` becomes
+        line that made them, if both are in one block; otherwise that line is followed by
+        `optimizer.add_param_group(…)`. `model.head.parameters()` becomes
         `model.parameters()` if these are all that the optimizer lacks.
 
     When it may be wrong:

@@ -37,6 +37,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
             line = cst.parse_statement(f"{name} = {value}")
             assert isinstance(line, cst.SimpleStatementLine)
             yield source.edits(source.inserted_after(statement, line.body[0]))
+    elif not _has_tuple(context):
+        yield source.edits({read: method_call(read, "detach")})
 
 
 def _is_state(finding: Finding, context: RuleContext, name: str) -> bool:
@@ -68,8 +70,16 @@ def _is_read_behind(source: SourceFile, statement: cst.Assign, name: str) -> boo
 
 def _detached(context: RuleContext, name: str) -> Iterator[str]:
     """Yield how to detach a state: that of an LSTM is a tuple, that of other layers a tensor."""
-    kinds = {module.class_name for module in context.recording.modules}
-    if _WITH_TUPLE in kinds:
+    kinds = _kinds(context)
+    if _has_tuple(context):
         yield f"tuple(part.detach() for part in {name})"
     if kinds.intersection(_WITH_TENSOR):
         yield f"{name}.detach()"
+
+
+def _has_tuple(context: RuleContext) -> bool:
+    return any(kind.startswith(_WITH_TUPLE) for kind in _kinds(context))
+
+
+def _kinds(context: RuleContext) -> set[str]:
+    return {module.class_name for module in context.recording.modules}

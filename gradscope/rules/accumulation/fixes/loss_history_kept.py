@@ -16,7 +16,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if source is None or finding.location is None:
         return
     name = str(dict(finding.evidence)["kept_by"])
-    added = only(_added(source, finding.location.line, name))
+    stored = only(_added(source, finding.location.line, name))
+    added = None if stored is None else _tensor(stored)
     if added is not None:
         new = method_call(added, "detach")
         yield source.edits({added: in_place_of(source, added, new)})
@@ -28,18 +29,41 @@ def _added(source: SourceFile, line: int, name: str) -> Iterator[cst.BaseExpress
         if source.code(statement.target) == name:
             yield statement.value
     for assignment in source.on_line(line, cst.Assign):
-        targets = [source.code(one.target) for one in assignment.targets]
-        if targets == [name]:
-            yield from _summand(source, assignment.value, name)
+        targets = [one.target for one in assignment.targets]
+        if [source.code(one) for one in targets] == [name]:
+            yield _summand(source, assignment.value, name)
+        elif len(targets) == 1 and _is_element(source, targets[0], name):
+            yield assignment.value
+    yield from _appended(source, line, name)
+
+
+def _appended(source: SourceFile, line: int, name: str) -> Iterator[cst.BaseExpression]:
+    """Yield what a line appends to a list, or to one of several lists."""
     for call in source.on_line(line, cst.Call):
-        if source.code(call.func) == f"{name}.append" and len(call.args) == 1:
-            yield call.args[0].value
+        function = call.func
+        is_append = isinstance(function, cst.Attribute) and function.attr.value == "append"
+        if is_append and len(call.args) == 1 and isinstance(function, cst.Attribute):
+            owner = function.value
+            if source.code(owner) == name or _is_element(source, owner, name):
+                yield call.args[0].value
 
 
-def _summand(
-    source: SourceFile, value: cst.BaseExpression, name: str
-) -> Iterator[cst.BaseExpression]:
-    """Yield `b` of `name + b`."""
+def _is_element(source: SourceFile, node: cst.BaseExpression, name: str) -> bool:
+    """Return whether an expression is `name[…]`."""
+    return isinstance(node, cst.Subscript) and source.code(node.value) == name
+
+
+def _summand(source: SourceFile, value: cst.BaseExpression, name: str) -> cst.BaseExpression:
+    """Return `b` of `name + b`, otherwise the whole value."""
     is_sum = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add)
     if is_sum and isinstance(value, cst.BinaryOperation) and source.code(value.left) == name:
-        yield value.right
+        return value.right
+    return value
+
+
+def _tensor(value: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return the only variable of a list or tuple; anything else as it is."""
+    if not isinstance(value, cst.List | cst.Tuple):
+        return value
+    found = [one.value for one in value.elements if isinstance(one.value, cst.Name | cst.Attribute)]
+    return only(found)

@@ -8,7 +8,7 @@ from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_file import SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import call_named, statement_on
+from gradscope.source_edits.statements import call_named, statement_on
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:

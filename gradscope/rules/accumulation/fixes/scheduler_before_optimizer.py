@@ -2,23 +2,31 @@
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.moved_statements import moved_after
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import call_named, moved_after, statement_on
+from gradscope.source_edits.statements import call_named
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that moves the scheduler's step behind the optimizer's of the same block."""
+    """Yield the edit that moves the scheduler's step behind the optimizer's.
+
+    Behind the block of the optimizer's step if that is another one.
+    """
+    del context
     source = files.at(finding.location)
     if source is None or finding.location is None or not finding.related:
         return
-    step = finding.related[0]
-    if step.file != source.path:
-        return
-    scheduling, stepping = (statement_on(source, one.line) for one in (finding.location, step))
-    if scheduling is None or stepping is None or call_named(source, scheduling, ["step"]) is None:
-        return
-    changes = moved_after(source, scheduling, stepping)
-    if changes and source.start(scheduling) < source.start(stepping):
-        yield source.edits(changes)
+    sites = (finding.location, finding.related[0])
+    lines = dict.fromkeys(one.line for one in sites if one.file == source.path)
+    steps = [
+        one
+        for line in lines
+        for one in source.statements(line)
+        if isinstance(one, cst.BaseSmallStatement) and call_named(source, one, ["step"]) is not None
+    ]
+    if len(steps) == len(sites):
+        yield source.edits(moved_after(source, *steps))

@@ -9,7 +9,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.source_edits.passes import Loop, call_on, loop_around
 from gradscope.source_edits.source_file import SourceFile
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import line_at_start, line_before
+from gradscope.source_edits.statements import line_at_start, line_before
 from gradscope.source_edits.variables import reads
 
 
@@ -27,16 +27,17 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if backward is None or not all(part.isidentifier() for part in name.split(".")):
         return
     function, loop = source.around(backward, cst.FunctionDef), loop_around(source, backward)
-    if not list(reads(source, source.module if function is None else function, name)):
+    outer = source.module if function is None else function
+    named = [one for one in (name, f"self.{name}") if any(True for _ in reads(source, outer, one))]
+    if not named:
         return
-    code = f"{name}.train()"
+    code = f"{named[0]}.train()"
     if loop is None:
         if function is not None:
             yield source.edits(line_at_start(source, function, code))
         return
     evaluates = finding.location is not None and _evaluates(source, loop, finding.location.line)
-    outer = loop_around(source, loop)
-    if outer is None or evaluates:
+    if evaluates or loop_around(source, loop) is None:
         yield source.edits(line_at_start(source, loop, code))
     else:
         yield source.edits(line_before(loop, code))

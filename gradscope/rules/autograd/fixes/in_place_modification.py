@@ -112,14 +112,29 @@ def _of_method(source: SourceFile, statement: cst.CSTNode, operation: str) -> Ch
         return {}
     if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
         return {}
-    name, owner = call.func.attr, call.func.value
-    if name.value != operation or not isinstance(owner, cst.Name) or _is_shared(source, owner):
+    renamed, owner, written = _renamed(call)
+    if operation not in written or not isinstance(owner, cst.Name) or _is_shared(source, owner):
         return {}
-    renamed = call.with_changes(func=call.func.with_changes(attr=cst.Name(name.value[:-1])))
     if target is None:
         return {statement: _assignment(owner, renamed)}
     is_same = isinstance(target, cst.Name) and target.value == owner.value
     return {call: renamed} if is_same else {}
+
+
+def _renamed(
+    call: cst.BaseExpression,
+) -> tuple[cst.BaseExpression, cst.BaseExpression, tuple[str, ...]]:
+    """Return a chain of calls such as `x.mul_(y).add_(z)` without underscores.
+
+    Also what it begins with, and the names of the methods that write in place.
+    """
+    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        return call, call, ()
+    inner, owner, written = _renamed(call.func.value)
+    name = call.func.attr.value
+    plain = cst.Name(name.removesuffix("_"))
+    function = call.func.with_changes(value=inner, attr=plain)
+    return call.with_changes(func=function), owner, (*written, *([name] if name[-1] == "_" else []))
 
 
 def _not_in_place(source: SourceFile, line: int) -> Changes:

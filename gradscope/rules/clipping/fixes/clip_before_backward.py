@@ -4,23 +4,19 @@ from collections.abc import Iterator
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.moved_statements import moved_after
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import call_named, moved_after, statement_on
+from gradscope.source_edits.statements import call_named, clip_statement, statement_with
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that moves the clip behind the backward of the same block."""
+    """Yield the edit that moves the clip behind the backward, or the block around it."""
     source = files.at(finding.location)
     if source is None or finding.location is None or not finding.related:
         return
-    backward = finding.related[0]
-    if backward.file != source.path:
-        return
-    clipping, passing = (statement_on(source, one.line) for one in (finding.location, backward))
+    clipping = clip_statement(source, finding.location)
+    passing = statement_with(source, finding.related[0], "backward")
     if clipping is None or passing is None:
         return
-    if call_named(source, passing, ["scale"]) is not None:  # its gradients are scaled
-        return
-    changes = moved_after(source, clipping, passing)
-    if changes and source.start(clipping) < source.start(passing):
-        yield source.edits(changes)
+    if call_named(source, passing, ["scale"]) is None:  # otherwise its gradients are scaled
+        yield source.edits(moved_after(source, clipping, passing))

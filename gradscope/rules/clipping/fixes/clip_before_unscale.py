@@ -8,7 +8,7 @@ from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.source_file import SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import call_named, statement_on
+from gradscope.source_edits.statements import clip_statement
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
@@ -17,11 +17,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     Names are those of the only `scaler.step(optimizer)` behind the clip in its block.
     """
     source = files.at(finding.location)
-    clipping = (
-        None
-        if source is None or finding.location is None
-        else (statement_on(source, finding.location.line))
-    )
+    clipping = None if source is None else clip_statement(source, finding.location)
     if source is None or clipping is None:
         return
     step = only(_steps_behind(source, clipping))
@@ -30,15 +26,22 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     scaler, optimizer = source.code(step.func.value), source.code(step.args[0].value)
     unscaling = cst.parse_statement(f"{scaler}.unscale_({optimizer})")
     assert isinstance(unscaling, cst.SimpleStatementLine)
-    yield source.edits(source.inserted_before(clipping.body[0], unscaling.body[0]))
+    yield source.edits(source.inserted_before(clipping, unscaling.body[0]))
 
 
-def _steps_behind(source: SourceFile, clipping: cst.SimpleStatementLine) -> Iterator[cst.Call]:
+def _steps_behind(source: SourceFile, clipping: cst.BaseSmallStatement) -> Iterator[cst.Call]:
     """Yield the calls `scaler.step(optimizer)` behind a statement in its block."""
-    block = source.parent(clipping)
-    for statement in source.inside(block, cst.SimpleStatementLine):
+    block = _block(source, clipping)
+    for call in source.inside(block, cst.Call):
+        statement = source.statement_of(call)
+        is_step = isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
+        if statement is None or not is_step or _block(source, statement) is not block:
+            continue
         is_behind = source.start(statement) > source.start(clipping)
-        if is_behind and source.parent(statement) is block:
-            call = call_named(source, statement, ["step"])
-            if call is not None and len(call.args) == 1 and call.args[0].keyword is None:
-                yield call
+        if is_behind and len(call.args) == 1 and call.args[0].keyword is None:
+            yield call
+
+
+def _block(source: SourceFile, statement: cst.BaseSmallStatement) -> cst.CSTNode:
+    line = source.parent(statement)
+    return source.parent(line) if isinstance(line, cst.SimpleStatementLine) else line

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from gradscope.analysis.clipping.clips import Clips
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.moved_statements import moved_into
 from gradscope.source_edits.source_file import only
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import call_named, moved_into, statement_on
+from gradscope.source_edits.statements import call_named, clip_statement, statement_with
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
@@ -22,9 +23,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         if clip.step is not None and context.site(clip.event.site) == finding.location
     }
     step = only(steps)
-    if step is None or step.file != source.path:
-        return
-    clipping, stepping = (statement_on(source, one.line) for one in (finding.location, step))
+    clipping = clip_statement(source, finding.location)
+    stepping = statement_with(source, step, "step")
     if clipping is None or stepping is None or source.start(stepping) < source.start(clipping):
         return
     call = call_named(source, stepping, ["step"])

@@ -17,9 +17,8 @@ from gradscope.source_edits.optimizers import (
 )
 from gradscope.source_edits.source_file import SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
+from gradscope.source_edits.statements import is_clip
 from gradscope.source_edits.variables import is_visible, names_in, value_of
-
-_CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
@@ -28,7 +27,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if source is None or finding.location is None or finding.severity == "note":
         return
     clip = only(
-        one for one in source.on_line(finding.location.line, cst.Call) if _is_clip(source, one)
+        one for one in source.on_line(finding.location.line, cst.Call) if is_clip(source, one)
     )
     clipped = None if clip is None else given_parameters(clip)
     if clip is None or clipped is None:
@@ -40,15 +39,9 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
             yield source.edits({stored: kept})
         return
     whole = _whole(source, context, clipped)
-    others = [one for one in source.all(cst.Call) if _is_clip(source, one)]
+    others = [one for one in source.all(cst.Call) if is_clip(source, one)]
     if whole is not None and len(others) == 1:
         yield source.edits({clipped: whole.deep_clone()})
-
-
-def _is_clip(source: SourceFile, call: cst.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-    written = name.value if isinstance(name, cst.Name) else ""
-    return written in _CLIPS or source.qualified(call.func).rpartition(".")[2] in _CLIPS
 
 
 def _is_list(value: cst.BaseExpression) -> bool:
@@ -72,9 +65,14 @@ def _whole(
     given = None if call is None else given_parameters(call)
     if given is None or not is_visible(source, given, clipped):
         return None
-    if not names_in(source, clipped) & names_in(source, given):
+    if not _names(source, clipped) & _names(source, given):
         return None
     if isinstance(given, cst.Name) and _is_list(resolved(source, given)):
         return given
     parts = list(summands(given))
     return given if all(owner_of_all(one) is not None for one in parts) else None
+
+
+def _names(source: SourceFile, given: cst.BaseExpression) -> set[str]:
+    """Return the names that lead to parameters, also through a variable."""
+    return names_in(source, given) | names_in(source, resolved(source, given))

@@ -1,5 +1,6 @@
 """Removes the first of two normalisations, or takes its logarithm."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -38,7 +39,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     found = only(_found(source, finding.location.line, first, layers))
     if found is None:
         return
-    if _is_used_elsewhere(source, finding.location.line):
+    if _is_used_elsewhere(source, finding.location.line) or _has_several_uses(context, finding):
         return
     changes = found.with_logarithm() if takes_logarithm else found.removed()
     if changes:
@@ -56,6 +57,18 @@ def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
             if len(uses) > 1:
                 return True
     return False
+
+
+def _has_several_uses(context: RuleContext, finding: Finding) -> bool:
+    """Return whether the loss depends on the normalised tensor in several ways."""
+    first = str(dict(finding.evidence)["first"]).replace("_", "")
+    nodes = {
+        node.index
+        for node in context.recording.nodes
+        if context.site(node.site) == finding.location and first in node.operation.lower()
+    }
+    uses = Counter(edge.target for edge in context.recording.edges if edge.target in nodes)
+    return any(number > 1 for number in uses.values())
 
 
 def _found(source: SourceFile, line: int, first: str, layers: set[str]) -> Iterator["_Found"]:

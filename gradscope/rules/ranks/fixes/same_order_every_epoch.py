@@ -9,7 +9,7 @@ from gradscope.rules.context import RuleContext
 from gradscope.source_edits.passes import loop_around
 from gradscope.source_edits.source_file import SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statement_order import line_before
+from gradscope.source_edits.statements import line_before
 from gradscope.source_edits.variables import is_visible
 
 

@@ -1,6 +1,6 @@
 """Lists every parameter once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
@@ -21,13 +21,14 @@ from gradscope.source_edits.source_files import SourceFiles
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
     """Yield the edit that leaves out a part whose whole is listed, or what is listed again."""
     source = files.at(finding.location)
-    if source is None or "parameters_listed_twice" not in dict(finding.evidence):
-        return
-    call = optimizer_call(source, finding.location)
+    call = None if source is None else optimizer_call(source, finding.location)
     given = None if call is None else given_parameters(call)
-    value = None if given is None else resolved(source, given)
-    if value is None:
+    if source is None or given is None:
         return
+    if "parameters_listed_twice" not in dict(finding.evidence):
+        yield source.edits(_without_module(source, given, finding, context))
+        return
+    value = resolved(source, given)
     if isinstance(value, cst.List) and any(_is_group(one) for one in value.elements):
         return
     changes = _without_part(source, value)
@@ -38,6 +39,40 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         assert isinstance(once, cst.Call) and isinstance(once.args[0].value, cst.Call)
         inner = once.args[0].value.with_changes(args=[cst.Arg(value)])
         yield source.edits({value: once.with_changes(args=[cst.Arg(inner)])})
+
+
+def _without_module(
+    source: SourceFile, given: cst.BaseExpression, finding: Finding, context: RuleContext
+) -> Changes:
+    """Return the change of `model.parameters()` to those that are not of one module.
+
+    Empty if what two optimizers hold is not exactly the parameters of a module.
+    """
+    owner = owner_of_all(given)
+    shared = set(finding.parameters)
+    paths = {name.rpartition(".")[0] for name in shared}
+    module = only(one for one in _prefixes(paths) if _names_under(context, one) == shared)
+    if owner is None or module is None:
+        return {}
+    root = source.code(owner)
+    path = module.removeprefix(f"{root.rpartition('.')[2]}.")
+    kept = f'[p for name, p in {root}.named_parameters() if not name.startswith("{path}.")]'
+    return {given: cst.parse_expression(kept)}
+
+
+def _prefixes(paths: Iterable[str]) -> set[str]:
+    """Return the modules in which all of some modules are."""
+    found = [{path[:end] for end in _ends(path)} for path in paths]
+    return set.intersection(*found) - {""}
+
+
+def _ends(path: str) -> list[int]:
+    return [*(at for at, letter in enumerate(path) if letter == "."), len(path)]
+
+
+def _names_under(context: RuleContext, module: str) -> set[str]:
+    names = (one.name for one in context.recording.parameters)
+    return {name for name in names if name.startswith(f"{module}.")}
 
 
 def _is_group(element: cst.BaseElement) -> bool:

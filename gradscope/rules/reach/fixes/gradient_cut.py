@@ -1,4 +1,4 @@
-"""Removes the call that cuts a gradient off."""
+"""Removes the call or the block that cuts a gradient off."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.rules.reach.fixes.disabled_gradients import with_gradient
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only
 from gradscope.source_edits.source_files import SourceFiles
 
@@ -16,6 +17,9 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if source is None or finding.location is None or finding.severity == "note":
         return
     operation = dict(finding.evidence)["operation"]
+    if operation is None:
+        yield source.edits(with_gradient(source, finding.location.line))
+        return
     changes = only(_found(source, finding.location.line, str(operation)))
     if changes:
         yield source.edits(changes)

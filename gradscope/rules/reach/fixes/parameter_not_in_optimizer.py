@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from gradscope.recording.finding import Edit, Finding
+from gradscope.recording.finding import Edit, Finding, RelatedLocation
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers
 from gradscope.source_edits.optimizers import (
+    added_behind,
     given_parameters,
     made_behind,
     optimizer_call,
@@ -23,7 +25,9 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if source is None or finding.location is None or finding.severity == "note":
         return
     if dict(finding.evidence)["made_after_optimizer"]:
-        yield source.edits(made_behind(source, [finding.location, *finding.related]))
+        lines: list[Site | RelatedLocation] = [finding.location, *finding.related]
+        yield source.edits(made_behind(source, lines))
+        yield source.edits(added_behind(source, lines))
         return
     call = optimizer_call(source, finding.location)
     given = None if call is None else given_parameters(call)

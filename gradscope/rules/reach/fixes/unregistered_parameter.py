@@ -64,6 +64,8 @@ def _changes(
             return {}
         if isinstance(value, cst.Dict) and not _has_names(value):
             return {}
+        if isinstance(value, cst.List | cst.Tuple) and _has_functions(source, value):
+            return {}
         kind = _container(context, leaves)
         return {} if kind is None else _wrapped(source, value, kind, value)
     if first.container == "Tensor":
@@ -76,6 +78,16 @@ def _has_names(value: cst.Dict) -> bool:
     keys = [one.key for one in value.elements if isinstance(one, cst.DictElement)]
     strings = (cst.SimpleString, cst.FormattedString, cst.ConcatenatedString)
     return len(keys) == len(value.elements) and all(isinstance(one, strings) for one in keys)
+
+
+def _has_functions(source: SourceFile, value: cst.List | cst.Tuple) -> bool:
+    """Return whether a list has a lambda, a literal or something imported beside its modules."""
+    return any(
+        isinstance(one.value, cst.Lambda | cst.BaseNumber | cst.BaseString)
+        or bool(source.qualified(one.value))
+        for one in value.elements
+        if not isinstance(one.value, cst.Call)
+    )
 
 
 def _container(context: RuleContext, leaves: list[LeafRecord]) -> str | None:
