@@ -12,6 +12,7 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.optimizers import Optimizers, positions, stops
+from gradscope.rules.helpers.single_steps import single_steps
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -38,7 +39,10 @@ class FrozenParameterInOptimizer(Rule):
         else is judged of torch's own optimizers, and such a table must not learn at any time;
         except that it is an error if parameters learn at first and are frozen for at least the last
         `tail_steps` steps, while others learn, and a function of the script freezes a module, uses
-        it, and then unfreezes only a part of it.
+        it, and then unfreezes only a part of it. In a run it is a warning if an optimizer steps
+        once, after a single backward, and all that it holds is frozen from there on, while others
+        make at least `tail_steps` steps through it, as in a GAN whose discriminator is never
+        unfrozen.
 
     How to fix it:
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
@@ -71,7 +75,8 @@ class FrozenParameterInOptimizer(Rule):
         return Optimizers(context).skip_reason()
 
     def in_run(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding for what stays frozen after a function froze it for one use."""
+        """Yield a finding for what stays frozen although it was to learn."""
+        yield from self._after_one_step(context)
         sites = {
             (captured.recording.sites[one.frozen], captured.recording.sites[one.unfrozen])
             for captured in context.recording.captured_steps
@@ -108,6 +113,35 @@ class FrozenParameterInOptimizer(Rule):
             count=len(since),
             step=step,
         )
+
+    def _after_one_step(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every network that is frozen after one step of its optimizer."""
+        for one in single_steps(context):
+            context.measured(self.code, "frozen_steps", one.later, self.tail_steps)
+            if one.later < self.tail_steps:
+                continue
+            parameters = one.optimizer.parameters
+            name = f"{one.optimizer.name or 'the optimizer'}, the {one.optimizer.class_name} of "
+            what = ", ".join(positions(context, parameters)[:3])
+            yield self.finding(
+                context,
+                message=(
+                    f"{name}{what}, steps once: its parameters are frozen for the {one.later:,} "
+                    "steps of others that follow"
+                ),
+                remedy="unfreeze them before their own loss is computed",
+                site=one.site,
+                severity="warning",
+                parameters=parameters,
+                evidence={
+                    "parameters_frozen": len(parameters),
+                    "frozen_since": one.step + 1,
+                    "frozen_steps": one.later,
+                    "limit": self.tail_steps,
+                },
+                count=len(parameters),
+                step=one.step,
+            )
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield one finding for all that is frozen."""

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from tests.rules.optimizing import Net, inspected
+from tests.rules.watching import findings_of as findings_of_loop
 from tests.rules.watching import findings_of_script
 
 
@@ -95,6 +96,54 @@ def test_what_a_function_leaves_frozen_is_an_error(between, part, steps, expecte
     assert [one.severity for one in findings] == expected
     assert all(one.location.source == "net.head.requires_grad_(True)" for one in findings)
     assert all(one.step == 12 and "net.body" in one.message for one in findings)
+
+
+def adversarial(steps, *, frozen_after=0, thaws=False, closure=False):
+    """Train a generator against a judge that is frozen for the generator's steps."""
+    torch.manual_seed(0)
+    generator, judge = nn.Linear(4, 6), nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    of_generator = torch.optim.SGD(generator.parameters(), lr=0.01)
+    kind = torch.optim.LBFGS if closure else torch.optim.SGD
+    of_judge = kind(judge.parameters(), lr=0.01)
+    for step in range(steps):
+        fake = generator(torch.randn(16, 4))
+
+        def distance(fake=fake):
+            of_judge.zero_grad()
+            loss = (judge(torch.randn(16, 6)) - 1).square().mean() + judge(
+                fake.detach()
+            ).square().mean()
+            if loss.requires_grad:
+                loss.backward()
+            return loss
+
+        if distance().requires_grad:
+            of_judge.step(distance if closure else None)
+        if step >= frozen_after:
+            judge.requires_grad_(False)
+        of_generator.zero_grad()
+        (judge(fake) - 1).square().mean().backward()
+        of_generator.step()
+        if thaws:
+            judge.requires_grad_(True)
+
+
+@pytest.mark.parametrize(
+    ("steps", "options", "expected"),
+    [
+        (12, {}, ["warning"]),
+        (8, {}, ["warning"]),
+        (7, {}, []),  # seven steps with a frozen judge
+        (12, {"thaws": True}, []),
+        (12, {"frozen_after": 1}, []),  # it learned for a while
+        (12, {"closure": True}, []),  # one step of L-BFGS may be a whole stage
+    ],
+)
+def test_network_that_is_frozen_after_one_step(steps, options, expected, tmp_path):
+    findings = findings_of_loop(lambda: adversarial(steps, **options), tmp_path)
+    found = [one for one in findings if one.rule == "GS208"]
+    assert [one.severity for one in found] == expected
+    assert all("judge, steps once" in one.message for one in found)
 
 
 TABLE = """
