@@ -34,7 +34,9 @@ class EqualOutputs(Rule):
         examples whose inputs differ. The rule reports more than half of the examples, if they are
         at least three of four. The line is that of the operation from which on their numbers are
         equal. An operation that multiplies by weights that are all zero is passed over, as layers
-        may start at zero.
+        may start at zero. Models whose outputs have few different values are not judged: several
+        groups of examples with one output each, or numbers that `round`, `sign`, a nearest code or
+        a comparison made discrete.
 
     How to fix it:
         Read what belongs to each example: of padded sequences the step at its own length minus one,

@@ -121,3 +121,45 @@ def test_the_model_and_random_numbers_are_left_as_they_were():
     gradscope.inspect(model, batch, lambda y, _: functional.cross_entropy(y, CLASSES))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Quantised(nn.Module):
+    """Rounds two numbers per example, and passes their gradient through."""
+
+    def __init__(self, levels):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder, self.decoder = nn.Linear(6, 2), nn.Linear(2, 6)
+        self.levels = levels
+
+    def forward(self, x):
+        code = torch.tanh(self.encoder(x))
+        rounded = torch.round(code * self.levels) / self.levels
+        return self.decoder(code + (rounded - code).detach())
+
+
+@pytest.mark.parametrize("levels", [0.3, 1, 2])
+def test_a_quantiser_may_give_examples_one_code(findings_of, levels):
+    x = WORDS[:, 0] / 2
+    assert not told(findings_of(Quantised(levels), (x, x), functional.mse_loss))
+
+
+class Binned(nn.Module):
+    """Looks up the bin of a number that stands beside it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.bins, self.head = nn.Embedding(4, 6), nn.Linear(6, 3)
+
+    def forward(self, age):
+        return self.head(self.bins((age // 25).clamp(0, 3)))
+
+
+@pytest.mark.parametrize(
+    ("ages", "count"),
+    [([1, 3, 5, 7, 9, 30, 31, 80], 0), ([1, 3, 5, 7, 9, 11, 31, 80], 1)],
+)
+def test_examples_that_share_outputs_in_several_groups_are_fine(findings_of, ages, count):
+    batch = torch.tensor(ages), CLASSES
+    assert len(told(findings_of(Binned(), batch, functional.cross_entropy))) == count
