@@ -20,6 +20,10 @@ _EQUAL = 1e-6
 """Largest difference of two losses, as a share of them, that is rounding."""
 _DIFFERENT = 0.01
 """Smallest difference of two gradient norms, as a share of the larger, that batches make."""
+_ROUNDING = 1e-6
+"""Largest gradient norm, as a multiple of a loss of ln 2, that is rounding. Measured: 3e-8 where
+both sides carry a gradient, and 0.1 or more where only one does.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +37,15 @@ class ConstantLoss(Rule):
 
     Why it matters:
         The gradient is that of a loss at its starting point for ever: it never gets smaller where
-        the model is right already, and nothing holds the model near its reference.
+        the model is right already, and nothing holds the model near its reference. If both sides
+        carry a gradient, the two cancel, and the model learns nothing.
 
     How it is measured:
         The losses of all steps of the only optimizer, 20 at least, are above zero and equal up to
         rounding, and the norms of the gradients are not zero and differ by more than 1 %. It is a
         warning where the loss is ln 2, the logistic loss of a difference of zero, and a note where
-        it is another number and a step was captured.
+        it is another number and a step was captured. It is an error where the loss is ln 2 and all
+        norms are below a millionth of it: only rounding is left of the gradient.
 
     How to fix it:
         Make the reference a frozen copy: `copy.deepcopy(model).requires_grad_(False)`.
@@ -77,6 +83,7 @@ class ConstantLoss(Rule):
         start = next(only(BackwardEvent, made[-1].events))
         is_half = math.isclose(highest, math.log(2), rel_tol=_EQUAL)
         name = f"{short(highest, 4)}{' (ln 2)' if is_half else ''}"
+        is_rounding = is_half and max(norms) < _ROUNDING * highest
         line = _line(context)
         if line is None and not is_half:
             return  # nothing shows that the loss compares anything
@@ -85,7 +92,7 @@ class ConstantLoss(Rule):
             message=(
                 f"the loss is {name} in each of {counted(losses.steps, 'step')}, although the "
                 f"gradient norm goes from {short(min(norms))} to {short(max(norms))}: what it "
-                "compares is always equal"
+                f"compares is always equal{', and the gradient is rounding' if is_rounding else ''}"
             ),
             remedy=(
                 "see whether a reference model is the trained model itself: it should be a frozen "
@@ -99,7 +106,7 @@ class ConstantLoss(Rule):
                 "norm_lowest": min(norms),
                 "norm_highest": max(norms),
             },
-            severity="warning" if is_half else "note",
+            severity="error" if is_rounding else "warning" if is_half else "note",
             step=made[-1].step.index,
         )
 

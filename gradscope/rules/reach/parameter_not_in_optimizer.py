@@ -37,7 +37,8 @@ class ParameterNotInOptimizer(Rule):
         By identity, against the target's optimizer and every other optimizer that was made while
         the target was loaded. It is an error if the parameters were made after the optimizer, if
         the optimizer holds other parameters of the same module, or if a small part of a model is
-        missing that uses the output of trained parameters. It is a warning for larger parts, for
+        missing that uses the output of trained parameters, or a layer of any size that falls
+        through the groups of an optimizer with several. It is a warning for other large parts, for
         the first layers, and for networks of several layers next to whole trained modules. It is a
         note if the optimizer was given one network and another is missing, such as a critic or a
         discriminator that the loss passes through. It is also a note if the optimizer holds less
@@ -144,8 +145,8 @@ class ParameterNotInOptimizer(Rule):
             return "error"
         if is_other and left_out.is_for_parts:
             return "warning"
-        is_small = left_out.share(part) <= self.small_share
-        return "error" if is_small and left_out.builds_on_held(part) else "warning"
+        is_few = left_out.share(part) <= self.small_share or left_out.is_unsorted(part)
+        return "error" if is_few and left_out.builds_on_held(part) else "warning"
 
     def _finding(
         self, left_out: "_LeftOut", parts: list[Part], *, severity: Severity, late: bool
@@ -251,13 +252,23 @@ class _LeftOut:
 
         Whoever sorts parameters into groups means them all, and clears what is left out on purpose.
         """
-        grouped = any(len(record.groups) > 1 for record in self.optimizers.holders)
         is_kept = self.intent.is_never_cleared([p for one in self.parts for p in one.parameters])
         is_small = sum(map(self.share, self.parts)) <= small_share
-        is_fixed = self.is_in_eval_mode(part) or is_named_fixed([part.name])
-        if part.module is not None:
-            is_fixed |= self.intent.is_loaded(part.module)
-        return grouped and is_kept and is_small and not is_fixed
+        return self.is_grouped and is_kept and is_small and not self._is_fixed(part)
+
+    def is_unsorted(self, part: Part) -> bool:
+        """Return whether a layer's parameters fall through the groups of an optimizer."""
+        return self.is_grouped and not self.is_network(part) and not self._is_fixed(part)
+
+    @cached_property
+    def is_grouped(self) -> bool:
+        """Return whether an optimizer has several groups, into which parameters were sorted."""
+        return any(len(record.groups) > 1 for record in self.optimizers.holders)
+
+    def _is_fixed(self, part: Part) -> bool:
+        """Return whether anything tells that a part is to stay as it is."""
+        is_loaded = part.module is not None and self.intent.is_loaded(part.module)
+        return is_loaded or self.is_in_eval_mode(part) or is_named_fixed([part.name])
 
     @cached_property
     def trained(self) -> frozenset[int]:

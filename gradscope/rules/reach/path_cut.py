@@ -37,13 +37,15 @@ class PathCut(Rule):
     How it is measured:
         The rule follows a cut to the operations that use its value. It is an error if a recurrent
         module uses its own result of an earlier call in at least `calls` calls of one forward, and
-        no other path connects one of these calls with the next. It is a note if the value is added
-        to, or multiplies, a tensor with a gradient within the model's forward, and the detached
-        tensor also reaches the loss by another path. It is also a note if a weight is divided by a
-        detached number computed from it, such as its norm. A derivative without `create_graph` that
-        is subtracted from a parameter, or multiplies one, is a warning if a variable or attribute
-        of its function asks for second-order gradients, such as `first_order=False`, a note if
-        there is no such switch, and fine if the switch asks for first-order ones.
+        no other path connects one of these calls with the next. It is a warning if a script's own
+        loop calls the model step by step and detaches every state. It is a note if the value is
+        added to, or multiplies, a tensor with a gradient within the model's forward, and the
+        detached tensor also reaches the loss by another path. It is also a note if a weight is
+        divided by a detached number computed from it, such as its norm. A derivative without
+        `create_graph` that is subtracted from a parameter, or multiplies one, is a warning if a
+        variable or attribute of its function asks for second-order gradients, such as
+        `first_order=False`, a note if there is no such switch, and fine if the switch asks for
+        first-order ones.
 
     How to fix it:
         Use the tensor itself. If the cut is intended, nothing needs to be done.
@@ -78,11 +80,14 @@ class PathCut(Rule):
         for cut, parameters in path_cuts(context):
             if cut.operation == DERIVATIVE and _is_inner_step(context, cut):
                 yield from self._of_inner_steps(context, cut, parameters)
-            if cut.operation not in _CUTS or is_sample(context, cut) or cut.call is None:
+            if cut.operation not in _CUTS or is_sample(context, cut):
+                continue
+            if cut.call is None:
+                yield from self._outside_of_models(context, cut)
                 continue
             module = self._recurrent_module(context, cut)
             if module is not None:
-                yield self._of_states(context, cut, module)
+                yield self._of_states(context, cut, module, cut.sources)
             elif (join := _join(context, cut) or _divided(context, cut)) is not None:
                 yield self._of_a_factor(context, cut, parameters, join)
 
@@ -124,16 +129,38 @@ class PathCut(Rule):
         )
         if cut.sources < self.calls * max(1, forwards):
             return None
-        for call in {recording.nodes[node].module_call for node in cut.joins} - {None}:
-            assert call is not None
-            module = recording.modules[recording.calls[call].module]
-            is_recurrent = any(word in module.class_name for word in _RECURRENT)
-            owners = {recording.parameters[one].module for one in cut.parameters}
-            if is_recurrent and module.index in owners and not _is_connected(context, call):
-                return module.index
-        return None
+        states = (call for call in _own_states(context, cut) if not _is_connected(context, call))
+        return next((recording.calls[call].module for call in states), None)
 
-    def _of_states(self, context: RuleContext, cut: PathCutRecord, module: int) -> Finding:
+    def _outside_of_models(self, context: RuleContext, cut: PathCutRecord) -> Iterator[Finding]:
+        """Yield a finding for a script's own loop over time that detaches every state."""
+        calls = context.recording.calls
+        by_module: dict[int, list[int]] = {}
+        for call in _own_states(context, cut):
+            by_module.setdefault(calls[call].module, []).append(call)
+        made = {node.module_call for node in context.first.nodes}
+        for module, states in by_module.items():
+            context.measured(
+                self.code,
+                "states_cut",
+                len(states),
+                self.calls,
+                subject=cut.operation,
+                site=cut.site,
+            )
+            own = [call.index for call in calls if call.module == module and call.index in made]
+            if len(states) >= self.calls and not any(_is_connected(context, one) for one in own):
+                yield self._of_states(context, cut, module, len(states), severity="warning")
+
+    def _of_states(
+        self,
+        context: RuleContext,
+        cut: PathCutRecord,
+        module: int,
+        states: int,
+        *,
+        severity: Severity = "error",
+    ) -> Finding:
         parameters = [p.index for p in context.recording.parameters if p.module == module]
         name = context.recording.modules[module].path
         return self.finding(
@@ -145,9 +172,10 @@ class PathCut(Rule):
             remedy="pass on the state itself, and detach it only between sequences",
             site=cut.site,
             related=(context.related(cut.last, "this operation made the state"),),
+            severity=severity,
             parameters=parameters,
-            evidence={"operation": cut.operation, "states_cut": cut.sources, "limit": self.calls},
-            count=cut.sources,
+            evidence={"operation": cut.operation, "states_cut": states, "limit": self.calls},
+            count=states,
         )
 
     def _of_a_factor(
@@ -179,6 +207,19 @@ def _is_inner_step(context: RuleContext, cut: PathCutRecord) -> bool:
     is_arithmetic = all(nodes[node].operation in _ARITHMETIC | _DIFFERENCES for node in cut.joins)
     operands = (ref.node for node in cut.joins for ref in context.successors.get(node, ()))
     return is_arithmetic and any(nodes[node].kind == "parameter" for node in operands)
+
+
+def _own_states(context: RuleContext, cut: PathCutRecord) -> list[int]:
+    """Return the calls of recurrent modules whose input they made themselves, before a cut."""
+    recording = context.recording
+    owners = {recording.parameters[one].module for one in cut.parameters}
+    joined = {recording.nodes[node].module_call for node in cut.joins}
+    return [
+        call
+        for call in sorted(one for one in joined if one is not None)
+        if (module := recording.calls[call].module) in owners
+        and any(word in recording.modules[module].class_name for word in _RECURRENT)
+    ]
 
 
 def _is_connected(context: RuleContext, call: int) -> bool:

@@ -52,14 +52,27 @@ def test_short_runs_are_not_judged(steps, is_judged):
     assert (found_by(ConstantLoss, run_of([2.0] * steps), reason=True) is None) is is_judged
 
 
-def preferences(copied, steps=24):
+@pytest.mark.parametrize(
+    ("loss", "norm", "level"),
+    [
+        (0.6931472, 6.8e-7, "error"),
+        (0.6931472, 7e-7, "warning"),
+        (2.0, 1e-8, None),  # no step was captured, and the number means nothing
+    ],
+)
+def test_a_gradient_of_rounding_is_an_error(loss, norm, level):
+    run = run_of([loss] * 20, [norm * (1 - step / 100) for step in range(20)])
+    assert [one.severity for one in found_by(ConstantLoss, run)] == ([level] if level else [])
+
+
+def preferences(copied, steps=24, *, differentiated=False):
     torch.manual_seed(0)
-    model = nn.Linear(6, 1)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
     reference = copy.deepcopy(model) if copied else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):
         chosen, rejected = torch.randn(8, 6) + 0.5, torch.randn(8, 6)
-        with torch.no_grad():
+        with torch.set_grad_enabled(differentiated):
             usual = reference(chosen) - reference(rejected)
         loss = -functional.logsigmoid(model(chosen) - model(rejected) - usual).mean()
         optimizer.zero_grad()
@@ -73,6 +86,14 @@ def test_a_reference_that_is_the_model_is_found_at_the_loss(copied, tmp_path):
     found = [one for one in found if one.rule == "GS710"]
     assert len(found) == (not copied)
     assert all("logsigmoid" in one.location.source for one in found)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_two_sides_whose_gradients_cancel_are_an_error(copied, tmp_path):
+    """A second model's gradients are its own, and cancel nothing."""
+    found = findings_of(lambda: preferences(copied, differentiated=True), tmp_path)
+    levels = [one.severity for one in found if one.rule == "GS710"]
+    assert levels == ([] if copied else ["error"])
 
 
 def test_ratios_of_a_policy_with_itself_are_fine(tmp_path):

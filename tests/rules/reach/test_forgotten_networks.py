@@ -152,6 +152,49 @@ def test_a_table_that_falls_through_the_groups_is_an_error(name, groups, clear, 
     assert levels(loop, tmp_path) == expected
 
 
+class Sorted(nn.Module):
+    """Six tensors of which a third belongs to the last layer, whose name a test may choose."""
+
+    def __init__(self, name="head"):
+        super().__init__()
+        self.name = name
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 16)
+        self.add_module(name, nn.Linear(16, 3))
+
+    def forward(self, x):
+        return getattr(self, self.name)(self.second(self.first(x).tanh()).tanh())
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out", "groups", "expected"),
+    [
+        ("head", "head", 2, ["error"]),
+        ("head", "head", 1, ["warning"]),  # no sorting shows that all were meant
+        ("head", "first", 2, ["note"]),  # builds on nothing that learns
+        ("fixed_head", "fixed_head", 2, ["warning"]),
+        ("head", "", 2, []),
+    ],
+)
+def test_a_layer_that_falls_through_the_groups_is_an_error(
+    name, left_out, groups, expected, tmp_path
+):
+    def loop():
+        torch.manual_seed(2)
+        model = Sorted(name)
+        layers = [list(one.parameters()) for n, one in model.named_children() if n != left_out]
+        later = [parameter for one in layers[1:] for parameter in one]
+        given = [{"params": layers[0]}, {"params": later}]
+        adam = torch.optim.AdamW(given if groups == 2 else [*layers[0], *later], lr=1e-2)
+        for _ in range(14):
+            x = torch.randn(16, 8)
+            loss = functional.cross_entropy(model(x), x[:, :3].argmax(1))
+            model.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert levels(loop, tmp_path) == expected
+
+
 class Centres(nn.Module):
     """A loss with weights of its own: the cosine to a centre for each class."""
 

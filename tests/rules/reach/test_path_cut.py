@@ -5,6 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.rules.watching import findings_of as watched
+
 X = torch.randn(16, 8, generator=torch.Generator().manual_seed(1))
 Y = torch.randn(16, 1, generator=torch.Generator().manual_seed(2))
 
@@ -76,6 +78,60 @@ def test_a_truncation_is_fine(findings_of, hand_on, reads_all):
 def test_two_states_are_near_but_fine(findings_of):
     assert not told(findings_of(Loop(always), (X[:, :3], Y), functional.mse_loss))
     assert told(findings_of(Loop(always), (X[:, :4], Y), functional.mse_loss))
+
+
+class TimeStep(nn.Module):
+    """One time step of a model whose states the script itself hands on."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.read = nn.GRUCell(1, 6), nn.Linear(6, 1)
+
+    def forward(self, x, state):
+        state = self.cell(x, state)
+        return self.read(state), state
+
+
+def read_step_by_step(hand_on, positions, *, backward_each_step=False):
+    torch.manual_seed(3)
+    model = TimeStep()
+    adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(6):
+        state, loss = torch.zeros(16, 6), torch.zeros(())
+        adam.zero_grad()
+        for position in range(positions):
+            output, state = model(X[:, position, None], hand_on(state, position))
+            loss = loss + functional.mse_loss(output, Y)
+            if backward_each_step:
+                loss.backward()
+                loss = torch.zeros(())
+        if not backward_each_step:
+            loss.backward()
+        adam.step()
+
+
+@pytest.mark.parametrize(
+    ("hand_on", "positions", "expected"),
+    [
+        (always, 8, ["warning"]),
+        (always, 4, ["warning"]),
+        (always, 3, []),  # two states
+        (every_fourth, 8, []),
+        (at_the_middle, 8, []),
+        (never, 8, []),
+    ],
+)
+def test_states_that_a_script_detaches_in_every_time_step(hand_on, positions, expected, tmp_path):
+    found = watched(lambda: read_step_by_step(hand_on, positions), tmp_path)
+    assert told(found) == expected
+    assert all("the state of model.cell in every" in one.message for one in found)
+
+
+def test_a_backward_in_every_time_step_is_a_truncation(tmp_path):
+    def loop():
+        read_step_by_step(always, 8, backward_each_step=True)
+
+    assert not told(watched(loop, tmp_path))
 
 
 class Refined(nn.Module):
