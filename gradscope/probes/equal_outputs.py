@@ -24,6 +24,16 @@ _LEAST_ROWS = 4
 _MOST_ELEMENTS = 20_000_000
 """Number of elements of all inputs or outputs that are compared."""
 
+_CHOOSING = frozenset(
+    {"gather", "getitem", "index_select", "narrow", "select", "take", "take_along_dim"}
+)
+"""Operations that choose among numbers."""
+
+_MASKING = frozenset({"masked_fill", "mul", "where"})
+"""Operations that leave out numbers by a mask. Others, such as activations, dropout and layers,
+make examples equal by what their parameters are, or by chance.
+"""
+
 _STEPS = frozenset(
     {"argmin", "bucketize", "ceil", "fix", "floor", "floor_divide", "heaviside", "round"}
     | {"searchsorted", "sgn", "sign", "trunc"}
@@ -50,7 +60,7 @@ def probe_equal_outputs(context: ProbeContext) -> str | None:
         seen.run(context, merging)
     except GradscopeError:
         return "the forward raised an exception when it was repeated"
-    if not (merging.starts_at_zero or merging.is_quantised):
+    if merging.leaves_out and not merging.is_quantised:
         context.assembler.note(
             EqualOutputsRecord(
                 operation=merging.operation,
@@ -137,8 +147,8 @@ class _Merging(TorchFunctionMode):
         self._is_merged = False
         self.operation = ""
         self.line: Line | None = None
-        self.starts_at_zero = False
-        """Whether it multiplies by weights that are all zero, as of a last layer at first."""
+        self.leaves_out = False
+        """Whether it chooses among numbers, or multiplies by a mask."""
         self.is_quantised = False
         """Whether computed numbers were made discrete before it."""
 
@@ -161,8 +171,10 @@ class _Merging(TorchFunctionMode):
                 if is_merged and not self._is_merged:
                     self.operation = getattr(func, "__name__", "")
                     self.line = self._caller.line(sys._getframe(1))
-                    operands = _tensors((args, kwargs))
-                    self.starts_at_zero = any(t.requires_grad and not t.any() for t in operands)
+                    name, operands = self.operation.strip("_"), tuple(_tensors((args, kwargs)))
+                    self.leaves_out = name in _CHOOSING or (
+                        name in _MASKING and not all(one.requires_grad for one in operands)
+                    )
                 self._is_merged = is_merged
         return result
 

@@ -144,22 +144,19 @@ def test_a_quantiser_may_give_examples_one_code(findings_of, levels):
     assert not told(findings_of(Quantised(levels), (x, x), functional.mse_loss))
 
 
-class Binned(nn.Module):
-    """Looks up the bin of a number that stands beside it."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.bins, self.head = nn.Embedding(4, 6), nn.Linear(6, 3)
-
-    def forward(self, age):
-        return self.head(self.bins((age // 25).clamp(0, 3)))
-
-
 @pytest.mark.parametrize(
-    ("ages", "count"),
-    [([1, 3, 5, 7, 9, 30, 31, 80], 0), ([1, 3, 5, 7, 9, 11, 31, 80], 1)],
+    ("rows", "count"), [([0, 0, 0, 0, 0, 1, 2, 3], 1), ([0, 0, 0, 0, 0, 1, 1, 3], 0)]
 )
-def test_examples_that_share_outputs_in_several_groups_are_fine(findings_of, ages, count):
-    batch = torch.tensor(ages), CLASSES
-    assert len(told(findings_of(Binned(), batch, functional.cross_entropy))) == count
+def test_examples_that_share_outputs_in_several_groups_are_fine(findings_of, rows, count):
+    def read(model, x, lengths):
+        return model.states(x, lengths)[:, 0][torch.tensor(rows)]
+
+    assert len(told(inspected(findings_of, Reader(read)))) == count
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_a_layer_that_is_dead_is_not_told_as_equal_outputs(findings_of, scale):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    model[0].bias.data -= 100 * (1 - scale)
+    assert not told(findings_of(model, (WORDS[:, 0], CLASSES), functional.cross_entropy))
