@@ -12,6 +12,7 @@ from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import call_of, path_cuts
 from gradscope.rules.helpers.loss_flow import nodes_behind, parameters_behind, sums_of_loss
+from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Lasting, Rule
 
 
@@ -25,7 +26,8 @@ class LossTermWithoutGradient(Rule):
         or a term that was detached, computed under `no_grad`, or turned into a number by `item()`.
         In a training run also a term whose gradient reaches parameters of another optimizer alone,
         which does not step after this backward: a generator's adversarial loss that is computed on
-        `fake.detach()`.
+        `fake.detach()`. And a term of a teacher alone, such as a distillation loss whose two
+        arguments both come from it.
 
     Why it matters:
         The loss shows the term, and its value may even fall by chance. It has no influence on the
@@ -39,7 +41,9 @@ class LossTermWithoutGradient(Rule):
         sum of all numbers of the line, times a weight of at most three digits. A term with a
         gradient is reported if none of the parameters behind it is updated by the steps after any
         captured backward of this line, an optimizer holds some of them, and another term of the sum
-        trains.
+        trains. A term without a gradient that is added is a warning if it was computed under
+        `no_grad` by layers of a network that these steps do not update, and nothing else in the
+        loss uses that network or its output.
 
     How to fix it:
         `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that
@@ -79,6 +83,7 @@ class LossTermWithoutGradient(Rule):
                     yield self._finding(context, cut, parameters, terms[0])
         if context.run is not None and context.run.is_stepped:
             yield from self._of_strangers(context, context.run, sums)
+            yield from self._of_other_networks(context, context.run, sums)
 
     def _of_strangers(
         self, context: RuleContext, run: Surroundings, sums: Mapping[int, NodeRecord]
@@ -122,6 +127,45 @@ class LossTermWithoutGradient(Rule):
             parameters=sorted(parameters),
             evidence={"parameters_reached": len(parameters), "updated": 0},
             count=len(parameters),
+        )
+
+    def _of_other_networks(
+        self, context: RuleContext, run: Surroundings, sums: Mapping[int, NodeRecord]
+    ) -> Iterator[Finding]:
+        """Yield a finding for every added term of a network that this backward does not train."""
+        elsewhere = run.stepped | run.stepped_ever | context.parameter_nodes.keys()
+        if not run.stepped & context.parameter_nodes.keys():
+            return
+        for cut in context.recording.evidence_of(PathCutRecord):
+            is_of_network = cut.kind == "no-grad" and set(cut.layer_joins) == set(cut.joins)
+            is_added = all(
+                node in sums
+                and sums[node].operation == "AddBackward0"
+                and len(context.successors.get(node, ())) == 1
+                for node in cut.joins
+            )
+            if not (cut.joins and is_of_network and is_added) or cut.read_into:
+                continue
+            if elsewhere.isdisjoint(cut.parameters):
+                yield self._of_another_network(context, cut)
+
+    def _of_another_network(self, context: RuleContext, cut: PathCutRecord) -> Finding:
+        total = context.recording.nodes[cut.joins[0]]
+        return self.finding(
+            context,
+            message=(
+                "a term of the loss trains nothing: it was computed from "
+                f"{' and '.join(positions(context, cut.parameters)[:3])} alone, without a gradient"
+            ),
+            remedy="compute this term from the output of what this optimizer steps, too",
+            site=total.site,
+            related=(
+                context.related(cut.site if cut.site != total.site else None, "computed here"),
+            ),
+            severity="warning",
+            parameters=cut.parameters,
+            evidence={"operation": cut.operation, "parameters_behind": len(cut.parameters)},
+            count=len(cut.parameters),
         )
 
     @staticmethod

@@ -224,3 +224,74 @@ def test_term_of_which_another_optimizer_makes_use_is_fine(tmp_path, steps_both)
 
 def test_term_of_the_same_optimizer_is_fine(tmp_path):
     assert not adversarial(tmp_path, taken=lambda fake: fake.detach(), shared=True)
+
+
+def distilled(tmp_path, soft_term):
+    """Train a student by labels and by a term of its logits and a teacher's, over eight steps."""
+    torch.manual_seed(0)
+    teacher, student = network(3), network(3)
+    adam = torch.optim.Adam(student.parameters(), lr=1e-3)
+
+    def train():
+        for _ in range(8):
+            x = torch.randn(16, 6)
+            with torch.no_grad():
+                goal = teacher(x)
+            output = student(x)
+            loss = functional.cross_entropy(output, x[:, :3].argmax(1))
+            total = 0.1 * loss + 0.9 * soft_term(output, goal)
+            adam.zero_grad()
+            total.backward()
+            adam.step()
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS704"]
+
+
+def divergence(output, goal):
+    return functional.kl_div(
+        output.log_softmax(1), goal.log_softmax(1), log_target=True, reduction="batchmean"
+    )
+
+
+def test_term_of_the_teacher_alone_is_a_warning(tmp_path):
+    (found,) = distilled(tmp_path, lambda output, goal: divergence(goal, goal.roll(1, 0)))
+    assert found.severity == "warning"
+    assert found.location.source == "total = 0.1 * loss + 0.9 * soft_term(output, goal)"
+
+
+@pytest.mark.parametrize(
+    "soft_term",
+    [
+        divergence,
+        # the entropy of the target only corrects the value
+        lambda output, goal: (
+            functional.cross_entropy(output, goal.softmax(1))
+            + (goal.softmax(1) * goal.log_softmax(1)).sum(1).mean()
+        ),
+        # how much worse the student is than its teacher
+        lambda output, goal: output.square().mean() - goal.square().mean(),
+        # a number that no layer made
+        lambda output, goal: torch.tensor(0.3) + output.square().mean(),
+    ],
+    ids=["divergence", "entropy", "difference", "number"],
+)
+def test_terms_of_student_and_teacher_are_fine(soft_term, tmp_path):
+    assert not distilled(tmp_path, soft_term)
+
+
+def test_critic_that_the_loss_also_passes_through_is_fine(tmp_path):
+    """A constant completes the value of the distance that critic and generator argue about."""
+    torch.manual_seed(0)
+    generator, critic = network(6), network()
+    adam = torch.optim.Adam(generator.parameters(), lr=1e-3)
+
+    def train():
+        for _ in range(8):
+            with torch.no_grad():
+                real = critic(torch.randn(16, 6)).mean()
+            loss = (-critic(generator(torch.randn(16, 6)))).mean() + real
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    assert not told(watching.findings_of(train, tmp_path))
