@@ -86,7 +86,7 @@ def _further_report(text: str, inputs: Iterable[Path]) -> FurtherReport:
         raise GradscopeError(
             f"--also {text!r} does not name a file", help=f"such as --also {name}=gradscope.{name}"
         )
-    destination = check_destinations(file, None, force=False).report
+    destination = check_destinations(file, None, force=False, report_option="--also").report
     assert destination is not None
     if destination.path in {path.resolve() for path in inputs}:
         raise GradscopeError(

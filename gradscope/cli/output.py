@@ -126,7 +126,12 @@ class Destinations:
 
 
 def check_destinations(
-    output_file: str, save: Path | None, *, force: bool, inputs: Iterable[Path] = ()
+    output_file: str,
+    save: Path | None,
+    *,
+    force: bool,
+    inputs: Iterable[Path] = (),
+    report_option: str = "-o",
 ) -> Destinations:
     """Make sure that results can be written, before anything slow is run.
 
@@ -135,6 +140,7 @@ def check_destinations(
         save: File of the recording; None for none.
         force: Whether a recording may be overwritten.
         inputs: Files that the command reads, which are never overwritten.
+        report_option: The option that names the report's file, for messages.
 
     Raises:
         GradscopeError: A folder is missing, something would be overwritten, or the report's file
@@ -143,7 +149,7 @@ def check_destinations(
     report = None if output_file == "-" else _destination(output_file)
     recording = None if save is None else _destination(str(save))
     read = {path.resolve() for path in inputs}
-    for option, destination in (("-o", report), ("--save", recording)):
+    for option, destination in ((report_option, report), ("--save", recording)):
         if destination is not None and destination.path in read:
             raise GradscopeError(
                 f"{option} {destination.text!r} would overwrite what the command reads",
@@ -151,7 +157,7 @@ def check_destinations(
             )
     if report is not None and report.path.suffix == _RECORDING:
         raise GradscopeError(
-            f"-o {report.text!r} is the file of the report, but ends as a recording does",
+            f"{report_option} {report.text!r} is a report, but ends as a recording does",
             help=f"--save {report.text}",
         )
     if report is not None and recording is not None and report.path == recording.path:

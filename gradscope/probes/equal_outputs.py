@@ -24,6 +24,25 @@ _LEAST_ROWS = 4
 _MOST_ELEMENTS = 20_000_000
 """Number of elements of all inputs or outputs that are compared."""
 
+_CHOOSING = frozenset(
+    {"gather", "getitem", "index_select", "narrow", "select", "take", "take_along_dim"}
+)
+"""Operations that choose among numbers."""
+
+_MASKING = frozenset({"masked_fill", "mul", "where"})
+"""Operations that leave out numbers by a mask. Others, such as activations, dropout and layers,
+make examples equal by what their parameters are, or by chance.
+"""
+
+_STEPS = frozenset(
+    {"argmin", "bucketize", "ceil", "fix", "floor", "floor_divide", "heaviside", "round"}
+    | {"searchsorted", "sgn", "sign", "trunc"}
+)
+"""Operations with few different results, as of a quantiser: it may give examples one code."""
+
+_COMPARISONS = frozenset({"ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt"})
+"""Comparisons: those of computed numbers have two results."""
+
 
 def probe_equal_outputs(context: ProbeContext) -> str | None:
     """Record the largest group of different examples with one output, and what made it."""
@@ -41,7 +60,7 @@ def probe_equal_outputs(context: ProbeContext) -> str | None:
         seen.run(context, merging)
     except GradscopeError:
         return "the forward raised an exception when it was repeated"
-    if not merging.starts_at_zero:
+    if merging.leaves_out and not merging.is_quantised:
         context.assembler.note(
             EqualOutputsRecord(
                 operation=merging.operation,
@@ -97,8 +116,9 @@ class _Ends:
     def group(self) -> tuple[int, tuple[int, ...]]:
         """Return the number of examples, and those with one output and different inputs.
 
-        They are empty unless they are most of the examples. Of examples with equal inputs only the
-        first counts.
+        They are empty unless they are most of the examples, and each other example has an output
+        of its own: outputs with few different values may be meant. Of examples with equal inputs
+        only the first counts.
         """
         rows = self._returned[0].shape[0] if self._returned and self._returned[0].ndim else 0
         given, returned = _of_rows(self._given, rows), _of_rows(self._returned, rows)
@@ -106,10 +126,10 @@ class _Ends:
             return 0, ()
         inputs, outputs = _kinds(given), _kinds(returned)
         firsts = {kind: row for row, kind in reversed([*enumerate(inputs)])}
-        (most, _), *_ = Counter(outputs[row] for row in firsts.values()).most_common(1)
+        (most, _), *others = Counter(outputs[row] for row in firsts.values()).most_common()
         group = tuple(row for row in sorted(firsts.values()) if outputs[row] == most)
         is_most = len(group) >= _LEAST_ROWS - 1 and 2 * len(group) > rows
-        return rows, group if is_most else ()
+        return rows, group if is_most and all(count == 1 for _, count in others) else ()
 
 
 class _Merging(TorchFunctionMode):
@@ -127,8 +147,10 @@ class _Merging(TorchFunctionMode):
         self._is_merged = False
         self.operation = ""
         self.line: Line | None = None
-        self.starts_at_zero = False
-        """Whether it multiplies by weights that are all zero, as of a last layer at first."""
+        self.leaves_out = False
+        """Whether it chooses among numbers, or multiplies by a mask."""
+        self.is_quantised = False
+        """Whether computed numbers were made discrete before it."""
 
     def __torch_function__(
         self,
@@ -140,6 +162,8 @@ class _Merging(TorchFunctionMode):
         """Call the function, and compare the examples' parts of its result."""
         result = func(*args, **kwargs) if kwargs else func(*args)
         with DisableTorchFunction(), torch.no_grad():
+            if not self._is_merged:
+                self.is_quantised |= _is_quantising(getattr(func, "__name__", ""), args)
             first = result[0] if isinstance(result, tuple | list) and result else result
             if isinstance(first, Tensor) and is_plain(first) and self._is_judged(first):
                 part = first[self._group].reshape(len(self._group), -1)
@@ -147,14 +171,24 @@ class _Merging(TorchFunctionMode):
                 if is_merged and not self._is_merged:
                     self.operation = getattr(func, "__name__", "")
                     self.line = self._caller.line(sys._getframe(1))
-                    operands = _tensors((args, kwargs))
-                    self.starts_at_zero = any(t.requires_grad and not t.any() for t in operands)
+                    name, operands = self.operation.strip("_"), tuple(_tensors((args, kwargs)))
+                    self.leaves_out = name in _CHOOSING or (
+                        name in _MASKING and not all(one.requires_grad for one in operands)
+                    )
                 self._is_merged = is_merged
         return result
 
     def _is_judged(self, tensor: Tensor) -> bool:
         is_of_rows = tensor.ndim > 0 and tensor.shape[0] == self._rows
         return is_of_rows and tensor.is_floating_point() and tensor.numel() > 0
+
+
+def _is_quantising(name: str, args: tuple[object, ...]) -> bool:
+    """Return whether a call makes numbers discrete that depend on parameters."""
+    name = name.strip("_")
+    return (name in _STEPS or name in _COMPARISONS) and any(
+        isinstance(one, Tensor) and one.requires_grad for one in args
+    )
 
 
 def _tensors(value: object) -> Iterator[Tensor]:

@@ -31,7 +31,7 @@ def suggested(tmp_path, monkeypatch):
     [
         ("GS70", [f"GS70{number}" for number in range(1, 10)]),
         ("gs201", ["GS201"]),
-        ("gradient-c", ["gradient-cut"]),
+        ("gradient-c", ["gradient-cancels", "gradient-cut"]),
         ("fl", ["float16-without-scaler", "flat-loss", "flow"]),
         ("GS101,GS70", [f"GS101,GS70{number}" for number in range(1, 10)]),
         ("nothing", []),

@@ -92,7 +92,9 @@ def test_no_report_takes_the_place_of_what_the_check_keeps(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "would overwrite what the c" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {option} ")
+    assert "would overwrite what the c" in told or "ends as a recording does" in told
     assert not (folder / file).exists()
 
 

@@ -133,6 +133,7 @@ ELSEWHERE = {
     "first-loss": {"low"},
     "dead-unit": {"samples"},
     "duplicate-in-optimizer": {"share"},
+    "embedding-drowned": {"ratio", "spread"},
     "epsilon-dominates": {"error", "common", "small_loss", "stands"},
     "exploding-gradient": {"jump_decades", "jump_error_decades"},  # below
     "frozen-head": {"most_frozen"},

@@ -42,6 +42,7 @@ class UpdateTooSmall(Rule):
         warning, and an error if they are exactly 0. It is a warning if those of its first
         `stretch_steps` or more are exactly 0, and an error if that is so in all of them although a
         scheduler starts from another rate, as after a state was loaded whose schedule was over.
+        Beside another optimizer that learns, it may be a part that starts later, and is left alone.
 
     How to fix it:
         Raise the learning rate, or look for what makes the gradients so small: a loss that is
@@ -103,8 +104,8 @@ class UpdateTooSmall(Rule):
         ):
             if one.step_count < self.stretch_steps:
                 continue
-            if one.highest == 0 and not _is_scheduled(context, one):
-                continue  # the script's own choice
+            if one.highest == 0 and (one.others_learn or not _is_scheduled(context, one)):
+                continue  # the script's own choice, or a part that starts to learn later
             if one.share >= self.stretch_share if one.is_end else one.rate == 0:
                 yield self._of_stretch(context, one)
 

@@ -105,6 +105,8 @@ class RateStretch:
     """Largest learning rate of these steps."""
     scheduler: SchedulerEvent | None
     """Call of a scheduler's `step` before these steps; None without one."""
+    others_learn: bool
+    """Whether another optimizer of the run has a learning rate."""
 
     @property
     def step_count(self) -> int:
@@ -130,9 +132,13 @@ def rate_stretches(
     windows = context.shared(Windows)
     texts = {step.index: step.optimizer for step in context.recording.steps}
     schedulers = list(only(SchedulerEvent, windows.events))
-    for series in windows.series:
+    all_rates = [
+        [_rate(window.step, texts.get(window.step.step)) for window in series.windows]
+        for series in windows.series
+    ]
+    learning = sum(any(rates) for rates in all_rates)
+    for series, rates in zip(windows.series, all_rates, strict=True):
         steps = [window.step for window in series.windows]
-        rates = [_rate(step, texts.get(step.step)) for step in steps]
         known = [rate for rate in rates if rate is not None]
         if len(known) < len(steps) or not windows.requires_grad(series):
             continue
@@ -158,6 +164,7 @@ def rate_stretches(
                 highest=highest,
                 rate=max(known[-count:] if is_end else known[:count]),
                 scheduler=None if not before else before[-1 if is_end else 0],
+                others_learn=learning > any(rates),
             )
 
 

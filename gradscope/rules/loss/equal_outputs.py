@@ -12,9 +12,6 @@ from gradscope.rules.rule import Rule
 _CAUSES = ("GS101", "GS102", "GS104", "GS106")
 """Rules whose mistakes make outputs equal."""
 
-_SHARES = frozenset({"softmax", "log_softmax", "div", "true_divide", "normalize"})
-"""Operations that make all numbers equal where they see a single one: GS204 finds these."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EqualOutputs(Rule):
@@ -33,8 +30,9 @@ class EqualOutputs(Rule):
         In an inspection the forward runs again. The outputs are compared number for number, among
         examples whose inputs differ. The rule reports more than half of the examples, if they are
         at least three of four. The line is that of the operation from which on their numbers are
-        equal. An operation that multiplies by weights that are all zero is passed over, as layers
-        may start at zero.
+        equal; it has to choose among numbers, as an index does, or to multiply by a mask. Models
+        whose outputs have few different values are not judged: several groups of examples with one
+        output each, or numbers that `round`, `sign`, a nearest code or a comparison made discrete.
 
     How to fix it:
         Read what belongs to each example: of padded sequences the step at its own length minus one,
@@ -78,5 +76,5 @@ class EqualOutputs(Rule):
                     "examples": record.rows,
                 },
                 count=record.equal,
-                caused_by=(*_CAUSES, "GS204") if name in _SHARES else _CAUSES,
+                caused_by=_CAUSES,
             )

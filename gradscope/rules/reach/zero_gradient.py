@@ -98,6 +98,7 @@ class ZeroGradient(Rule):
         "GS109",
         "GS110",
         "GS111",
+        "GS118",
         "GS203",
         "GS306",
     )

@@ -130,7 +130,7 @@ def test_gradients_that_overflow_because_they_grow_are_a_consequence_of_it():
 def test_nan_that_a_where_leaves_out_of_the_loss_is_told_with_its_remedy():
     def unit(model, h):
         length = torch.relu(h).square().sum(-1, keepdim=True).mul(torch.arange(20)[:, None] > 3)
-        return torch.where(length > 0, length / length, 0).sum() + h.sum()
+        return torch.where(length > 0, 2 * length / length, 0).sum() + h.sum()
 
     (found,) = inspect(unit).findings
     assert found.rule == "GS103"

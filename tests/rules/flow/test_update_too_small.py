@@ -212,3 +212,27 @@ def test_a_schedule_that_was_over_before_the_run_is_an_error(
     found = [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]
     assert [one.severity for one in found] == severities
     assert all("is 0 in all of its 8 steps" in one.message for one in found)
+
+
+LATER = """
+import torch
+
+model, critic = torch.nn.Linear(4, 1), torch.nn.Linear(1, 1)
+adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+late = torch.optim.Adam(critic.parameters(), lr=1e-3)
+start = torch.optim.lr_scheduler.LambdaLR(late, lambda step: float(step >= 1000))
+for _ in range(20):
+    loss = critic(model(torch.randn(8, 4))).square().mean()
+    adam.zero_grad()
+    late.zero_grad()
+    loss.backward()
+    adam.step()
+    late.step()
+    start.step()
+"""
+
+
+def test_a_part_that_starts_to_learn_after_the_run_is_fine(tmp_path):
+    script = tmp_path / "later.py"
+    script.write_text(LATER)
+    assert not [one for one in findings_of_script(script, tmp_path) if one.rule == "GS109"]

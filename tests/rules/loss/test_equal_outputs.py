@@ -121,3 +121,42 @@ def test_the_model_and_random_numbers_are_left_as_they_were():
     gradscope.inspect(model, batch, lambda y, _: functional.cross_entropy(y, CLASSES))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
+
+
+class Quantised(nn.Module):
+    """Rounds two numbers per example, and passes their gradient through."""
+
+    def __init__(self, levels):
+        super().__init__()
+        torch.manual_seed(0)
+        self.encoder, self.decoder = nn.Linear(6, 2), nn.Linear(2, 6)
+        self.levels = levels
+
+    def forward(self, x):
+        code = torch.tanh(self.encoder(x))
+        rounded = torch.round(code * self.levels) / self.levels
+        return self.decoder(code + (rounded - code).detach())
+
+
+@pytest.mark.parametrize("levels", [0.3, 1, 2])
+def test_a_quantiser_may_give_examples_one_code(findings_of, levels):
+    x = WORDS[:, 0] / 2
+    assert not told(findings_of(Quantised(levels), (x, x), functional.mse_loss))
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"), [([0, 0, 0, 0, 0, 1, 2, 3], 1), ([0, 0, 0, 0, 0, 1, 1, 3], 0)]
+)
+def test_examples_that_share_outputs_in_several_groups_are_fine(findings_of, rows, count):
+    def read(model, x, lengths):
+        return model.states(x, lengths)[:, 0][torch.tensor(rows)]
+
+    assert len(told(inspected(findings_of, Reader(read)))) == count
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0])
+def test_a_layer_that_is_dead_is_not_told_as_equal_outputs(findings_of, scale):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    model[0].bias.data -= 100 * (1 - scale)
+    assert not told(findings_of(model, (WORDS[:, 0], CLASSES), functional.cross_entropy))
