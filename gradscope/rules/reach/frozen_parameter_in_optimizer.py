@@ -48,7 +48,8 @@ class FrozenParameterInOptimizer(Rule):
         Freeze first, and give the optimizer `[p for p in model.parameters() if p.requires_grad]`.
 
     When it may be wrong:
-        If they are unfrozen later, the optimizer must hold them.
+        If they are unfrozen later, the optimizer must hold them. If a network is meant to learn for
+        one step only.
 
     Source:
         torch documentation, "Autograd mechanics", "Setting requires_grad".
