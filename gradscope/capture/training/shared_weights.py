@@ -101,15 +101,26 @@ class SharedWeights:
             self._states = [*self._states[-_MOST_STATES:], (weakref.ref(first), self.steps)]
 
     def _wrap_restoring(self, original: Function) -> Function:
-        def load(module: nn.Module, state: Any, prefix: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if not prefix and not is_traced() and self._guard.active:
-                self._guard.glance(self._restore, module, state, sys._getframe(1))
-            return original(module, state, prefix, *args, **kwargs)
+        # Modules that extend it may pass its arguments by their names.
+        def load(module: nn.Module, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            if not is_traced() and self._guard.active:
+                self._guard.glance(self._restore, module, args, kwargs, sys._getframe(1))
+            return original(module, *args, **kwargs)
 
         return load
 
-    def _restore(self, module: nn.Module, state: object, frame: FrameType) -> None:
+    def _restore(
+        self,
+        module: nn.Module,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        frame: FrameType,
+    ) -> None:
         """Compare what is about to be restored with what the module has."""
+        given = dict(zip(("state_dict", "prefix"), args, strict=False)) | dict(kwargs)
+        state = given.get("state_dict")
+        if given.get("prefix"):
+            return  # a module within the one that is restored
         first = _first(state)
         taken = [steps for known, steps in self._states if first is not None and known() is first]
         if not taken or taken[-1] == self.steps or not isinstance(state, Mapping):

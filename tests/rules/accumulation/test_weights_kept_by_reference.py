@@ -214,3 +214,33 @@ def test_line_that_keeps_the_weights_is_named(tmp_path):
     (found,) = (one for one in findings_of_script(script, tmp_path) if one.rule == "GS322")
     assert found.location.source.startswith("self.kept = {")
     assert "self.kept shares" in found.message
+
+
+class Renamed(nn.Linear):
+    """Passes the arguments of loading on by their names, as torch calls them."""
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, *lists):
+        missing, unexpected, errors = lists
+        super()._load_from_state_dict(
+            state_dict=state_dict,
+            prefix=prefix,
+            local_metadata=local_metadata,
+            strict=strict,
+            missing_keys=missing,
+            unexpected_keys=unexpected,
+            error_msgs=errors,
+        )
+
+
+@pytest.mark.parametrize(("kept", "count"), [(copy.deepcopy, 0), (dict, 1)])
+def test_a_module_may_load_by_keywords(tmp_path, kept, count):
+    model = Renamed(6, 1)
+    best = {}
+
+    def after_step(step):
+        if step == 0:
+            best["state"] = kept(model.state_dict())
+        if step == 4:
+            model.load_state_dict(best["state"])
+
+    assert len(said(tmp_path, after_step, model=model)) == count
