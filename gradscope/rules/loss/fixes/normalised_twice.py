@@ -31,6 +31,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     """Yield the edit of the line that normalises first."""
     source = files.at(finding.location)
     evidence = dict(finding.evidence)
+    if "first" not in evidence:
+        return  # which dimension holds the classes follows from the model alone
     first, second = str(evidence["first"]), str(evidence["second"])
     takes_logarithm = second in _OF_LOGARITHMS
     if source is None or finding.location is None or (takes_logarithm and first != "softmax"):
