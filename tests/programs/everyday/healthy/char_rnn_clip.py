@@ -39,7 +39,7 @@ for i in range(config["iters"]):
     loss = criterion(logits.transpose(1, 2), y)
     optimizer.zero_grad()
     loss.backward()
-    optimizer.step()
+    nn.utils.clip_grad_norm_(model.parameters(), config["max_norm"])
     optimizer.step()
     if i % 20 == 0:
         print(f"iter {i}: {loss.item():.3f}")
