@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
+from gradscope.phrasing import short
 from gradscope.recording.records import CapturedStep
 from gradscope.report.html.report_page import render_html
 from tests.browser.recordings import HOSTILE
@@ -138,9 +139,11 @@ def test_the_numbers_on_the_page_are_the_recordings(show):
         "() => document.querySelector('[data-chart=heatmap] .js-plotly-plot').data"
         ".find((trace) => trace.name === 'gradient norm').customdata[0]"
     )
-    assert drawn == [
-        None if step in (5, 7) else pytest.approx(10.0 ** -(step % 3)) for step in range(STEPS)
-    ]
+    norms = [short(10.0 ** -(step % 3)) for step in range(STEPS)]
+    assert drawn == ["" if step in (5, 7) else norm for step, norm in enumerate(norms)]
+    curves = come_to(page, "curves")
+    page.mouse.move(*page.evaluate(PIXEL, ["curves", ["xaxis", "yaxis2"], 6, 1 / 7]))
+    expect(curves.locator(".hovertext").first).to_contain_text(f"loss {short(1 / 7, 6)}")
 
 
 def test_a_look_opens_from_the_table(show):

@@ -13,7 +13,8 @@ how it is encoded; JavaScript draws it and links it to the others.
   null where it stands for none; of a heatmap `meta.rows` likewise maps to a column by row, and
   `meta.steps` is a column by column; `meta.columns` are the texts that hovers tell of its columns
   as `%{text}`, and where `meta.isLogarithm` is true, they tell ten to the power of each number as
-  `%{customdata}`. `meta.under` true: a click selects, but nothing is marked.
+  `%{customdata}`. In `hovertemplate`, numbers have the page's formats, as `%{y:exact}` (`figure`,
+  `exact`, `count`, `cosine`, `share`). `meta.under` true: a click selects, but nothing is marked.
   `meta.told` says what is told of a mark under the mouse: the name of a table of the tab, whose
   rows the last of `meta.links` names, or columns as a table has them with an entry a mark.
   Beside `figure`, `switches` are rows of buttons, each `{"label": …, "choices": [{"label": …,

@@ -7,7 +7,7 @@ from gradscope.analysis.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdict_on
 from gradscope.analysis.view import shown_site
-from gradscope.phrasing import counted, printable
+from gradscope.phrasing import counted, printable, short
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.html.charts.curves import curve_chart
 from gradscope.report.html.charts.depth import depth
@@ -31,7 +31,6 @@ from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTabl
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
-from gradscope.report.number_format import figure
 
 
 def step_tab(report: Report, title: str) -> Tab:
@@ -186,7 +185,7 @@ def _table(
 def _cells(
     row: CapturedStepRow, tab: int, report: Report, *, is_near: bool
 ) -> Iterator[SummaryCell]:
-    loss = "" if row.loss is None else figure(row.loss)
+    loss = "" if row.loss is None else short(row.loss)
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
     yield SummaryCell(text="near a finding" if is_near else "", style="short")
     yield SummaryCell(text=printable(row.subject), style="code")

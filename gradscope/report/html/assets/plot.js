@@ -315,7 +315,8 @@ painter('plot', (canvas, content, tab) => {
     const histories = historyTraces(figure, tab);
     if (histories.length) layout.showlegend = true;
     shown = { ...figure, data: [...figure.data, ...histories] };
-    return Plotly.react(plot, [...data, ...coloured(bands), ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+    const drawn = [...data, ...coloured(bands), ...histories, ...marks.traces()];
+    return Plotly.react(plot, drawn.map(spelledOut), layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
   const pick = (points) => {
