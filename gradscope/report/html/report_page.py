@@ -6,7 +6,7 @@ from dataclasses import replace
 from gradscope.analysis.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdict_on
-from gradscope.analysis.view import shown_site
+from gradscope.analysis.view import short_location, shown_site
 from gradscope.phrasing import counted, printable, short
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.html.charts.curves import curve_chart
@@ -191,7 +191,8 @@ def _cells(
     yield SummaryCell(text=printable(row.subject), style="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
-    yield SummaryCell(text=shown_site(row.site, report.target.root), style="code")
+    line = short_location(shown_site(row.site, report.target.root))
+    yield SummaryCell(text=line, style="code")
 
 
 def _caption(others: int) -> str:
