@@ -93,6 +93,7 @@ _GISTS: dict[str, Callable[[Report], str]] = {
     "tensors": _tensors,
     "curves": _curves,
     "heatmap": _parameters,
+    "two-steps": lambda _: "layers by the change of their gradient",
     "ranks": lambda report: counted(len(report.ranks), "rank"),
     "timeline": _timeline,
 }

@@ -16,6 +16,7 @@ from gradscope.report.html.charts.magnitudes import magnitudes
 from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
+from gradscope.report.html.charts.two_steps import two_steps
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.gists import shortened
 from gradscope.report.html.page import (
@@ -59,10 +60,12 @@ def step_charts(report: Report) -> Iterator[Chart]:
 
 def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     """Return the tab of a run."""
+    layers = heatmap(report)
     charts = (
         curve_chart(report, run),
         rank_map(report),
-        heatmap(report),
+        layers,
+        None if layers is None else two_steps(layers, run.step_count),
         timeline(report, run),
         _last_map(report),
         run_parameter_table(report),

@@ -143,13 +143,12 @@ class Selection {
   }
 
   stepLines() {
-    const { step } = this.tab.selection;
+    const { step, base } = this.tab.selection;
     const axes = this.figure.layout.meta?.stepAxes ?? [];
-    if (step === null) return [];
-    return axes.map((xref) => ({
-      type: 'line', xref, yref: 'paper', x0: step, x1: step, y0: 0, y1: 1,
+    return [step, base].filter((one) => one !== null).flatMap((one) => axes.map((xref) => ({
+      type: 'line', xref, yref: 'paper', x0: one, x1: one, y0: 0, y1: 1,
       line: { color: colour('select'), width: 1.5, dash: 'dot' }, layer: 'above',
-    }));
+    })));
   }
 }
 
@@ -338,6 +337,7 @@ painter('plot', (canvas, content, tab) => {
     if (!isOwn) tree.reveal();
     draw();
   };
+  if (tab.selection.module !== null) show();
   return {
     show,
     update: (next) => {
