@@ -206,6 +206,11 @@ class Job:
         return any(rank.events.get(kind) for rank in self.ranks for kind in kinds)
 
     @cached_property
+    def is_pipelined(self) -> bool:
+        """Whether ranks send tensors to each other, as stages of a pipeline do."""
+        return any(rank.events.get("point-to-point") for rank in self.ranks)
+
+    @cached_property
     def averages_weights(self) -> bool:
         """Whether the script averages weights instead of gradients."""
         is_local = any("localSGD" in event.subject for _, event in self.events("hook"))
@@ -215,7 +220,8 @@ class Job:
     def is_data_parallel(self) -> bool:
         """Whether each rank trains the same model on a batch of its own."""
         kinds = {one.kind for rank in self.ranks for one in rank.wrapped}
-        return bool(kinds or self.is_by_hand) and not self.is_tensor_parallel
+        is_by_hand = self.is_by_hand and not self.is_pipelined
+        return bool(kinds or is_by_hand) and not self.is_tensor_parallel
 
     @cached_property
     def shared_names(self) -> tuple[str, ...]:
@@ -225,6 +231,18 @@ class Job:
             name
             for name, one in first.items()
             if all(name in other and other[name].shape == one.shape for other in others)
+        )
+
+    @cached_property
+    def trained_names(self) -> frozenset[str]:
+        """Names of the parameters that have a gradient in a measured step of some rank."""
+        moments: tuple[Moment, ...] = ("backward", "step")
+        return frozenset(
+            name
+            for rank in self.ranks
+            for moment in moments
+            for step in rank.steps(moment)
+            for name in rank.squares(moment, step)
         )
 
     def events(self, kind: str) -> Iterator[tuple[Rank, RankEvent]]:
