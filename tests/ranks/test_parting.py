@@ -37,6 +37,7 @@ def rank(number, weights, gradients, *, digests=SAME, copies=0, kind="local", **
         number=number,
         weights=weights,
         gradients=gradients,
+        trained_names=frozenset(gradients),
         placements=places,
         passes=[SimpleNamespace(digest=one) for one in digests],
         wrapped=[],

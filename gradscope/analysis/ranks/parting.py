@@ -13,15 +13,11 @@ _PASSES = 3
 def parted(job: Job, names: Iterable[str]) -> list[str]:
     """Return the parameters that all ranks begin with equally, and later have differently."""
     steps = job.common_steps("weight") if job.is_joined else []
-    if len(steps) < 2:
+    wanted = list(names)
+    if len(steps) < 2 or not wanted:
         return []
-    first, last = steps[0], steps[-1]
-    return [
-        name
-        for name in names
-        if _is_equal(job, "weight", first, name) is True
-        and _is_equal(job, "weight", last, name) is False
-    ]
+    begin, end = (_equality(job, "weight", step, wanted) for step in (steps[0], steps[-1]))
+    return [name for name in wanted if begin.get(name) and end.get(name) is False]
 
 
 def own_parts(job: Job) -> set[str]:
@@ -33,11 +29,12 @@ def own_parts(job: Job) -> set[str]:
     weights, steps = job.common_steps("weight"), job.common_steps("step")
     if not weights or not steps:
         return set()
+    begin = _equality(job, "weight", weights[0], job.shared_names)
+    gradients = _equality(job, "step", steps[0], job.shared_names)
     modules = {
         _module_of(name)
         for name in job.shared_names
-        if _is_equal(job, "weight", weights[0], name) is False
-        and _is_equal(job, "step", steps[0], name) is False
+        if begin.get(name) is False and gradients.get(name) is False
     }
     return {name for name in job.shared_names if _module_of(name) in modules}
 
@@ -65,14 +62,14 @@ def parted_beside_shards(job: Job) -> list[str]:
         return []
     steps = job.common_steps("weight")
     trained = [name for name in job.shared_names if name in job.trained_names]
-    own = {name for name in trained if steps and _is_equal(job, "weight", steps[0], name) is False}
-    parts = {_module_of(name) for name in own}
+    begin = _equality(job, "weight", steps[0], trained) if steps else {}
+    parts = {_module_of(name) for name, is_equal in begin.items() if not is_equal}
     found = [name for name in parted(job, trained) if _module_of(name) not in parts]
     values = job.first.squares("weight", steps[0]) if steps else {}
     has_matrix = any(
         len(job.first.placements[name].shape) > 1 and values.get(name) for name in found
     )
-    return found if own and has_matrix else []
+    return found if parts and has_matrix else []
 
 
 def parted_between_groups(job: Job) -> list[str]:
@@ -97,11 +94,14 @@ def parted_between_groups(job: Job) -> list[str]:
     return [] if is_within else found
 
 
-def _is_equal(job: Job, moment: Moment, step: int, name: str) -> bool | None:
-    """Return whether all ranks have the same norm of a parameter; None if one is unknown."""
-    values = [rank.squares(moment, step).get(name) for rank in job.ranks]
-    known = [value for value in values if value is not None]
-    return agree(known, 2 * AGREEMENT) if len(known) == len(values) else None
+def _equality(job: Job, moment: Moment, step: int, names: Iterable[str]) -> dict[str, bool]:
+    """Return whether all ranks have equal norms, by name of the parameters that all know."""
+    found = [rank.squares(moment, step) for rank in job.ranks]
+    return {
+        name: agree([one[name] for one in found], 2 * AGREEMENT)
+        for name in names
+        if all(name in one for one in found)
+    }
 
 
 def _have_same_batches(ranks: Iterable[Rank]) -> bool:
