@@ -65,7 +65,7 @@ def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
         curve_chart(report, run),
         rank_map(report),
         layers,
-        None if layers is None else two_steps(layers, run.step_count),
+        None if layers is None else two_steps(run.step_count),
         timeline(report, run),
         _last_map(report),
         run_parameter_table(report),

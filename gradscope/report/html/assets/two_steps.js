@@ -1,6 +1,6 @@
 // The gradients of two steps of a run side by side, the layers that changed most first.
 
-const nameOfColumn = (heat, column) => heat.meta.columns[column].replace(/^the largest/, 'largest');
+const nameOfColumn = (heat, column) => heat.meta.columns[column].replace('the largest of ', '');
 
 // The column of the heatmap that holds a step; the nearest one outside of all.
 function columnOf({ x, meta }, step) {
@@ -76,7 +76,7 @@ class TwoSteps {
       name: 'the two steps',
       columns: [
         { title: 'layer', kind: 'name', values: order.map((row) => plain(heat.y[row])) },
-        ...columns.map((column, at) => number(`norm, ${nameOfColumn(heat, column)}`, at ? after : before)),
+        ...columns.map((column, at) => number(nameOfColumn(heat, column), at ? after : before)),
         number('times', ratio),
       ],
       links: {

@@ -3,21 +3,16 @@
 from gradscope.report.html.page import Chart
 
 
-def two_steps(heatmap: Chart, steps: int) -> Chart:
-    """Return the chart, which shows the numbers of the heatmap of layers by step.
-
-    Args:
-        heatmap: Chart with the numbers.
-        steps: Number of steps of the run.
-    """
+def two_steps(steps: int) -> Chart:
+    """Return the chart of a run of so many steps; the heatmap of layers has its numbers."""
     return Chart(
         name="two-steps",
         kind="two-steps",
         title="Two steps compared",
         caption=(
-            f"The gradient norms of {heatmap.title.lower()} at two steps, the largest change first."
-            " Click a layer to see all its steps as a line in the curves above. The address keeps"
-            " both steps and the layer."
+            "Gradient norms at two steps, the largest change first. A column of several steps has"
+            " their largest norms. Click a layer to see all its steps as a line in the curves."
+            " The address keeps both steps and the layer."
         ),
         content={"steps": steps},
     )
