@@ -37,9 +37,24 @@ def _found(source: SourceFile, line: int, operation: str) -> Iterator[Changes]:
         is_method = isinstance(function, cst.Attribute) and function.attr.value == operation
         if operation == "detach" and is_method and not call.args:
             assert isinstance(function, cst.Attribute)
+            is_meant = _passes_straight_through(source, call)
+            yield {} if is_meant else {call: in_place_of(source, call, function.value)}
+        elif operation == "item" and is_method and not call.args:
+            assert isinstance(function, cst.Attribute)
             yield {call: in_place_of(source, call, function.value)}
         elif operation == "tensor" and source.qualified(function) == "torch.tensor":
             yield _without_copy(source, call)
+
+
+def _passes_straight_through(source: SourceFile, cut: cst.Call) -> bool:
+    """Return whether a call is the `detach()` of `x + (f(x) - x).detach()`."""
+    sum_ = source.parent(cut)
+    inner = cut.func.value if isinstance(cut.func, cst.Attribute) else None
+    if not isinstance(inner, cst.BinaryOperation) or not isinstance(sum_, cst.BinaryOperation):
+        return False
+    other = sum_.left if sum_.right is cut else sum_.right
+    parts = [source.code(one.with_changes(lpar=[], rpar=[])) for one in (other, inner.right)]
+    return isinstance(inner.operator, cst.Subtract) and parts[0] == parts[1]
 
 
 def _without_copy(source: SourceFile, call: cst.Call) -> Changes:
