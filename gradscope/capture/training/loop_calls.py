@@ -88,6 +88,9 @@ class Loaders:
     def _note(self, loader: DataLoader[Any], frame: FrameType) -> None:
         location = self._training.locations.of(frame)
         expression = location.expression()
+        if expression is None:  # Python 3.12 gives the position of the whole loop
+            statement = location.statement()
+            expression = statement.iter if isinstance(statement, ast.For) else None
         if isinstance(expression, ast.Call) and expression.args:
             expression = expression.args[0]  # for example `enumerate(loader)`
         name = None if expression is None else stem(expression)
