@@ -7,6 +7,7 @@ import libcst as cst
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.source_edits.moved_statements import moved_after, moved_before
+from gradscope.source_edits.passes import loop_around
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.statements import line_of, statement_on
 from gradscope.source_edits.variables import names_in, value_of
@@ -44,6 +45,8 @@ def added_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) ->
         return {}
     if source.around(module, cst.FunctionDef) is not source.around(optimizer, cst.FunctionDef):
         return {}
+    if loop_around(source, module) is not loop_around(source, optimizer):
+        return {}  # a group would be added each time
     held, name = (source.code(one.targets[0].target) for one in (optimizer, module))
     line = line_of(f'{held}.add_param_group({{"params": {name}.parameters()}})')
     return source.inserted_after(module, line.body[0])

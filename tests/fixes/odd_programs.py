@@ -906,3 +906,31 @@ add(
     "self.softmax = nn.LogSoftmax(dim=1)  # over classes",
     around=HEADER + CLASSES.replace("cross_entropy", "nll_loss"),
 )  # fmt: skip
+add(
+    "GS201", "two_losses_that_detach",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.f = nn.Linear(4, 3); self.code = nn.Embedding(5, 4)
+        def forward(self, x):
+            chosen = self.code(torch.cdist(x, self.code.weight).detach().argmin(-1))
+            z = self.f.weight.mean(0).expand(8, 4)
+            return self.f(x) + F.mse_loss(chosen.detach(), z) + F.mse_loss(x, chosen.detach())
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS201", "array",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.a = nn.Linear(4, 4); self.f = nn.Linear(4, 3)
+        def forward(self, x):
+            return self.f(torch.from_numpy(self.a(x).detach().numpy()[:, ::-1].copy()))
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip

@@ -669,3 +669,15 @@ add(
     """,
     "net = adapted(net, 1)",
 )  # fmt: skip
+add(
+    "GS205", "replaced_in_the_loop",
+    """
+    import copy
+    for i, (x, y) in enumerate(data * 3):
+        if i == 20:
+            net = copy.deepcopy(net)
+        loss = F.mse_loss(net(x), y)
+        net.zero_grad(); loss.backward(); opt.step()
+    """,
+    None,
+)  # fmt: skip
