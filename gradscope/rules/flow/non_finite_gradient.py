@@ -72,9 +72,11 @@ class NonFiniteGradient(Rule):
         that was not chosen gets a gradient of zero in backward, and zero times infinity is NaN.
 
     Fix safety:
-        Safe. 1e-8 is added to the argument of a root, a logarithm or a power, the argument of an
-        inverse cosine is clamped, and `where(ok, f(x), y)` becomes `where(ok, f(where(ok, x, 1.0)),
-        y)`. No edit for other functions, or if the line calls the function twice.
+        Safe. 1e-8 is added to the argument of a root, a logarithm or a power, and to a denominator
+        that is a norm, a root or a deviation. The argument of an inverse cosine is clamped, logit
+        gets `eps`, and `where(ok, f(x), y)` becomes `where(ok, f(where(ok, x, 1.0)), y)`. No edit
+        for other functions, or if the line calls the function twice. torch gives a norm and a
+        deviation of zeros the gradient zero itself.
 
     When it may be wrong:
         If several operations use one tensor, the finding names the one whose values show a singular
