@@ -204,6 +204,8 @@ class Surroundings:
     """
     losses: tuple[float, ...]
     """Losses of the backwards from this line: this one, then those of later steps."""
+    losses_before: tuple[float, ...]
+    """Losses of the last backwards from this line before this one."""
     highest_rate: float | None
     """Largest learning rate of any step of the optimizer of these steps."""
     is_only_loss: bool = True

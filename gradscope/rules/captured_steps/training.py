@@ -24,6 +24,7 @@ from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimi
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
+from gradscope.rules.captured_steps.losses import losses_before, losses_from
 from gradscope.rules.context import RuleContext
 
 _ALIVE = REACHES.index("gradient")
@@ -35,8 +36,6 @@ _MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
 """Number of last steps without a gradient, and their share of all steps, that chance does not
 explain.
 """
-_LOSSES = 20
-"""Number of losses after a backward that show how training continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +131,7 @@ class Training:
             unfrozen=indices(self._frozen_before(captured)),
             uncleared=self._uncleared(captured),
             losses=tuple(self._losses(captured)),
+            losses_before=tuple(self._losses_before(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
@@ -324,13 +324,11 @@ class Training:
             step = captured.recording.steps[0] if captured.recording.steps else None
             yield from [] if step is None or step.loss is None else [step.loss]
             return
-        same = (
-            loss
-            for event in only(BackwardEvent, islice(self._events, backward.position, None))
-            if event.site == backward.site
-            if (loss := event.loss) is not None
-        )
-        yield from islice(same, _LOSSES + 1)
+        yield from losses_from(self._events, backward)
+
+    def _losses_before(self, captured: CapturedStep) -> Iterator[float]:
+        backward = self._backward(captured)
+        yield from () if backward is None else losses_before(self._events, backward)
 
     @cached_property
     def _rates(self) -> dict[int, float]:
