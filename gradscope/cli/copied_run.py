@@ -191,7 +191,12 @@ def _script_words(report: Report, root: Path) -> list[str]:
 
     words = shlex.split(report.command)
     values = parsed(run, words[2:]) if words[1:2] == ["run"] else None
-    if values is None or values["nproc"] is not None or report.ranks:
+    if report.ranks:
+        raise GradscopeError(
+            "--verify runs a script of one process, and the recording is of several ranks",
+            help="apply the diff, and run the ranks again",
+        )
+    if values is None or values["nproc"] is not None:
         raise GradscopeError(
             "--verify runs a script that gradscope run recorded in one process",
             cause=f"the recording was made by: {report.command}",

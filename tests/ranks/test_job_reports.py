@@ -186,6 +186,11 @@ def test_the_header_names_the_rank_everywhere(command):
             assert "the part that rank 1 holds" in " ".join(out.split())
 
 
+def test_a_job_is_not_run_again_to_verify_fixes(command):
+    code, _, told = command("fix", "ddp.gradscope", "--verify", "2")
+    assert code == 2 and "the recording is of several ranks" in told
+
+
 def test_the_page_shows_ranks_side_by_side(command):
     page = command("report", "ddp.gradscope", "--output-format", "html")[1]
     assert "Ranks by step" in page
