@@ -29,6 +29,20 @@ def line_text(path: str, line: int) -> str:
     return f"{path}, line {line}" if _CELL.fullmatch(path) else f"{path}:{line}"
 
 
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")
+_FOLDERS = 3
+"""Parts of a path in an installed package up to which it is shown whole."""
+
+
+def short_location(location: str, ellipsis: str = "…") -> str:
+    """Return `file:line` of an installed package from its name on; of a deep file, the end."""
+    below = _INSTALLED.sub("", location)
+    parts = below.replace("\\", "/").split("/")
+    if below == location or len(parts) <= _FOLDERS:
+        return below
+    return "/".join([ellipsis, *parts[-2:]])
+
+
 TensorChoice = Literal["none", "top", "all"]
 SortKey = Literal["order", "name", "norm", "ratio", "depth"]
 """`order` is the order of the forward; `ratio` is gradient norm over weight norm."""

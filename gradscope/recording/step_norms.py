@@ -18,16 +18,20 @@ _BYTES = 8
 
 
 def number_in_sql(column: str) -> str:
-    """Return the number at `place` in a column: its mantissa times a power of two, and its sign."""
+    """Return the number at `place` in a column: its mantissa times a power of two, and its sign.
+
+    Every file holds this text several times, and SQLite parses all of it whenever one is opened.
+    """
     digits = f"hex(substr({column}, {_BYTES} * place + 1, {_BYTES}))"
-    nibbles = [f"(instr('0123456789ABCDEF', substr({digits}, {n}, 1)) - 1)" for n in range(1, 17)]
-    exponent = f"(({nibbles[0]} & 7) * 256 + {nibbles[1]} * 16 + {nibbles[2]})"
-    mantissa = " + ".join(f"({one} << {4 * (12 - at)})" for at, one in enumerate(nibbles[3:]))
-    sign = f"(1 - 2 * ({nibbles[0]} >= 8))"
-    return f"""CASE WHEN {column} IS NULL THEN NULL
-        WHEN {exponent} = 2047 THEN CASE {mantissa} WHEN 0 THEN {sign} * 9e999 ELSE 'NaN' END
-        WHEN {exponent} = 0 THEN {sign} * ({mantissa}) * pow(2.0, -1074)
-        ELSE {sign} * (({mantissa}) + (1 << 52)) * pow(2.0, {exponent} - 1075) END"""
+    return f"""(WITH RECURSIVE read(nth, bits) AS (SELECT 1, 0 UNION ALL
+            SELECT nth + 1, bits << 4 | instr('123456789ABCDEF', substr({digits}, nth, 1))
+            FROM read WHERE nth <= 2 * {_BYTES})
+        SELECT CASE WHEN exponent < 2047 THEN sign * iif(exponent,
+                (mantissa + (1 << 52)) * pow(2.0, exponent - 1075), mantissa * pow(2.0, -1074))
+            WHEN mantissa THEN 'NaN' ELSE sign * 9e999 END
+        FROM (SELECT iif(bits < 0, -1, 1) AS sign, bits >> 52 & 2047 AS exponent,
+            bits & (1 << 52) - 1 AS mantissa FROM read
+            WHERE nth > 2 * {_BYTES} AND {column} IS NOT NULL))"""
 
 
 def _norm_in_sql(column: str) -> str:

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from gradscope.analysis.view import shown_site
+from gradscope.analysis.view import short_location, shown_site
 from gradscope.phrasing import printable
 from gradscope.recording.records import Site
 
@@ -87,9 +87,6 @@ def in_ascii(text: str) -> str:
     return text.translate(_TO_ASCII)
 
 
-_LIBRARY = "site-packages/"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """Width, characters and the folder that paths are relative to."""
@@ -152,13 +149,8 @@ class Page:
         """Return `file:line`, which may be empty, in the same way."""
         if not text:
             return Text(self.signs.dash, style="dim")
-        path, _, number = text.replace("\\", "/").rpartition(":")
-        _, library, below = path.rpartition(_LIBRARY)
-        parts = below.split("/")
-        if library and len(parts) > 3:
-            path = "/".join([self.signs.ellipsis, *parts[-2:]])
-        elif library:
-            path = below
+        short = short_location(text, self.signs.ellipsis)
+        path, _, number = short.replace("\\", "/").rpartition(":")
         line = f":{number}"
         path = self._without_folders(path, width - len(line))
         shown = self.shorten(self.spell(path), width - len(line)) + line

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
+from gradscope.phrasing import short
 from gradscope.recording.records import CapturedStep
 from gradscope.report.html.report_page import render_html
 from tests.browser.recordings import HOSTILE
@@ -138,9 +139,37 @@ def test_the_numbers_on_the_page_are_the_recordings(show):
         "() => document.querySelector('[data-chart=heatmap] .js-plotly-plot').data"
         ".find((trace) => trace.name === 'gradient norm').customdata[0]"
     )
-    assert drawn == [
-        None if step in (5, 7) else pytest.approx(10.0 ** -(step % 3)) for step in range(STEPS)
-    ]
+    norms = [short(10.0 ** -(step % 3)) for step in range(STEPS)]
+    assert drawn == ["" if step in (5, 7) else norm for step, norm in enumerate(norms)]
+    curves = come_to(page, "curves")
+    page.mouse.move(*page.evaluate(PIXEL, ["curves", ["xaxis", "yaxis2"], 6, 1 / 7]))
+    expect(curves.locator(".hovertext").first).to_contain_text(f"loss {short(1 / 7, 6)}")
+
+
+def test_two_steps_are_compared_and_a_link_reopens_them(show):
+    norms = [(1.0, 1.0), (1.0, 1.0), (0.5, 1e-3), (2.0, 1.0)]
+    page = show(report_of(loop([1.0] * len(norms), norms), finding(step=2)))
+    section = come_to(page, "two-steps")
+    section.get_by_label("First step").fill("1")
+    section.get_by_label("First step").press("Enter")
+    section.get_by_label("Second step").fill("2")
+    section.get_by_label("Second step").press("Enter")
+    rows = section.locator("tbody tr:not(.space)")
+    told = [["weight1", "1", "0.001", "0.001"], ["weight0", "1", "0.5", "0.5"]]
+    assert [row.locator("td").all_inner_texts() for row in rows.all()] == told
+    rows.first.click()
+    expect(page.locator(".crumbs")).to_have_text("model0 · step 2 · compared with step 1")
+    assert re.search(r"#layer=model0&parameter=1&base=1&step=2$", page.url)
+    page.reload()
+    section = come_to(page, "two-steps")
+    expect(section.locator("tr.chosen td.name")).to_have_text("weight1")
+    assert [row.locator("td").all_inner_texts() for row in rows.all()] == told
+    come_to(page, "curves")
+    lines = page.evaluate(
+        """() => document.querySelector('[data-chart=curves] .js-plotly-plot').data
+        .filter((trace) => trace.name === 'weight1').map((trace) => trace.y)"""
+    )
+    assert lines == [pytest.approx([1.0, 1.0, 1e-3, 1.0])]
 
 
 def test_a_look_opens_from_the_table(show):

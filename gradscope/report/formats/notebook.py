@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from html import escape
 
+from gradscope.analysis.view import short_location
 from gradscope.phrasing import printable
 from gradscope.report.document import (
     Block,
@@ -177,7 +178,7 @@ def _cell(value: Value) -> str:
         case str() | Word() | tuple():
             return _inline(value)
         case Location():
-            return _html(value.location)
+            return _html(short_location(value.location))
         case TreeLabel():
             name = _html(value.name or value.class_name)
             return f"{'&nbsp;&nbsp;' * value.level}{name}{_html(tree_text(value))}"

@@ -7,6 +7,7 @@ from gradscope.analysis.clipping.clipping import Clipping
 from gradscope.analysis.clipping.sections import MethodRow, Section
 from gradscope.analysis.report import Report
 from gradscope.analysis.view import shown_site
+from gradscope.phrasing import short
 from gradscope.report.clipping.phrasing import (
     METHODS,
     cut_text,
@@ -127,7 +128,7 @@ def _methods(rows: Sequence[MethodRow]) -> SummaryTable:
                 *(
                     SummaryCell(text=text, is_number=True)
                     for text in (
-                        f"{row.limit:g}",
+                        short(row.limit),
                         percent(row.share),
                         number(row.after),
                         number(row.coefficient),

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from gradscope.analysis.report import Report
-from gradscope.phrasing import counted
+from gradscope.phrasing import counted, short
 from gradscope.recording.records import GradientStat
 from gradscope.report.html.page import Chart
-from gradscope.report.number_format import figure
 
 
 def shortened(charts: Sequence[Chart], report: Report) -> tuple[Chart, ...]:
@@ -32,7 +31,7 @@ def _norms(stats: Iterable[GradientStat | None]) -> str:
     finite = [norm for norm in known if math.isfinite(norm)]
     if not finite:
         return "no finite gradient"
-    return f"gradient norms from {figure(min(finite))} to {figure(max(finite))}"
+    return f"gradient norms from {short(min(finite))} to {short(max(finite))}"
 
 
 def _tensors(report: Report) -> str:
@@ -59,7 +58,7 @@ def _magnitudes(report: Report) -> str:
 
 def _other_steps(report: Report) -> str:
     losses = [report.summary.loss, *(one.loss for one in report.probes)]
-    return f"loss {figure(losses[0])} → {figure(losses[-1])}"
+    return f"loss {short(losses[0])} → {short(losses[-1])}"
 
 
 def _run_steps(report: Report) -> Iterator[str]:
@@ -69,7 +68,7 @@ def _run_steps(report: Report) -> Iterator[str]:
     yield counted(run.step_count, "step")
     losses = [step.loss for step in run.steps if step.loss is not None]
     if losses:
-        yield f"loss {figure(losses[0])} → {figure(losses[-1])}"
+        yield f"loss {short(losses[0])} → {short(losses[-1])}"
 
 
 def _curves(report: Report) -> str:
@@ -94,6 +93,7 @@ _GISTS: dict[str, Callable[[Report], str]] = {
     "tensors": _tensors,
     "curves": _curves,
     "heatmap": _parameters,
+    "two-steps": lambda _: "layers by the change of their gradient",
     "ranks": lambda report: counted(len(report.ranks), "rank"),
     "timeline": _timeline,
 }

@@ -15,7 +15,7 @@ from gradscope.report.html.columns import Json
 from gradscope.report.html.manuals import manuals_of
 from gradscope.report.html.phrasing import PageTexts
 
-ChartKind = Literal["plot", "graph", "table", "timeline"]
+ChartKind = Literal["plot", "graph", "table", "timeline", "two-steps"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +80,7 @@ SCRIPTS = (
     "graph",
     "timeline",
     "download",
+    "two_steps",
     "manual",
     "address",
     "pin",

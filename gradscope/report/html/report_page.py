@@ -6,8 +6,8 @@ from dataclasses import replace
 from gradscope.analysis.job_summary import job_summary
 from gradscope.analysis.report import Report
 from gradscope.analysis.training_run import CapturedStepRow, TrainingRun, verdict_on
-from gradscope.analysis.view import shown_site
-from gradscope.phrasing import counted, printable
+from gradscope.analysis.view import short_location, shown_site
+from gradscope.phrasing import counted, printable, short
 from gradscope.report.graph.module_drawings import inside_chart
 from gradscope.report.html.charts.curves import curve_chart
 from gradscope.report.html.charts.depth import depth
@@ -16,6 +16,7 @@ from gradscope.report.html.charts.magnitudes import magnitudes
 from gradscope.report.html.charts.module_map import module_map
 from gradscope.report.html.charts.other_steps import other_steps
 from gradscope.report.html.charts.timeline import timeline
+from gradscope.report.html.charts.two_steps import two_steps
 from gradscope.report.html.columns import module_columns
 from gradscope.report.html.gists import shortened
 from gradscope.report.html.page import (
@@ -31,7 +32,6 @@ from gradscope.report.html.phrasing import FindingCard, SummaryCell, SummaryTabl
 from gradscope.report.html.ranks.rank_map import rank_map
 from gradscope.report.html.ranks.rank_table import rank_tables
 from gradscope.report.html.tables import parameter_table, run_parameter_table, tensor_table
-from gradscope.report.number_format import figure
 
 
 def step_tab(report: Report, title: str) -> Tab:
@@ -60,10 +60,12 @@ def step_charts(report: Report) -> Iterator[Chart]:
 
 def run_tab(report: Report, run: TrainingRun, title: str) -> Tab:
     """Return the tab of a run."""
+    layers = heatmap(report)
     charts = (
         curve_chart(report, run),
         rank_map(report),
-        heatmap(report),
+        layers,
+        None if layers is None else two_steps(run.step_count),
         timeline(report, run),
         _last_map(report),
         run_parameter_table(report),
@@ -186,13 +188,14 @@ def _table(
 def _cells(
     row: CapturedStepRow, tab: int, report: Report, *, is_near: bool
 ) -> Iterator[SummaryCell]:
-    loss = "" if row.loss is None else figure(row.loss)
+    loss = "" if row.loss is None else short(row.loss)
     yield SummaryCell(text=f"{row.step:,}", is_number=True, tab=tab)
     yield SummaryCell(text="near a finding" if is_near else "", style="short")
     yield SummaryCell(text=printable(row.subject), style="code")
     yield SummaryCell(text=loss, is_number=True)
     yield SummaryCell(text=f"{row.tensors:,}", is_number=True)
-    yield SummaryCell(text=shown_site(row.site, report.target.root), style="code")
+    line = short_location(shown_site(row.site, report.target.root))
+    yield SummaryCell(text=line, style="code")
 
 
 def _caption(others: int) -> str:

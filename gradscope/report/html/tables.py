@@ -10,7 +10,7 @@ from gradscope.analysis.layers import (
 )
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
-from gradscope.analysis.view import shown_site
+from gradscope.analysis.view import short_location, shown_site
 from gradscope.recording.finding import SEVERITIES, Finding
 from gradscope.recording.records import GradientStat, Site
 from gradscope.report.html.columns import Json, ModuleIndices, numbers, positions, texts
@@ -191,7 +191,7 @@ def state_text(row: ParameterRow) -> str:
 
 def line_text(site: Site | None, report: Report) -> str | None:
     """Return a line of code as `file:line`."""
-    return shown_site(site, report.target.root) or None
+    return short_location(shown_site(site, report.target.root)) or None
 
 
 Column = dict[str, Json]

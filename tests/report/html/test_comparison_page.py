@@ -31,7 +31,7 @@ def test_two_sides_are_one_tab():
     assert not page.xpath("//*[@role='tab']")
     assert texts(page, "//h2[contains(@class, 'verdict')]") == [verdict_text(comparison)]
     told = facts(page)
-    assert told["loss"].startswith("2.00 → 4.00") and told["norm"].startswith("1.00 → 3.00")
+    assert told["loss"].startswith("2 → 4") and told["norm"].startswith("1 → 3")
     reasons = texts(page, "//ul[@class='reasons']/li")
     assert len(reasons) == 2 and "1 gradient norm moved by more than 10 %" in reasons[0]
 

@@ -12,7 +12,7 @@ from tests.report.html.charts.loops import finding, loop, report_of
 def test_a_healthy_page_opens_the_first_chart_and_sums_up_the_others():
     report = report_of(loop([4.0, 2.0, 1.0]))
     first, *others = tab_of(report).charts
-    assert first.is_open and first.gist == "3 steps, loss 4.00 → 1.00"
+    assert first.is_open and first.gist == "3 steps, loss 4 → 1"
     assert others and not any(chart.is_open for chart in others)
     gists = {chart.name: chart.gist for chart in others}
     assert gists["timeline"] == "3 steps of 1 kind"

@@ -35,11 +35,12 @@ class Address {
 
   text(index, manual, pinned) {
     const tab = this.tabs[index];
-    const { module, step } = tab.selection;
+    const { module, step, base } = tab.selection;
     const found = new URLSearchParams();
     if (index) found.set('tab', this.tabName(index));
     if (module !== null) found.set('layer', this.layerName(tab, module));
     for (const key of ROWS) if (tab.selection[key] !== null) found.set(key, tab.selection[key]);
+    if (base !== null) found.set('base', base);
     if (step !== null) found.set('step', step);
     if (pinned !== null) found.set('pin', this.tabName(pinned));
     if (manual) found.set('rule', manual);
@@ -49,12 +50,12 @@ class Address {
   // What the address shows: null where it is of something else, as of a heading.
   read() {
     const found = new URLSearchParams(location.hash.slice(1));
-    const isOurs = ['tab', 'layer', 'step', 'rule', 'pin', ...ROWS].some((key) => found.has(key));
+    const isOurs = ['tab', 'layer', 'step', 'base', 'rule', 'pin', ...ROWS].some((key) => found.has(key));
     if (location.hash.length > 1 && !isOurs) return null;
     const index = this.indexOfTab(found.get('tab') ?? this.tabName(0));
     const number = (key) => (/^\d+$/.test(found.get(key) ?? '') ? Number(found.get(key)) : null);
     const module = found.has('layer') ? this.layerOf(this.tabs[index], found.get('layer')) : null;
-    const selection = { module, parameter: number('parameter'), tensor: number('tensor'), step: number('step') };
+    const selection = { module, parameter: number('parameter'), tensor: number('tensor'), step: number('step'), base: number('base') };
     const pinned = found.has('pin') ? this.indexOfTab(found.get('pin')) : null;
     return { index, selection, manual: found.get('rule'), pinned };
   }

@@ -391,6 +391,7 @@ class Plan {
 
 painter('graph', (canvas, content, tab) => {
   const plan = new Plan(canvas, content, tab);
+  plan.show(tab.selection);
   return {
     show: (selection) => plan.show(selection), table: () => plan.table(), image: (format) => imageOfGraph(plan.svg, format),
   };

@@ -26,6 +26,6 @@ function historyTraces(figure, tab) {
     type: 'scatter', mode: 'lines+markers', name, x: steps, y: norms,
     xaxis: beside.xaxis, yaxis: beside.yaxis, showlegend: true, connectgaps: true,
     line: { color: colour(index ? `series-${(index + 1) % 8}` : 'select'), width: 1.5, dash: 'dot' },
-    marker: { size: 4 }, hovertemplate: '%{y:.4~g}<extra>%{fullData.name}</extra>',
+    marker: { size: 4 }, hovertemplate: '%{y:exact}<extra>%{fullData.name}</extra>',
   }));
 }

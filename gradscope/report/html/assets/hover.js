@@ -12,9 +12,6 @@ function lettered(name) {
   return short.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;');
 }
 
-// A number with the digits that are told where there is room.
-const exact = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(6))) : figure(value));
-
 const TOLD = {
   number: exact, count, share: (value) => `${exact(100 * value)} %`, findings: KINDS.findings.format,
 };
@@ -43,4 +40,25 @@ function hovers({ meta, labels }, tab) {
   if (!table) return null;
   const columns = resolved(table.columns, table.links, tab);
   return Object.values(meta.links).at(-1).map((row) => toldOfRow(columns, row));
+}
+
+const WRITTEN = { figure, exact, count, cosine, share: KINDS.share.format };
+const OWN_FORMAT = /%\{(x|y|z|customdata):(figure|exact|count|cosine|share)\}/g;
+// Texts of the cells of heatmaps, which are many, by their numbers.
+const CELLS = new WeakMap();
+
+// The trace with what its hover template writes by one of the formats of this page, as `%{y:exact}`:
+// plotly knows those of d3 alone.
+function spelledOut(trace) {
+  const template = trace.hovertemplate;
+  if (trace.visible === false || typeof template !== 'string' || !template.match(OWN_FORMAT)) return trace;
+  if (!trace.z) {
+    const texts = Array.from(trace.x, (_, at) => (
+      template.replace(OWN_FORMAT, (_token, key, format) => WRITTEN[format](trace[key][at]))));
+    return { ...trace, hovertemplate: texts };
+  }
+  const [[, key, format]] = template.matchAll(OWN_FORMAT);
+  const cells = trace[key];
+  if (!CELLS.has(cells)) CELLS.set(cells, cells.map((row) => row.map((value) => (value === null ? '' : WRITTEN[format](value)))));
+  return { ...trace, customdata: CELLS.get(cells), hovertemplate: template.replace(OWN_FORMAT, '%{customdata}') };
 }

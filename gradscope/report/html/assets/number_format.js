@@ -1,16 +1,17 @@
-// How numbers are written: three significant digits, and four ways to have none.
+// How numbers are written, here as in the sentences of a report: `0.0123`, `1,170`, `4.56e-7`.
 
-function figure(value) {
+function figure(value, digits = 3) {
   if (value === null || value === undefined) return '—';
   if (Number.isNaN(value)) return 'NaN';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
-  if (value === 0) return '0';
-  const exponent = Number(value.toExponential(2).split('e')[1]);
-  if (exponent > -4 && exponent < 4) {
-    return Number(value.toExponential(2)).toFixed(Math.max(0, 2 - exponent));
-  }
-  return value.toExponential(2).replace('e+', 'e');
+  const rounded = Number(value.toExponential(digits - 1));
+  const size = Math.abs(rounded);
+  if (size >= 10 ** Math.max(5, digits) || (size < 1e-4 && size > 0)) return rounded.toExponential().replace('e+', 'e');
+  return size < 1000 ? String(rounded) : COUNTS.format(rounded);
 }
+
+// With the digits that are told where there is room.
+const exact = (value) => figure(value, 6);
 
 // Close to 1 it is the distance from there that tells.
 function cosine(value) {
@@ -20,6 +21,6 @@ function cosine(value) {
 }
 
 // Made once: a number's own `toLocaleString` makes one at every call.
-const COUNTS = new Intl.NumberFormat('en-US');
+const COUNTS = new Intl.NumberFormat('en-US', { maximumFractionDigits: 3 });
 
 const count = (value) => (value === null ? '—' : COUNTS.format(value));

@@ -66,7 +66,7 @@ const watcher = new IntersectionObserver((entries) => {
 }, { rootMargin: '200px' });
 
 function showCrumbs() {
-  const { module, step } = current.selection;
+  const { module, step, base } = current.selection;
   const crumbs = module === null ? [] : current.above(module).map((at) => {
     const path = current.modules.path[at] ?? '';
     const parent = current.modules.parent[at];
@@ -78,6 +78,7 @@ function showCrumbs() {
   });
   const parts = crumbs.flatMap((crumb, index) => (index ? [' › ', crumb] : [crumb]));
   if (step !== null) parts.push(`${parts.length ? ' · ' : ''}step ${count(step)}`);
+  if (base !== null) parts.push(`${parts.length ? ' · ' : ''}compared with step ${count(base)}`);
   bar.crumbs.replaceChildren(...parts);
   bar.selected.hidden = !parts.length;
 }

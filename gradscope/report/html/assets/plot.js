@@ -143,13 +143,12 @@ class Selection {
   }
 
   stepLines() {
-    const { step } = this.tab.selection;
+    const { step, base } = this.tab.selection;
     const axes = this.figure.layout.meta?.stepAxes ?? [];
-    if (step === null) return [];
-    return axes.map((xref) => ({
-      type: 'line', xref, yref: 'paper', x0: step, x1: step, y0: 0, y1: 1,
+    return [step, base].filter((one) => one !== null).flatMap((one) => axes.map((xref) => ({
+      type: 'line', xref, yref: 'paper', x0: one, x1: one, y0: 0, y1: 1,
       line: { color: colour('select'), width: 1.5, dash: 'dot' }, layer: 'above',
-    }));
+    })));
   }
 }
 
@@ -315,7 +314,8 @@ painter('plot', (canvas, content, tab) => {
     const histories = historyTraces(figure, tab);
     if (histories.length) layout.showlegend = true;
     shown = { ...figure, data: [...figure.data, ...histories] };
-    return Plotly.react(plot, [...data, ...coloured(bands), ...histories, ...marks.traces()], layout, { ...SETTINGS, ...content.settings });
+    const drawn = [...data, ...coloured(bands), ...histories, ...marks.traces()];
+    return Plotly.react(plot, drawn.map(spelledOut), layout, { ...SETTINGS, ...content.settings });
   };
   let isOwn = false;
   const pick = (points) => {
@@ -337,6 +337,7 @@ painter('plot', (canvas, content, tab) => {
     if (!isOwn) tree.reveal();
     draw();
   };
+  if (tab.selection.module !== null) show();
   return {
     show,
     update: (next) => {

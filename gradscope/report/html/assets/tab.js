@@ -18,7 +18,7 @@ function element(name, properties = {}, ...children) {
 
 class Tab {
   constructor(article, data) {
-    this.selection = { module: null, parameter: null, tensor: null, step: null };
+    this.selection = { module: null, parameter: null, tensor: null, step: null, base: null };
     this.painted = new Map();
     this.listeners = [];
     this.take(article, data);
@@ -64,7 +64,7 @@ class Tab {
   }
 
   clear() {
-    this.select({ module: null, parameter: null, tensor: null, step: null });
+    this.select({ module: null, parameter: null, tensor: null, step: null, base: null });
   }
 
   // Whether a module is the selected one or lies in it.
@@ -96,7 +96,6 @@ class Tab {
     this.painted.set(name, {});
     const chart = painters.get(kind)(canvas, this.content(name), this) ?? {};
     this.painted.set(name, { ...chart, canvas });
-    chart.show?.(this.selection);
   }
 
   // A chart that is collapsed has no width: it is drawn again when it opens.

@@ -300,5 +300,6 @@ class Rows {
 
 painter('table', (canvas, content, tab) => {
   const rows = new Rows(canvas, content, tab);
+  if (tab.selection.module !== null) rows.show();
   return { update: (next) => rows.update(next), show: () => rows.show(), theme: () => rows.draw(), table: () => rows.table() };
 });

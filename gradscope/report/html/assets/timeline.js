@@ -244,6 +244,7 @@ class Timeline {
 
 painter('timeline', (canvas, content, tab) => {
   let timeline = new Timeline(canvas, content, tab);
+  timeline.show();
   return {
     // The step that was chosen stays; without one, the last step of the newer run is shown.
     update: (next) => {

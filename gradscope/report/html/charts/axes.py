@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gradscope.phrasing import short
 from gradscope.report.html.columns import Json, numbers
 
 _GAP = 0.18
@@ -171,10 +172,10 @@ def bin_bars(
         "y": numbers(counts),
         "base": numbers(below),
         "customdata": numbers(counts),
-        "text": [f"{low:.4g}…{high:.4g}" for low, high in bins],
+        "text": [f"{short(low)}…{short(high)}" for low, high in bins],
         "textposition": "none",
         "marker": {"color": color, "line": {"color": "@paper", "width": 1}},
-        "hovertemplate": "%{text}<br>%{customdata} %{fullData.name}<extra></extra>",
+        "hovertemplate": "%{text}<br>%{customdata:count} %{fullData.name}<extra></extra>",
     }
 
 

@@ -7,6 +7,7 @@ from gradscope.analysis.clipping.arithmetic import EPSILON
 from gradscope.analysis.clipping.limits import Bin, LimitCurve, SweepRow, spaced
 from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.clipping.series import ClipPoint
+from gradscope.phrasing import short
 from gradscope.report.clipping.phrasing import advice_text, exchange_text, norm_name
 from gradscope.report.html.charts.axes import bin_bars, log_axis, share_axis
 from gradscope.report.html.columns import Json, numbers
@@ -149,7 +150,7 @@ def _limits(
         if ends[0] <= limit <= ends[1]:
             shapes.append(_upright(limit, color))
         at = min(max(limit, ends[0]), ends[1])
-        text = f"{word} {limit:g}"
+        text = f"{word} {short(limit)}"
         text = f"← {text}" if limit < at else f"{text} →" if limit > at else text
         # Labels in the right half are left of their line, to stay inside the chart.
         share = _share_of(at, ends, is_log=is_log)
@@ -257,5 +258,7 @@ def _curves(curve: LimitCurve, rows: Sequence[SweepRow], *, has_steps: bool) -> 
             "y": numbers(marks),
             "text": [row.mark and f" ({row.mark})" for row in rows],
             "marker": {"color": color, "size": 7},
-            "hovertemplate": f"max_norm %{{x:.4~g}}%{{text}}<br>%{{y:.2~%}} {name}<extra></extra>",
+            "hovertemplate": (
+                f"max_norm %{{x:figure}}%{{text}}<br>%{{y:share}} {name}<extra></extra>"
+            ),
         }

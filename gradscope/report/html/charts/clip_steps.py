@@ -7,6 +7,7 @@ from statistics import median
 
 from gradscope.analysis.clipping.sections import Section
 from gradscope.analysis.clipping.series import ClipPoint
+from gradscope.phrasing import short
 from gradscope.report.clipping.phrasing import norm_name
 from gradscope.report.html.charts.axes import Panel, log_axis, share_axis, stacked, strip_axis
 from gradscope.report.html.columns import Json, numbers, positions
@@ -144,11 +145,11 @@ def _norms(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
         yield {
             "type": "scatter",
             "mode": "lines",
-            "name": f"limit {limit:g}",
+            "name": f"limit {short(limit)}",
             "x": ends,
             "y": numbers([limit] * 2),
             "line": {"color": "@ink-soft", "dash": "dash", "width": 1.5},
-            "hovertemplate": "limit %{y:.4~g}<extra></extra>",
+            "hovertemplate": "limit %{y:figure}<extra></extra>",
         }
     cut = [point for point in points if point.coefficient < 1 and 0 < point.norm < math.inf]
     if cut and len(points) <= _MARKED:
@@ -157,8 +158,8 @@ def _norms(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]:
             "name": "cut",
             "marker": {"color": "@series-3", "size": 6},
             "customdata": numbers(point.coefficient for point in cut),
-            "hovertemplate": "step %{x}<br>norm %{y:.3~g}<br>cut to %{customdata:.3~g} of it"
-            "<extra></extra>",
+            "hovertemplate": "step %{x:count}<br>norm %{y:exact}<br>"
+            "cut to %{customdata:figure} of it<extra></extra>",
         }
 
 
@@ -186,7 +187,7 @@ def _line(
         "name": name,
         "line": {"color": color, "width": 1.5},
         "marker": {"color": color, "size": 4},
-        "hovertemplate": f"step %{{x}}<br>norm %{{y:.4~g}} {name}<extra></extra>",
+        "hovertemplate": f"step %{{x:count}}<br>norm %{{y:exact}} {name}<extra></extra>",
     }
 
 
@@ -207,7 +208,7 @@ def _broken(points: Sequence[ClipPoint]) -> Trace:
         "showlegend": False,
         "marker": {"color": "@broken", "symbol": "x", "size": 8},
         "text": ["NaN" if math.isnan(point.norm) else f"{point.norm:.0f}" for point in points],
-        "hovertemplate": "step %{x}<br>norm %{text}<extra></extra>",
+        "hovertemplate": "step %{x:count}<br>norm %{text}<extra></extra>",
     }
 
 
@@ -217,7 +218,7 @@ def _zeros(points: Sequence[ClipPoint]) -> Trace:
         "name": "0",
         "showlegend": False,
         "marker": {"color": "@zero", "symbol": "diamond", "size": 7},
-        "hovertemplate": "step %{x}<br>norm 0<extra></extra>",
+        "hovertemplate": "step %{x:count}<br>norm 0<extra></extra>",
     }
 
 
@@ -227,13 +228,13 @@ def _remaining(section: Section, points: Sequence[ClipPoint]) -> Iterator[Trace]
     yield {
         **_line("coefficient", steps, coefficients, "@series-2", len(points)),
         "showlegend": _turns(section),
-        "hovertemplate": "step %{x}<br>%{y:.4~g} of the norm remains<extra></extra>",
+        "hovertemplate": "step %{x:count}<br>%{y:figure} of the norm remains<extra></extra>",
     }
     if _turns(section):
         cosines = [point.cosine for point in points]
         yield {
             **_line("cosine", steps, cosines, "@series-5", len(points)),
-            "hovertemplate": "step %{x}<br>cosine %{y:.4~g} between before and after"
+            "hovertemplate": "step %{x:count}<br>cosine %{y:cosine} between before and after"
             "<extra></extra>",
         }
 

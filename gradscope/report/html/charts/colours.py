@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gradscope.phrasing import short
 from gradscope.report.html.charts.heat import Cell
-from gradscope.report.html.charts.lettering import number
 from gradscope.report.html.columns import Json
 
 SEQUENTIAL = (
@@ -108,9 +108,8 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _tick_text(tick: float) -> str:
-    if tick != round(tick):
-        return number(10.0**tick)
-    return f"{10.0**tick:g}" if abs(tick) <= _SPELT else f"10<sup>{tick:.0f}</sup>"
+    is_power = tick == round(tick) and abs(tick) > _SPELT
+    return f"10<sup>{tick:.0f}</sup>" if is_power else short(10.0**tick)
 
 
 _SPELT = 3
@@ -177,7 +176,7 @@ def _beyond(cells: Sequence[Cell], low: float, high: float) -> dict[float, str]:
 
 
 def _letters(power: float) -> str:
-    return f"{10 ** min(power, _HIGHEST):.3g}"
+    return short(10 ** min(power, _HIGHEST))
 
 
 def colour_ends(cells: Sequence[Cell]) -> tuple[float, float]:

@@ -297,7 +297,7 @@ def _trace(
     label = CURVE_NAMES[kind] if kind != "raw" else "norm before the clip"
     is_sparse = len(points) <= _MARKED
     # It is measured only in some steps: the tooltip shows the nearest one.
-    at = " at step %{customdata:,}" if kind == "update" else ""
+    at = " at step %{customdata:count}" if kind == "update" else ""
     return {
         "type": "scatter",
         "mode": "lines+markers" if is_sparse else "lines",
@@ -307,7 +307,7 @@ def _trace(
         "x": numbers(steps),
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
         "customdata": positions(steps),
-        "hovertemplate": f"{label} %{{y:.4~g}}{at}<extra>{owner}</extra>",
+        "hovertemplate": f"{label} %{{y:exact}}{at}<extra>{owner}</extra>",
         "line": {"color": color, "width": 1 if kind == "raw" else 1.5},
         "opacity": 0.6 if kind == "raw" else 1,
         "marker": {"color": color, "size": 4 if is_sparse and len(points) > 1 else 7},

@@ -151,7 +151,7 @@ def _traces(heat: Heat, rows: Sequence[HeatRow], labels: Sequence[str]) -> Itera
         "z": [single_numbers(map(logarithm, line)) for line in _lines(heat)],
         "meta": {**_meta(heat, rows), "isLogarithm": True},
         "colorscale": _SCALE,
-        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} %{{customdata:.3~g}}<extra></extra>",
+        "hovertemplate": f"%{{y}}<br>%{{text}}<br>{name} %{{customdata:figure}}<extra></extra>",
         **colour_axis([cell for line in heat.cells for cell in line.values()], name),
     }
     states = (*_STATES, _NO_GRADIENT) if heat.quantity == "gradient" else _STATES

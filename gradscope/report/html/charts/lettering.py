@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from gradscope.phrasing import printable
-from gradscope.report.number_format import figure
+from gradscope.phrasing import printable, short
 from gradscope.report.page import UNICODE
 
 LONGEST = 90
@@ -33,12 +32,16 @@ def hover(title: str, lines: Iterable[tuple[str, str | None]]) -> str:
 
 def number(value: float | None) -> str:
     """Return a number with three digits."""
-    return figure(value)
+    return UNICODE.dash if value is None else short(value)
+
+
+_EXACT = 6
+"""Significant digits where there is room."""
 
 
 def exact(value: float | None) -> str:
-    """Return a number with all digits for tooltips."""
-    return UNICODE.dash if value is None else f"{value:.6g}"
+    """Return a number with the digits of tooltips."""
+    return UNICODE.dash if value is None else short(value, _EXACT)
 
 
 _LONGEST = 34

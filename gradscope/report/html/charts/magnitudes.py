@@ -7,6 +7,7 @@ from typing import Literal
 
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ParameterRow
+from gradscope.phrasing import short
 from gradscope.report.html.charts.lettering import row_labels
 from gradscope.report.html.columns import Json, ModuleIndices, positions
 from gradscope.report.html.page import Chart
@@ -98,7 +99,7 @@ def _heat(rows: Sequence[Octaves], report: Report) -> Json:
             "thickness": 14,
             "outlinewidth": 0,
         },
-        "hovertemplate": "<b>%{y}</b><br>%{text}<br>%{z:.1%} of a sample<extra></extra>",
+        "hovertemplate": "<b>%{y}</b><br>%{text}<br>%{z:share} of a sample<extra></extra>",
         "hoverongaps": False,
         "meta": {
             "columns": [_octave_text(octave) for octave in range(first, last + 1)],
@@ -122,7 +123,7 @@ def _share(one: Octaves, octave: int) -> float | None:
 
 
 def _octave_text(octave: int) -> str:
-    return f"{2.0**octave:.3g} to {2.0 ** (octave + 1):.3g}"
+    return f"{short(2.0**octave)} to {short(2.0 ** (octave + 1))}"
 
 
 def _layout(rows: Sequence[Octaves]) -> dict[str, Json]:

@@ -63,7 +63,7 @@ def _traces(points: Sequence[Point]) -> Iterator[Json]:
             "yaxis": axis,
             "line": {"color": colour},
             "marker": {"color": colour, "size": [11 if p.is_judged else 6 for p, _ in values]},
-            "hovertemplate": f"after %{{x}} steps<br>{name} %{{y:.6~g}}<extra></extra>",
+            "hovertemplate": f"after %{{x}} steps<br>{name} %{{y:exact}}<extra></extra>",
         }
         broken = [point.step for point, value in values if _is_broken(value)]
         if broken:

@@ -90,7 +90,7 @@ def _traces(
     }
     broken = [[not (cell is None or math.isfinite(cell)) for cell in row] for row in cells]
     drawn = logarithm if is_logarithm else _finite
-    shown = "%{customdata:.3~g}" if is_logarithm else "%{z:.3~g}"
+    shown = f"%{{{'customdata' if is_logarithm else 'z'}:figure}}"
     ends = colour_axis(known, name) if is_logarithm else _linear_axis(known, name)
     yield {
         **base,

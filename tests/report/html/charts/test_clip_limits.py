@@ -56,7 +56,7 @@ def test_what_is_cut_is_told_apart():
 def test_a_limit_far_away_is_an_arrow():
     figure = shown(norm_chart(section_of([1.0, 1.1, 1.2], max_norm=1000.0)))
     texts = [note["text"] for note in figure["layout"]["annotations"]]
-    assert "limit 1000 →" in texts
+    assert "limit 1,000 →" in texts
     low, high = figure["layout"]["xaxis"]["range"]
     assert 10**low < 5 if figure["layout"]["xaxis"].get("type") == "log" else high < 5
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from gradscope.comparison.comparison import Comparison
 from gradscope.comparison.curves import ComparedCurve, Parting, SideCurve
 from gradscope.comparison.side import Side
+from gradscope.phrasing import short
 from gradscope.report.comparison.phrasing import loss_notes, parting_text
 from gradscope.report.html.charts.axes import Axis, Panel, log_axis, stacked, strip_axis
 from gradscope.report.html.charts.curves import drawn_points
@@ -133,7 +134,7 @@ def _line(curve: SideCurve, side: Side, position: int, *, in_legend: bool) -> Tr
         "y": numbers(value if math.isfinite(value) else None for _, value in points),
         "line": {"color": _color(position), "width": 1.6},
         "marker": {"color": _color(position), "size": 4},
-        "hovertemplate": f"step %{{x}}<br>%{{y:.6~g}}<extra>{side.letter}</extra>",
+        "hovertemplate": f"step %{{x:count}}<br>%{{y:exact}}<extra>{side.letter}</extra>",
         "meta": {"links": {"step": positions(steps)}},
     }
 
@@ -157,8 +158,8 @@ def _strip(curve: SideCurve, position: int) -> Trace:
             "symbol": "x" if len(points) <= _MARKED else "line-ns-open",
             "size": 8,
         },
-        "text": ["NaN" if math.isnan(value) else f"{value:g}" for _, value in points],
-        "hovertemplate": "step %{x}<br>%{text}<extra></extra>",
+        "text": ["NaN" if math.isnan(value) else short(value) for _, value in points],
+        "hovertemplate": "step %{x:count}<br>%{text}<extra></extra>",
         "meta": {"links": {"step": positions(steps)}},
     }
 
@@ -180,6 +181,6 @@ def _parting(curve: ComparedCurve, position: int) -> Trace:
             "size": 12,
             "line": {"color": "@ink", "width": 1.5},
         },
-        "hovertemplate": "diverges at step %{x}<extra></extra>",
+        "hovertemplate": "diverges at step %{x:count}<extra></extra>",
         "meta": {"links": {"step": positions([step])}},
     }

@@ -140,7 +140,7 @@ def _ratio_trace(base: Trace, ratios: Sequence[Sequence[float | None]], toleranc
             "tickvals": ticks,
             "ticktext": [number(10**tick) for tick in ticks],
         },
-        "hovertemplate": "%{y}<br>%{x}: %{customdata:,.3~r} times the base<extra></extra>",
+        "hovertemplate": "%{y}<br>%{x}: %{customdata:figure} times the base<extra></extra>",
     }
 
 

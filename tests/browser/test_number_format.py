@@ -1,0 +1,20 @@
+"""Numbers of a page are written as those in the sentences of a report."""
+
+import random
+from importlib.resources import files
+
+import pytest
+
+from gradscope.phrasing import short
+
+SCRIPT = (files("gradscope.report.html") / "assets" / "number_format.js").read_text("utf-8")
+
+
+@pytest.mark.parametrize("digits", [3, 6])
+def test_a_page_writes_numbers_as_sentences_do(open_page, write_page, digits):
+    draw = random.Random(0)
+    values = [10 ** draw.uniform(-12, 12) * draw.choice((1, -1)) for _ in range(2000)]
+    values += [0.0, 1.0, 0.5, 9.996, 999.6, 1234.4, 99_949, 99_951, 1e-4, 9.9996e-5, 1e300]
+    page = open_page(write_page("<p>"))
+    script = f"values => {{ {SCRIPT}; return values.map(value => figure(value, {digits})) }}"
+    assert page.evaluate(script, values) == [short(value, digits) for value in values]
