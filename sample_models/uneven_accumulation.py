@@ -40,8 +40,8 @@ def main() -> None:
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for _ in range(8):
-        for lengths in ([3, 4], [40, 36], [5, 3], [28, 4]):
-            tokens, targets = sequences(lengths)
+        batches = [sequences(lengths) for lengths in ([3, 4], [40, 36], [5, 3], [28, 4])]
+        for tokens, targets in batches:
             logits = model(tokens).flatten(0, 1)
             loss = functional.cross_entropy(logits, targets.flatten(), ignore_index=IGNORED)
             (loss / 4).backward()  # GS304

@@ -118,6 +118,14 @@ class Rank:
         pairs = zip(parameters, values, strict=False)
         return {parameter.name: value for parameter, value in pairs if value is not None}
 
+    @cached_property
+    def trained_names(self) -> frozenset[str]:
+        """Names of the parameters that have a gradient in a measured step."""
+        rows = [row for (moment, _), row in self.numbers.items() if moment in ("backward", "step")]
+        known = {at for row in rows for at, value in enumerate(row) if value is not None}
+        names = enumerate(parameter.name for parameter in self.recording.parameters)
+        return frozenset(name for at, name in names if at in known)
+
     def scaling(self, step: int, names: Collection[str] | None = None) -> float | None:
         """Return the factor on its gradients between backward and step; None if unknown.
 
@@ -206,6 +214,11 @@ class Job:
         return any(rank.events.get(kind) for rank in self.ranks for kind in kinds)
 
     @cached_property
+    def is_pipelined(self) -> bool:
+        """Whether ranks send tensors to each other, as stages of a pipeline do."""
+        return any(rank.events.get("point-to-point") for rank in self.ranks)
+
+    @cached_property
     def averages_weights(self) -> bool:
         """Whether the script averages weights instead of gradients."""
         is_local = any("localSGD" in event.subject for _, event in self.events("hook"))
@@ -215,7 +228,8 @@ class Job:
     def is_data_parallel(self) -> bool:
         """Whether each rank trains the same model on a batch of its own."""
         kinds = {one.kind for rank in self.ranks for one in rank.wrapped}
-        return bool(kinds or self.is_by_hand) and not self.is_tensor_parallel
+        is_by_hand = self.is_by_hand and not self.is_pipelined
+        return bool(kinds or is_by_hand) and not self.is_tensor_parallel
 
     @cached_property
     def shared_names(self) -> tuple[str, ...]:
@@ -226,6 +240,11 @@ class Job:
             for name, one in first.items()
             if all(name in other and other[name].shape == one.shape for other in others)
         )
+
+    @cached_property
+    def trained_names(self) -> frozenset[str]:
+        """Names of the parameters that have a gradient in a measured step of some rank."""
+        return frozenset(name for rank in self.ranks for name in rank.trained_names)
 
     def events(self, kind: str) -> Iterator[tuple[Rank, RankEvent]]:
         """Yield the events of a kind, by rank."""
@@ -308,11 +327,13 @@ def _ending(rank: Rank) -> RankEnding:
         is_complete = rank.recording.finished
         state: RankState = "finished" if is_complete else "lost"
         text = "finished" if is_complete else "no ending: it was killed or is still running"
-        if state == "lost" and last is not None:
+        waits = _last_collective(rank)
+        site = _last_site(rank) if waits is None else rank.site(waits.site)
+        if state == "lost" and waits is not None:
+            text = f"{text}; last event: {waits.subject}() begins"
+        elif state == "lost" and last is not None:
             text = f"{text}; last event: {last}"
-        return RankEnding(
-            rank=rank.number, state=state, what=text, site=_last_site(rank), seconds=seconds
-        )
+        return RankEnding(rank=rank.number, state=state, what=text, site=site, seconds=seconds)
     if ending.kind == "raised":
         is_other = is_communication(ending.exception, ending.message)
         site = Site(file=ending.file, line=ending.line or 0, function="", source="")
@@ -334,6 +355,12 @@ def _ending(rank: Rank) -> RankEnding:
 def _last_event(rank: Rank) -> str | None:
     events = rank.recording.events
     return events[-1].kind if events else None
+
+
+def _last_collective(rank: Rank) -> RankEvent | None:
+    """Return the collective that a rank began at a new line after its last step."""
+    found = rank.events.get("collective", ())
+    return found[-1] if found and found[-1].step >= rank.step_count else None
 
 
 def _last_seconds(rank: Rank) -> float:

@@ -184,6 +184,8 @@ class Surroundings:
     """
     stepped_ever: frozenset[int] = frozenset()
     """Parameters that the steps after any captured backward from this line update."""
+    stepped_alike: frozenset[int] = frozenset()
+    """The same, without backwards whose forward cuts its graph at other lines."""
     learning: frozenset[int]
     """Parameters that get a nonzero gradient at any time."""
     alive: frozenset[int]
@@ -204,6 +206,8 @@ class Surroundings:
     """
     losses: tuple[float, ...]
     """Losses of the backwards from this line: this one, then those of later steps."""
+    losses_before: tuple[float, ...]
+    """Losses of the last backwards from this line before this one."""
     highest_rate: float | None
     """Largest learning rate of any step of the optimizer of these steps."""
     is_only_loss: bool = True

@@ -64,9 +64,14 @@ def unfollow_package() -> None:
     Frames below are not included: some of these functions call functions of the script.
     """
     for name, module in tuple(sys.modules.items()):
-        if name.startswith(_PACKAGES):
+        if name.startswith(_PACKAGES) and module not in _unfollowed_modules:
+            _unfollowed_modules.add(module)
             for code in _codes_in(module):
                 _skip(code, below=False)
+
+
+_unfollowed_modules: set[ModuleType] = set()
+"""Modules of the package whose frames the compiler leaves alone already."""
 
 
 def _codes_in(module: ModuleType) -> Iterator[CodeType]:

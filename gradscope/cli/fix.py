@@ -7,6 +7,7 @@ from typing import Annotated
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
+from gradscope.cli.errors import show_note
 from gradscope.cli.options import with_groups
 from gradscope.cli.output import check_destinations, set_verbosity, wanted_output, write_report
 from gradscope.cli.running import judged_job, settings_of
@@ -86,8 +87,9 @@ def fix(
 
     fixes = FixOptions(diff=True, unsafe_fixes=choice.unsafe_fixes, fix_only=choice.fix_only)
     fixes.check()
-    from gradscope.cli.fixing import Fixing, unverified, write_fixes
+    from gradscope.cli.fixing import unverified, write_fixes
     from gradscope.cli.rank_recordings import loaded_jobs
+    from gradscope.fixes.fixing import Fixing
 
     wanted = wanted_output(
         output.output_format,
@@ -111,7 +113,7 @@ def fix(
             fixing = Fixing(run.before, run, fixes)
             report, hidden = fixing.report, fixing.hidden
             if choice.fix:
-                fixing.write()
+                fixing.write(show_note)
     if wanted.form == "full":
         shown = [(one, report.target.root) for one in report.findings]
         write_fixes(shown, hidden, destination, sys.stdout, output.color)

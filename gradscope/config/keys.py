@@ -55,8 +55,8 @@ RUNNING = _keys(
 )  # fmt: skip
 """Keys that say how targets run, for all targets or in the table of one."""
 
-RECORDING = _keys("keep", "sync-checks")
-"""Keys of `gradscope run`: the size of a recording, and the ranks of a distributed job."""
+RECORDING = _keys("keep", "keep-batches", "sync-checks")
+"""Keys of `gradscope run`: what a recording keeps, and the ranks of a distributed job."""
 
 LOADING: Mapping[str, Key] = {
     "target": Key(check=option_checks.target),

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from gradscope.analysis.recording_index import ended_by
 from gradscope.analysis.report import Report
@@ -87,7 +88,8 @@ class _Comparison:
 
     def gains(self) -> Iterator[str]:
         """Yield what the fix brings."""
-        yield f"{self._finding.rule} gone"
+        is_noted = any(self._is_note(one) for one in self._after.findings)
+        yield f"{self._finding.rule} {'is only a note now' if is_noted else 'gone'}"
         loss, grad_norm = self._after.summary.loss, self._after.summary.grad_norm
         if self._was_broken:
             yield f"loss {_number(loss)}, gradient norm {_number(grad_norm)}"
@@ -132,8 +134,15 @@ class _Comparison:
         for one in self._after.findings:
             explained = {other.rule for other in one.consequences}
             is_same = was.is_same(one, self._earlier(one.location))
-            if is_same or self._is_elsewhere(one) or self._finding.rule in explained:
+            is_left = is_same or self._is_elsewhere(one) or self._finding.rule in explained
+            if is_left and not self._is_note(one):
                 yield f"{self._finding.rule} stays{self._measured(one)}"
+
+    def _is_note(self, now: Finding) -> bool:
+        """Return whether only a note stays, and may stay."""
+        is_weaker = now.severity == "note" and self._finding.severity != "note"
+        is_own = now.rule == self._finding.rule
+        return is_own and is_weaker and self._rule is not None and self._rule.leaves_note
 
     def _is_elsewhere(self, other: Finding) -> bool:
         """Return whether the finding is now reported at another line, for the same parameters."""
@@ -163,8 +172,29 @@ class _Comparison:
         judged = set(self._after.rules.ran)
         reasons = {one.rule: one.reason for one in self._after.rules.skipped}
         for code in self._before.rules.ran:
-            if code not in judged:
+            if code not in judged and code not in self._settled:
                 yield f"{code} no longer runs: {reasons.get(code, 'unknown')}"
+
+    @property
+    def _settled(self) -> tuple[str, ...]:
+        """Codes of rules that the fix leaves nothing to judge."""
+        if self._rule is None or not self._rule.settles:
+            return ()
+        was, now = (self._zeros(report) for report in (self._before, self._after))
+        return self._rule.settles if now < was else ()
+
+    def _zeros(self, report: Report) -> float:
+        """Return the mean share of zeros in the gradients of the finding, 0 to 1."""
+        names = set(self._finding.parameters)
+        captured = report.recording.captured_steps
+        shares = [
+            stat.gradient.zero_share
+            for recording in ([one.recording for one in captured] or [report.recording])
+            for stat in recording.parameter_stats
+            if recording.parameters[stat.parameter].name in names
+            if stat.gradient is not None and stat.gradient.zero_share is not None
+        ]
+        return fmean(shares) if shares else 1.0
 
     def _lost_line(self) -> Iterator[str]:
         """Yield the line of the finding if nothing of it is in the graph of the loss any more."""

@@ -98,6 +98,7 @@ def callback_options(
             tensor_every=tensor_every,
             tensors=tensors,
             sync_checks=None,
+            keeps_batches=False,
         ),
         settings=settings,
     )

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gradscope.options.checks import WrongValue, text
 from gradscope.options.declaration import Option
@@ -11,6 +11,8 @@ from gradscope.options.rank_options import RankOptions
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"([0-9]*\.?[0-9]+) ?([KMGT]?)B?", re.IGNORECASE)
 _ALL = "all"
+
+KeepBatches = Literal["none", "on-trouble"]
 
 LEAST = 1_000_000
 """Smallest limit in bytes: an empty recording takes a third of it."""
@@ -58,11 +60,26 @@ class RecordingOptions(RankOptions):
             check=_size,
         ),
     ] = None
+    keep_batches: Annotated[
+        KeepBatches | None,
+        Option(
+            help="Store the batches of steps with a spike or NaN, for gradscope inspect --batch. "
+            "The recording then contains training data. Default: none.",
+            python="`on-trouble` stores the batches of steps with a spike or NaN, for `gradscope "
+            "inspect --batch`. The recording then contains training data.",
+            panel="Recording",
+        ),
+    ] = None
 
     @property
     def keeps(self) -> str:
         """Largest size of the recording."""
         return self.keep or KEEP
+
+    @property
+    def keeps_batches(self) -> bool:
+        """Whether the batches of steps with trouble are stored."""
+        return self.keep_batches == "on-trouble"
 
 
 KEEP = "256MB"

@@ -11,7 +11,11 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from gradscope.capture.source.lines import Line, created
-from gradscope.capture.source.statements import assignments, tree_of
+from gradscope.capture.source.statements import (
+    assignments,
+    is_only_made_at_construction,
+    tree_of,
+)
 from gradscope.capture.step.cuts import leaves_behind
 from gradscope.capture.step.graph import Edge, release, walk
 from gradscope.capture.training.locations import Locations
@@ -130,7 +134,10 @@ def probe_leaves(context: ProbeContext) -> str | None:
     again = _leaves_of_another_forward(context)
     order = {key: number for number, key in enumerate(positions)}
     for node, leaf in sorted(leaves.items(), key=lambda item: order.get(id(item[1]), -1)):
-        position = _position(leaf, positions.get(id(leaf)), again)
+        known = positions.get(id(leaf))
+        position = _position(leaf, known, again)
+        if position is None and known is not None and _is_made_at_construction(context, known):
+            position = known
         if position is None and _is_made_in_forward(context, leaf):
             position = _FORWARDS
         if position is not None and not (position.origin == "input" and _is_read(context, leaf)):
@@ -189,6 +196,24 @@ def _is_made_in_forward(context: ProbeContext, leaf: Tensor) -> bool:
     """
     registration = context.definitions.registration(leaf)
     return context.of_run and registration is not None and registration.in_forward
+
+
+def _is_made_at_construction(context: ProbeContext, position: _Place) -> bool:
+    """Return whether a script's module keeps a tensor from its construction on.
+
+    A script's forward is not run again to see whether it makes another. A script that reads
+    gradients may move such a tensor by hand.
+    """
+    if not context.of_run or position.owner is None or position.container != "Tensor":
+        return False
+    kind = type(context.named.modules[position.owner])
+    line = assignments(kind).get(position.attribute)
+    return (
+        line is not None
+        and position.name.rpartition(".")[2] == position.attribute
+        and is_only_made_at_construction(kind, position.attribute)
+        and not _reads_gradients(line.code.co_filename)
+    )
 
 
 def _leaves_of_another_forward(context: ProbeContext) -> set[int] | None:

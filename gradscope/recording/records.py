@@ -334,6 +334,27 @@ class TargetRecord:
         return (*self.guessed, *(("loss",) if self.synthetic_loss else ()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptBatch:
+    """A batch of a run that was stored on request."""
+
+    step: int
+    loader: str
+    """Name of its data loader in the script; empty if it has none."""
+    structure: str
+    """JSON: lists of a kind and a value. `tensor` has an index in `tensors`, `tuple` and `list`
+    have items, `dict` has pairs of key and item, `value` a number, a text, or null."""
+    shapes: tuple[Shape, ...]
+    """Shape of each tensor."""
+    tensors: Sequence[bytes]
+    """Elements of each tensor, row by row, in the byte order of the machine (little-endian)."""
+
+    @property
+    def size(self) -> int:
+        """Number of bytes of its elements, which are read for it."""
+        return sum(map(len, self.tensors))
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Recording:
     """All measurements. Indices in records refer to these tuples."""
@@ -365,6 +386,8 @@ class Recording:
     """Backward passes of a run that were captured in detail, in order."""
     stored_gradients: tuple[StoredGradient, ...] = ()
     """Gradients stored on request, whole or as sketches; by step, then by parameter."""
+    kept_batches: tuple[KeptBatch, ...] = ()
+    """Batches stored on request, of the steps with trouble."""
     is_outline: bool = False
     """Whether norms by step, captured steps and stored gradients were left out on reading."""
 

@@ -1,13 +1,13 @@
 """Writes the recording of a run during the run, with one transaction per step."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.batches import BatchIdentity
+from gradscope.recording.event_batches import EventBatches
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (
@@ -45,6 +45,7 @@ from gradscope.recording.tables import (
     STEPS,
     evidence_tables,
 )
+from gradscope.recording.thinning.readings import Reading, Readings
 from gradscope.recording.thinning.room import Room
 from gradscope.recording.thinning.thinner import Thinner, room_for_steps
 from gradscope.recording.writer import FullError, RecordingWriter
@@ -79,10 +80,6 @@ class RunStep:
     stored_gradients: tuple[StoredGradient, ...] = ()
 
 
-_FIRST_BATCHES, _LAST_BATCHES, _MOST_INDICES = 200, 100, 1_024
-"""Largest number of batches that are written, and of the indices of each."""
-
-
 class RunRecorder:
     """The file of a running process.
 
@@ -106,9 +103,9 @@ class RunRecorder:
         """Whether a step was added and others are being summarised: it cannot be added again."""
         self._lost: set[int] = set()
         """Indices of captured steps that were not written: others may refer to them."""
-        self.batches_of: Callable[[int], Iterable[BatchIdentity]] = lambda _: ()
-        """Returns the batches that a step used, as far as they are known."""
-        self._batches = 0
+        self.batches = EventBatches(self._writer, limit)
+        self._readings = Readings()
+        """Reads the steps if no thinner does."""
         self._limit = limit
         if limit is not None:
             self._writer.allow(room_for_steps(limit))
@@ -141,19 +138,19 @@ class RunRecorder:
                 self._is_thinning = True
                 self.thinner.take(places, one.step, one.events, one.captured_steps)
                 self._is_thinning = False
-            self._note_batches()
+            noted = self._noted(one)
+            self.batches.note(noted)
+        self.batches.keep(noted)
 
-    def _note_batches(self) -> None:
-        """Write the batches of the steps with events."""
-        if self.thinner is None or not self.thinner.noted:
-            return
-        steps, self.thinner.noted = self.thinner.noted, []
-        for one in (batch for step in steps for batch in self.batches_of(step)):
-            count = self._batches
-            place = count if count < _FIRST_BATCHES else _FIRST_BATCHES + count % _LAST_BATCHES
-            short = dataclasses.replace(one, indices=one.indices[:_MOST_INDICES])
-            self._writer.put(evidence_tables()[BatchIdentity], place, short)
-            self._batches += 1
+    def _noted(self, one: RunStep | None = None) -> list[Reading]:
+        """Return the readings of the steps with events that were written last."""
+        if self.thinner is not None:
+            noted, self.thinner.noted = self.thinner.noted, []
+            return noted
+        if one is None or one.step is None:
+            return []
+        reading = self._readings.of_step(one.step.index, one.events)
+        return [reading] if reading.importance else []
 
     def _write_within(self, thinner: Thinner, one: RunStep) -> None:
         """Add a step for which there was no room, if need be without what takes most of it."""
@@ -241,7 +238,9 @@ class RunRecorder:
                 self._writer.add(REPEATED_STEPS, [steps])
             else:
                 self.thinner.repeat(steps)
-            self._note_batches()
+            noted = self._noted()
+            self.batches.note(noted)
+        self.batches.keep(noted)
 
     def continue_at(self, step: int) -> None:
         """Record that the training was resumed, behind a number of optimizer steps."""

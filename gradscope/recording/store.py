@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gradscope.garbage import no_garbage_collection
 from gradscope.recording.continuation.joining import continued, start_of
+from gradscope.recording.kept_batch import read_kept_batches
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.opening import opened_to_read
@@ -54,6 +55,7 @@ def save_recording(recording: Recording, path: str | PathLike[str], *, force: bo
             for captured in recording.captured_steps:
                 writer.add_captured_step(captured)
             writer.add_stored_gradients(recording.stored_gradients)
+            writer.add_kept_batches(recording.kept_batches)
         remove_logs(target)
         partial.replace(target)
         # If the process is killed here, joining again gives the same.
@@ -109,7 +111,11 @@ def _read(base: sqlite3.Connection, file: Path) -> Recording:
         stats=read_parameter_stats(base),
         captured_steps=read_captured_steps(base),
     )
-    return replace(recording, stored_gradients=read_stored_gradients(base, file.absolute()))
+    return replace(
+        recording,
+        stored_gradients=read_stored_gradients(base, file.absolute()),
+        kept_batches=read_kept_batches(base, file.absolute()),
+    )
 
 
 def _outline(base: sqlite3.Connection) -> Recording:

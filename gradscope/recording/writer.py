@@ -11,6 +11,13 @@ from typing import Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
+from gradscope.recording.kept_batch import (
+    BATCH_TENSOR_DEFINITION,
+    BATCH_TENSOR_INSERTION,
+    BATCH_TENSORS,
+    KEPT_BATCHES,
+    BatchRow,
+)
 from gradscope.recording.meta import Header, header_of, write_header
 from gradscope.recording.opening import APPLICATION_ID, FORMAT
 from gradscope.recording.paths import (
@@ -22,7 +29,7 @@ from gradscope.recording.paths import (
     remove_recording,
     unwritable,
 )
-from gradscope.recording.records import CapturedStep
+from gradscope.recording.records import CapturedStep, KeptBatch
 from gradscope.recording.repetitions import own_part
 from gradscope.recording.step_norms import (
     NORMS,
@@ -201,6 +208,18 @@ class RecordingWriter:
             self._places[PARTS] = start + count
             self.add(STORED_GRADIENTS, [StoredRow(gradient=gradient, start=start, count=count)])
 
+    def add_kept_batches(self, batches: Iterable[KeptBatch]) -> None:
+        """Add batches with the elements of their tensors; inside a transaction."""
+        for batch in batches:
+            if KEPT_BATCHES.name not in self._places:
+                self._connection.execute(KEPT_BATCHES.definition)
+                self._connection.execute(BATCH_TENSOR_DEFINITION)
+            start = self.place(BATCH_TENSORS)
+            rows = enumerate(batch.tensors, start)
+            count = max(self._connection.executemany(BATCH_TENSOR_INSERTION, rows).rowcount, 0)
+            self._places[BATCH_TENSORS] = start + count
+            self.add(KEPT_BATCHES, [BatchRow.of(batch, start)])
+
     def place(self, table: str) -> int:
         """Return the index of the next record of a table."""
         return self._places.get(table, 0)
@@ -322,6 +341,8 @@ def _create(path: Path, header: Header, limit: int | None, *, is_new: bool) -> s
 
 
 def _lay_out(connection: sqlite3.Connection, header: Header) -> None:
+    # Of an empty file nothing is lost by a power cut: do not wait for the disk.
+    connection.execute("PRAGMA synchronous = OFF")
     connection.execute("BEGIN EXCLUSIVE")
     if connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         raise FileExistsError("another process has just created it")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.evidence.batches import BatchIdentity
 from gradscope.recording.finding import (
     NOT_SELECTED,
     SEVERITIES,
@@ -22,25 +21,12 @@ from gradscope.rules.context import RuleContext
 from gradscope.rules.rule import Rule
 from gradscope.rules.selection import is_named, reason_left_out, rules_named, suggestion
 from gradscope.rules.settings import DEFAULT_SETTINGS, Settings, matches
+from gradscope.rules.step_batches import StepBatches
 from gradscope.rules.story import in_one_story
 from gradscope.rules.trainer_lines import at_users_lines
 
 _DEPENDENT = ("GS1", "GS203", "GS204", "GS211", "GS4", "GS6", "GS7")
 """Beginnings of the codes of rules whose findings depend on the values of batch and loss."""
-
-_OF_BATCHES = frozenset({"GS103", "GS104", "GS107"})
-"""Codes of rules whose findings may come from single samples."""
-
-_SAMPLES_SHOWN = 8
-
-
-def batch_text(batch: BatchIdentity) -> str:
-    """Return which samples a batch has, as `samples 8812, 91 of train_loader`."""
-    shown = ", ".join(map(str, batch.indices[:_SAMPLES_SHOWN]))
-    more = ", ..." if len(batch.indices) > _SAMPLES_SHOWN else ""
-    noun = "sample" if len(batch.indices) == 1 else "samples"
-    return f"{noun} {shown}{more} of {batch.loader or 'the data loader'}"
-
 
 _NO_RUN = "the recording is no training run"
 
@@ -92,19 +78,9 @@ class Judge:
         evidence = (*finding.evidence, ("depends_on_guessed", " and ".join(guesses)))
         return dataclasses.replace(finding, evidence=evidence)
 
-    def _with_batch(self, finding: Finding) -> Finding:
-        """Return a finding with the samples of the step's batch, where it depends on them."""
-        if finding.rule not in _OF_BATCHES:
-            return finding
-        found = [batch_text(one) for one in self._batches if one.step == finding.step]
-        if not found:
-            return finding
-        evidence = (*finding.evidence, ("batch", "; ".join(found)))
-        return dataclasses.replace(finding, evidence=evidence)
-
     @cached_property
-    def _batches(self) -> tuple[BatchIdentity, ...]:
-        return self.context.recording.evidence_of(BatchIdentity)
+    def _batches(self) -> StepBatches:
+        return StepBatches(self.context.recording)
 
     def judges_captured_steps(self, rule: Rule) -> bool:
         """Return whether a rule judges single backward passes of a run.
@@ -122,7 +98,7 @@ class Judge:
             reason = self.skip_reason(rule)
             if reason is None:
                 ran.append(rule.code)
-                findings += map(self._with_batch, map(self._with_guesses, self.findings(rule)))
+                findings += map(self._batches.named, map(self._with_guesses, self.findings(rule)))
             else:
                 skipped.append(SkippedRule(rule=rule.code, reason=reason))
         counted = [finding for finding in findings if not _is_ignored(finding, self.settings)]

@@ -24,6 +24,11 @@ class FixRule:
     """Whether the line of the finding may have no operation afterwards."""
     reveals: tuple[str, ...] = ()
     """Codes of rules that can judge the line only with the fix; their findings count as found."""
+    settles: tuple[str, ...] = ()
+    """Codes of rules that need not run any more with the fix, if fewer elements of the gradient are
+    zero."""
+    leaves_note: bool = False
+    """Whether a note of the rule may stay where there was an error or a warning."""
     is_search: bool = False
     """Whether all edits are tried, and the best is kept; otherwise the first that is verified."""
 

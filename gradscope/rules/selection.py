@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import lru_cache
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.finding import IGNORED, NOT_SELECTED
@@ -10,6 +11,7 @@ from gradscope.rules.rule import FAMILIES, Rule, family_of
 from gradscope.rules.settings import Settings
 
 
+@lru_cache
 def rules_named(selector: str) -> tuple[type[Rule], ...]:
     """Return the rules of a code, prefix of codes, family or name.
 

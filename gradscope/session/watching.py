@@ -26,9 +26,10 @@ from gradscope.export.live.sinks import check_log
 from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.options.checks import WrongValue
-from gradscope.options.recording_options import KEEP
+from gradscope.options.recording_options import KEEP, KeepBatches
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Finding
+from gradscope.recording.kept_batch import batches_in_memory
 from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.paths import check_free, remove_logs
 from gradscope.recording.records import Recording
@@ -61,6 +62,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
     keep_gradients_every: int = 100,
     sync_checks: int | None = None,
     keep: str | None = None,
+    keep_batches: KeepBatches | None = None,
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] = (),
     log: str | Iterable[str] | None = None,
@@ -106,6 +108,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
         keep_gradients_every=keep_gradients_every,
         keep_gradients=keep_gradients,
         sync_checks=sync_checks,
+        keep_batches=keep_batches,
     )
     room = _room(keep or KEEP)
     check_share(budget)
@@ -131,6 +134,7 @@ def watch(  # noqa: PLR0913, D417 - as many things can be chosen, which their op
             tensors=tensors,
             sync_checks=sync_checks,
             room=room,
+            keeps_batches=keep_batches == "on-trouble",
         ),
         gradient_storage=GradientStorage(mode=keep_gradients, every=keep_gradients_every),
         settings=settings,
@@ -174,6 +178,7 @@ class Frequency:
     tensors: bool
     sync_checks: int | None
     room: Room | None
+    keeps_batches: bool
 
 
 class Watch:
@@ -209,6 +214,7 @@ class Watch:
             else None,
             sync_checks=frequency.sync_checks,
             room=frequency.room,
+            keeps_batches=frequency.keeps_batches,
             on_step=None if metrics_log is None else lambda _: metrics_log.update(),
         )
         # A notebook's cell that runs again drops the watch that it started before.
@@ -299,7 +305,11 @@ class Watch:
             return self._nothing()
         recording = load_recording(self._path)
         if self._file is None:  # it is removed with this watch
-            recording = replace(recording, stored_gradients=in_memory(recording.stored_gradients))
+            recording = replace(
+                recording,
+                stored_gradients=in_memory(recording.stored_gradients),
+                kept_batches=batches_in_memory(recording.kept_batches),
+            )
         if not has_no_gradients(recording):
             return recording
         if self._state == "watching":

@@ -20,33 +20,45 @@ _Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 _Small = cst.BaseSmallStatement
 
 
-def moved_before(source: SourceFile, statement: _Small, other: _Small) -> Changes:
+def moved_before(
+    source: SourceFile, statement: _Small, other: _Small, *, changes_other: bool = False
+) -> Changes:
     """Return the change that moves a statement up, before another one; empty if it cannot be moved.
 
-    The other one may be in a block beside the statement, which stays whole.
+    Args:
+        source: The file.
+        statement: What is moved.
+        other: The other statement, which may be in a block beside the first one.
+        changes_other: Whether it is the purpose that one of them reads what the other one assigns.
     """
-    return _moved(source, statement, other, is_behind=False)
+    return _moved(source, statement, other, is_behind=False, changes_other=changes_other)
 
 
-def moved_after(source: SourceFile, statement: _Small, other: _Small) -> Changes:
+def moved_after(
+    source: SourceFile, statement: _Small, other: _Small, *, changes_other: bool = False
+) -> Changes:
     """Return the change that moves a statement down, behind another one; see `moved_before`."""
-    return _moved(source, statement, other, is_behind=True)
+    return _moved(source, statement, other, is_behind=True, changes_other=changes_other)
 
 
-def _moved(source: SourceFile, statement: _Small, other: _Small, *, is_behind: bool) -> Changes:
+def _moved(
+    source: SourceFile, statement: _Small, other: _Small, *, is_behind: bool, changes_other: bool
+) -> Changes:
     is_down = source.start(statement) < source.start(other)
     if statement is other or is_down != is_behind:
         return {}
     line = source.parent(statement)
     assert isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite)
+    own = set(source.inside(other, cst.Name)) if changes_other else set()
     if line is source.parent(other):
         body = _reordered(line.body, statement, other, is_behind=is_behind)
-        between = _between(source, line, statement, other)
+        between = _between(source, line, statement, other) - own
         return {line: line.with_changes(body=body)} if _is_free(source, statement, between) else {}
     move = _move_of(source, statement, other)
-    if move is None or not _is_free(source, move.unit, _between(source, move.block, *move.ends)):
+    if move is None:
         return {}
-    return move.changes(is_behind=is_behind)
+    between = _between(source, move.block, *move.ends) - own
+    return move.changes(is_behind=is_behind) if _is_free(source, move.unit, between) else {}
 
 
 def _reordered(
@@ -174,15 +186,15 @@ def _lines_of(block: cst.CSTNode) -> Sequence[cst.BaseStatement]:
 
 def _between(
     source: SourceFile, block: cst.CSTNode, one: cst.CSTNode, other: cst.CSTNode
-) -> list[cst.Name]:
+) -> set[cst.Name]:
     """Return the names from one statement to another one, which is included."""
     first, last = sorted((one, other), key=source.start)
     moved = set(source.inside(one, cst.Name))
-    return [
+    return {
         name
         for name in source.inside(block, cst.Name)
         if source.start(first) <= source.start(name) < source.end(last) and name not in moved
-    ]
+    }
 
 
 def _is_free(source: SourceFile, unit: cst.CSTNode, between: Iterable[cst.Name]) -> bool:

@@ -6,7 +6,8 @@ import libcst as cst
 
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.source_edits.moved_statements import moved_after
+from gradscope.source_edits.moved_statements import moved_after, moved_before
+from gradscope.source_edits.passes import loop_around
 from gradscope.source_edits.source_file import Changes, SourceFile, only
 from gradscope.source_edits.statements import line_of, statement_on
 from gradscope.source_edits.variables import names_in, value_of
@@ -44,6 +45,8 @@ def added_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) ->
         return {}
     if source.around(module, cst.FunctionDef) is not source.around(optimizer, cst.FunctionDef):
         return {}
+    if loop_around(source, module) is not loop_around(source, optimizer):
+        return {}  # a group would be added each time
     held, name = (source.code(one.targets[0].target) for one in (optimizer, module))
     line = line_of(f'{held}.add_param_group({{"params": {name}.parameters()}})')
     return source.inserted_after(module, line.body[0])
@@ -61,20 +64,21 @@ def _assigned_on(source: SourceFile, line: int) -> cst.Assign | None:
 
 
 def made_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) -> Changes:
-    """Return the change that moves the line of an optimizer behind the last of other lines.
+    """Return the change that makes an optimizer behind the last of other lines.
 
-    Empty if they are not in one block, if a line between them needs the optimizer, or if none of
-    them names what the optimizer is given.
+    The optimizer's line is moved down; if a line between them needs the optimizer, the other line
+    is moved up. Empty if they are not in one block, or if the other line does not name what the
+    optimizer is given.
     """
     own = [one for one in lines if one.file == source.path]
     made = only(one for one in own if optimizer_call(source, one) is not None)
     optimizer = None if made is None else statement_on(source, made.line)
-    others = [statement_on(source, one.line) for one in own if one is not made]
     if optimizer is None or made is None:
         return {}
     call = optimizer_call(source, made)
     given = None if call is None else given_parameters(call)
     names = set() if given is None else names_in(source, given)
+    others = [statement_on(source, one.line) for one in own if one is not made]
     later = [
         one
         for one in others
@@ -84,7 +88,12 @@ def made_behind(source: SourceFile, lines: Iterable[Site | RelatedLocation]) -> 
         and names & names_in(source, one)
     ]
     last = max(later, key=source.start, default=None)
-    return {} if last is None else moved_after(source, optimizer.body[0], last.body[0])
+    if last is None:
+        return {}
+    down = moved_after(source, optimizer.body[0], last.body[0], changes_other=True)
+    if down or any(one is not last for one in later):
+        return down
+    return moved_before(source, last.body[0], optimizer.body[0], changes_other=True)
 
 
 def given_parameters(call: cst.Call) -> cst.BaseExpression | None:

@@ -7,7 +7,7 @@ import libcst as cst
 from gradscope.recording.finding import RelatedLocation
 from gradscope.recording.records import Site
 from gradscope.source_edits.source_file import SourceFile, only
-from gradscope.source_edits.variables import value_of
+from gradscope.source_edits.variables import names_in, value_of
 
 Loop = cst.For | cst.While
 
@@ -29,6 +29,20 @@ def loop_around(source: SourceFile, node: cst.CSTNode) -> Loop | None:
     """Return the innermost loop around a node in its function."""
     found = source.around(node, cst.For, cst.While, cst.FunctionDef, cst.Lambda, cst.ClassDef)
     return found if isinstance(found, cst.For | cst.While) else None
+
+
+def loss_of(backward: cst.Call) -> cst.BaseExpression | None:
+    """Return the loss of `loss.backward()` or `scaler.scale(loss).backward()`."""
+    if not isinstance(backward.func, cst.Attribute) or any(
+        one.keyword is None for one in backward.args
+    ):
+        return None
+    owner = backward.func.value
+    function = owner.func if isinstance(owner, cst.Call) else None
+    is_scaled = isinstance(function, cst.Attribute) and function.attr.value == "scale"
+    if not is_scaled or not isinstance(owner, cst.Call):
+        return owner
+    return owner.args[0].value if len(owner.args) == 1 and not owner.args[0].star else None
 
 
 def window_of(
@@ -86,6 +100,71 @@ def _length(
             return _number(source, number, passes, is_certain=True)
         case _:
             return None
+
+
+def last_pass(source: SourceFile, loop: cst.For, step: cst.Call) -> str | None:
+    """Return code that is true in the last pass before a step, at the start of a loop's body.
+
+    None if neither the loop nor the condition of the step tells.
+    """
+    if not any(one is step for one in source.inside(loop.body, cst.Call)):
+        return _last_item(source, loop)
+    test = only(_tests_around(source, step, loop))
+    if test is None or not any(True for _ in source.inside(test, cst.Modulo)):
+        return None
+    own, known = names_in(source, test), names_in(source, loop.target)
+    targets = [
+        *(one.target for one in source.inside(loop.body, cst.AssignTarget)),
+        *(one.target for one in source.inside(loop.body, cst.AugAssign)),
+        *(one.target for one in source.inside(loop.body, cst.NamedExpr)),
+    ]
+    assigned = {name.value for target in targets for name in source.inside(target, cst.Name)}
+    is_known = bool(own & known) and not own & assigned
+    return source.code(test) if is_known else None
+
+
+def _last_item(source: SourceFile, loop: cst.For) -> str | None:
+    """Return code that is true for the last item of a loop that counts its items."""
+    items = loop.iter
+    is_whole = not any(True for _ in source.inside(loop.body, cst.Break, cst.Continue))
+    if not is_whole or not isinstance(items, cst.Call) or len(items.args) != 1:
+        return None
+    given = items.args[0].value
+    if source.code(items.func) == "range" and isinstance(loop.target, cst.Name):
+        is_plain = isinstance(given, cst.Integer | cst.Name | cst.Attribute)
+        if isinstance(given, cst.Integer):
+            return f"{loop.target.value} == {given.evaluated_value - 1}"
+        return f"{loop.target.value} == {source.code(given)} - 1" if is_plain else None
+    if source.code(items.func) == "enumerate" and isinstance(loop.target, cst.Tuple):
+        index = loop.target.elements[0].value
+        length = _length_of_variable(source, given) if isinstance(given, cst.Name) else None
+        if isinstance(index, cst.Name) and length is not None:
+            return f"{index.value} == {source.code(length)} - 1"
+    return None
+
+
+def is_repeatable(source: SourceFile, items: cst.BaseExpression) -> bool:
+    """Return whether an expression yields the same items when it is evaluated again."""
+    if isinstance(items, cst.List | cst.Tuple):
+        return True
+    if isinstance(items, cst.Name):
+        return _length_of_variable(source, items) is not None
+    if not isinstance(items, cst.Call):
+        return False
+    name = items.func.attr if isinstance(items.func, cst.Attribute) else items.func
+    match name.value if isinstance(name, cst.Name) else "":
+        case "enumerate" | "zip":
+            return all(is_repeatable(source, one.value) for one in items.args if not one.keyword)
+        case "chunk" | "split" | "tensor_split":
+            return True
+        case _:
+            return False
+
+
+def is_number(source: SourceFile, node: cst.BaseExpression, number: int) -> bool:
+    """Return whether an expression is known, or named, to have a value; `len(…)` counts too."""
+    is_length = isinstance(node, cst.Call) and source.code(node.func) == "len"
+    return is_length or _number(source, node, number, is_certain=True) is not None
 
 
 def _length_of_variable(source: SourceFile, name: cst.Name) -> cst.BaseExpression | None:

@@ -11,6 +11,7 @@ import torch
 from gradscope.errors import GradscopeError
 from gradscope.target.files import exists, require_file
 from gradscope.target.notation import InputSpec, parse_input
+from gradscope.target.stored_batches import StoredBatchAddress, read_stored_batch
 from gradscope.target.structures import map_tensors, named_tensors
 from gradscope.target.user_code import UserCode
 
@@ -86,6 +87,8 @@ def is_batch_file(text: str) -> bool:
     """Return whether `--batch` names a file rather than an object in the target's file."""
     if "(" in text:
         return False
+    if StoredBatchAddress.of(text) is not None:
+        return True
     path = Path(text)
     is_path = "/" in text or "\\" in text or (bool(path.suffix) and exists(path))
     return is_path or path.suffix in _READERS
@@ -96,11 +99,16 @@ def read_batch(text: str) -> object:
 
     `.pt` and `.pth` contain the output of `torch.save` (tensors and plain containers, no code),
     `.npz` and `.safetensors` named arrays, `.json` an object of numbers and lists, or one list.
+    `train.gradscope:step=1200` is a batch that a recording stores.
     Arrays named by numpy (`arr_0`, `arr_1`) become a tuple, others a dict.
 
     Raises:
         GradscopeError: The file cannot be opened or read.
     """
+    address = StoredBatchAddress.of(text)
+    if address is not None:
+        require_file(str(address.file))
+        return read_stored_batch(address)
     reader = _READERS.get(Path(text).suffix)
     if reader is None:
         raise GradscopeError(

@@ -36,7 +36,8 @@ class TargetOptions:
         str | None,
         Option(
             metavar="EXPR|FILE",
-            help="Expression that gives the batch, or a .pt, .npz, .safetensors or .json file.",
+            help="Expression that gives the batch, a .pt, .npz, .safetensors or .json file, or "
+            "a batch that a run stored, as train.gradscope:step=1200.",
             panel=_TARGET,
         ),
     ] = None

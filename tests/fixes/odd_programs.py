@@ -706,11 +706,11 @@ late("GS206", "replaced", [MADE, "", "# three classes", HEAD, "return opt"],
     MADE,
 )  # fmt: skip
 late("GS206", "used_between", [MADE, "print(opt)", HEAD, "return opt"],
-    None,
+    HEAD,
 )  # fmt: skip
 late("GS206", "one_line", [f"{MADE}; model.head = nn.Linear(4, 3); return opt"], None)
 late("GS206", "in_a_branch", [MADE, "if True:", "    model.head = nn.Linear(4, 3)", "return opt"],
-    None,
+    'opt.add_param_group({"params": model.head.parameters()})',
 )  # fmt: skip
 DEEPER = "model.body = nn.Sequential(model.body, nn.Linear(4, 4))"
 late("GS205", "added", [MADE, DEEPER, "return opt"], DEEPER,
@@ -764,4 +764,173 @@ cut(
 )  # fmt: skip
 cut("two_cuts", "return self.fc(self.a(x).detach() + self.b(x).detach())", None)
 cut("block", "with torch.no_grad(): h = self.a(x)\n        return self.fc(h)", None)
-cut("number", "return self.fc(x * self.a(x).mean().item())", None)
+cut("number", "return self.fc(x * self.a(x).mean().item())",
+    "return self.fc(x * self.a(x).mean())",
+)  # fmt: skip
+
+DIRECTIONS = (
+    HEADER
+    + """
+def build_batch():
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(1)); x[3] = 0
+    return x, torch.randn(8, 4, generator=torch.Generator().manual_seed(2))
+def loss_fn(output, target):
+    return F.mse_loss(output, target)
+def build_model():
+    torch.manual_seed(0); return Net()
+"""
+)
+
+
+def direction(name, body, *added):
+    start = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    start += "        self.f = nn.Linear(4, 4, bias=False)\n    def forward(self, x):\n"
+    text = start + "".join(f"        {line}\n" for line in ("x = self.f(x)", *body))
+    add("GS103", name, text, *added, around=DIRECTIONS)
+
+
+direction(
+    "division_by_a_norm", ["return torch.nan_to_num(x / x.norm(dim=-1, keepdim=True))"],
+    "return torch.nan_to_num(x / (x.norm(dim=-1, keepdim=True) + 1e-8))",
+)  # fmt: skip
+direction(
+    "division_by_a_deviation",
+    ["scale = x.std(-1, keepdim=True)  # per row", "return (x/scale).nan_to_num()"],
+    "return (x/(scale + 1e-8)).nan_to_num()",
+)  # fmt: skip
+direction(
+    "division_before_where",
+    [
+        "size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)",
+        "return torch.where(size > 0, x / size, torch.zeros_like(x))",
+    ],
+    "return torch.where(size > 0, x / torch.where(size > 0, size, 1.0), torch.zeros_like(x))",
+)  # fmt: skip
+direction(
+    "root_of_negative_numbers_before_where",
+    ["root = torch.sqrt(x - 1)", "return torch.where(x > 1, root, x)"], None,
+)  # fmt: skip
+direction(
+    "negative_root_in_where", ["return torch.where(x > 1, torch.sqrt(x - 1), x)"],
+    "return torch.where(x > 1, torch.sqrt(torch.where(x > 1, x - 1, 1.0)), x)",
+)  # fmt: skip
+direction(
+    "division_by_any_sum", ["return torch.nan_to_num(x / x.sum(-1, keepdim=True))"], None
+)  # fmt: skip
+
+REPLACED = (
+    CLASSES
+    + """
+def build_model():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh()); model.head = nn.Linear(8, 5); return model
+"""
+)
+add(
+    "GS206", "in_a_condition",
+    """
+    CLASSES = 3
+    def build_optimizer(model):
+        optimizer = torch.optim.Adam(model.parameters())
+        if CLASSES != 5:
+            model.head = nn.Linear(8, CLASSES)
+        return optimizer
+    """,
+    'optimizer.add_param_group({"params": model.head.parameters()})',
+    around=HEADER + REPLACED,
+)  # fmt: skip
+add(
+    "GS206", "in_a_condition_of_a_returned_optimizer",
+    """
+    def build_optimizer(model, classes=3):
+        held = {"main": torch.optim.Adam(model.parameters())}
+        if classes != 5:
+            model.head = nn.Linear(8, classes)
+        return held["main"]
+    """,
+    None,
+    around=HEADER + REPLACED,
+)  # fmt: skip
+add(
+    "GS201", "item_of_a_scale",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.f = nn.Linear(4, 3); self.scale = nn.Parameter(torch.zeros(()))
+        def forward(self, x): return self.f(x) * self.scale.exp().item()  # temperature
+    def build_model(): return Net()
+    """,
+    "def forward(self, x): return self.f(x) * self.scale.exp()  # temperature",
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS201", "straight_through",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.f = nn.Linear(4, 3); self.code = nn.Embedding(5, 4)
+        def forward(self, x):
+            chosen = self.code(torch.cdist(x, self.code.weight).argmin(-1))
+            return self.f(x + (chosen - x).detach())
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS201", "fixed_point",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.cell = nn.Linear(4, 4); self.f = nn.Linear(4, 3)
+        def forward(self, x):
+            with torch.no_grad():
+                z = x
+                for _ in range(5): z = torch.tanh(self.cell(z) + x)
+            return self.f(z)
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS701", "layer_before_nll_loss",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.f = nn.Linear(4, 3)
+            self.softmax = nn.Softmax(dim=1)  # over classes
+        def forward(self, x): return self.softmax(self.f(x))
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    "self.softmax = nn.LogSoftmax(dim=1)  # over classes",
+    around=HEADER + CLASSES.replace("cross_entropy", "nll_loss"),
+)  # fmt: skip
+add(
+    "GS201", "two_losses_that_detach",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.f = nn.Linear(4, 3); self.code = nn.Embedding(5, 4)
+        def forward(self, x):
+            chosen = self.code(torch.cdist(x, self.code.weight).detach().argmin(-1))
+            z = self.f.weight.mean(0).expand(8, 4)
+            return self.f(x) + F.mse_loss(chosen.detach(), z) + F.mse_loss(x, chosen.detach())
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip
+add(
+    "GS201", "array",
+    """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__(); self.a = nn.Linear(4, 4); self.f = nn.Linear(4, 3)
+        def forward(self, x):
+            return self.f(torch.from_numpy(self.a(x).detach().numpy()[:, ::-1].copy()))
+    def build_model(): torch.manual_seed(0); return Net()
+    """,
+    None,
+    around=HEADER + CLASSES,
+)  # fmt: skip

@@ -465,3 +465,219 @@ twice(
 twice("one_line", "F.mse_loss(value, y).backward(); other.backward()", None)
 twice("step_between", "F.mse_loss(value, y).backward()\n    opt.step()\n    other.backward()", None)
 twice("in_a_loop", "for one in (F.mse_loss(value, y), other): one.backward()", None)
+
+add(
+    "GS302", "zeroed_for_each_micro_batch",
+    """
+    for i in range(0, 24, 4):
+        for x, y in data[i:i + 4]:
+            opt.zero_grad()
+            (F.mse_loss(net(x), y) / 4).backward()
+        opt.step()
+    """,
+    "opt.zero_grad()",
+)  # fmt: skip
+add(
+    "GS302", "zeroed_before_a_step_in_a_condition",
+    """
+    for i, (x, y) in enumerate(data, 1):
+        opt.zero_grad()
+        loss = F.mse_loss(net(x), y) / 4
+        loss.backward()
+        if i % 4 == 0:
+            opt.step()
+    """,
+    "opt.zero_grad()",
+)  # fmt: skip
+add(
+    "GS302", "zeroed_for_each_micro_batch_with_a_comment",
+    """
+    for i in range(0, 24, 4):
+        for x, y in data[i:i + 4]:
+            opt.zero_grad()  # start anew
+            (F.mse_loss(net(x), y) / 4).backward()
+        opt.step()
+    """,
+    None,
+)  # fmt: skip
+
+UNEVEN = (
+    HEADER
+    + """torch.manual_seed(0)
+PAD = 9
+net = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 10))
+opt = torch.optim.SGD(net.parameters(), lr=.1)
+def sample(longest):
+    x = torch.randint(0, 9, (4, longest + 1)); y = x[:, 1:].clone(); y[0, 1:] = PAD
+    return x[:, :-1], y
+"""
+)
+
+
+def uneven(name, text, *added):
+    add("GS304", name, text, *added, around=UNEVEN)
+
+
+uneven(
+    "list_of_batches",
+    """
+    for _ in range(12):
+        window = [sample(n) for n in (2, 30, 3, 20)]
+        opt.zero_grad()
+        for x, y in window:
+            loss = F.cross_entropy(net(x).mT, y, ignore_index=PAD) / len(window)
+            loss.backward()  # adds up
+        opt.step()
+    """,
+    "target_count = sum((y != PAD).sum() for x, y in window)",
+    "loss = F.cross_entropy(net(x).mT, y, ignore_index=PAD, "
+    'reduction="sum") / target_count',
+)  # fmt: skip
+uneven(
+    "module_moved_to_a_device",
+    """
+    criterion = nn.CrossEntropyLoss(ignore_index=PAD)
+    K = 4
+    for _ in range(12):
+        window = [sample(n) for n in (2, 30, 3, 20)]
+        for i, (x, y) in enumerate(window):
+            y = y.to("cpu")
+            (criterion(net(x).transpose(1, 2), y) / K).backward()
+        opt.step(); opt.zero_grad()
+    """,
+    'criterion = nn.CrossEntropyLoss(ignore_index=PAD, reduction="sum")',
+    "target_count = sum((y != PAD).sum() for i, (x, y) in enumerate(window))",
+    "(criterion(net(x).transpose(1, 2), y) / target_count).backward()",
+)  # fmt: skip
+uneven(
+    "batches_drawn_in_the_loop",
+    """
+    for _ in range(12):
+        for n in (2, 30, 3, 20):
+            x, y = sample(n)
+            (F.cross_entropy(net(x).flatten(0, 1), y.flatten(), ignore_index=PAD) / 4).backward()
+        opt.step(); opt.zero_grad()
+    """,
+    None,
+)  # fmt: skip
+uneven(
+    "iterator_that_is_read_once",
+    """
+    for _ in range(12):
+        window = (sample(n) for n in (2, 30, 3, 20))
+        for x, y in window:
+            (F.cross_entropy(net(x).flatten(0, 1), y.flatten(), ignore_index=PAD) / 4).backward()
+        opt.step(); opt.zero_grad()
+    """,
+    None,
+)  # fmt: skip
+uneven(
+    "targets_cut_in_the_loop",
+    """
+    for _ in range(12):
+        window = [sample(n) for n in (2, 30, 3, 20)]
+        for x, y in window:
+            y = y.masked_fill(y == 3, PAD)
+            (F.cross_entropy(net(x).flatten(0, 1), y.flatten(), ignore_index=PAD) / 4).backward()
+        opt.step(); opt.zero_grad()
+    """,
+    None,
+)  # fmt: skip
+
+TINY = (
+    HEADER
+    + """torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
+opt = torch.optim.SGD(net.parameters(), lr=.1)
+"""
+)
+
+
+def tiny(name, text, *added):
+    add("GS604", name, text, *added, around=TINY)
+
+
+tiny(
+    "scaler_before_the_loop",
+    """
+    for _ in range(12):
+        x = torch.randn(64, 8)
+        with torch.autocast("cpu", torch.float16): y = net(x) * 1e-4
+        loss = (y.float() - 1e-4 * x.sum(1, keepdim=True)).square().mean()
+        opt.zero_grad(); loss.backward(); opt.step()
+    """,
+    'scaler = torch.amp.GradScaler("cpu")',
+    "opt.zero_grad(); scaler.scale(loss).backward(); scaler.step(opt); scaler.update()",
+)  # fmt: skip
+tiny(
+    "scaler_and_clip",
+    """
+    scaler = 1e-4  # of the targets
+    for epoch in range(3):
+        for _ in range(4):
+            x = torch.randn(64, 8)
+            with torch.autocast(device_type="cpu", dtype=torch.half):
+                loss = ((net(x) * scaler).float() - scaler * x.sum(1, True)).square().mean()
+            opt.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            opt.step()
+    """,
+    'grad_scaler = torch.amp.GradScaler("cpu")',
+    "grad_scaler.scale(loss).backward()",
+    "grad_scaler.unscale_(opt)",
+    "grad_scaler.step(opt)",
+    "grad_scaler.update()",
+)  # fmt: skip
+tiny(
+    "gradients_read_by_the_script",
+    """
+    kind = dict(dtype=torch.float16)
+    for _ in range(12):
+        x = torch.randn(64, 8)
+        with torch.autocast("cpu", **kind): y = net(x) * 1e-4
+        loss = (y.float() - 1e-4 * x.sum(1, keepdim=True)).square().mean()
+        opt.zero_grad(); loss.backward(); print(net[0].weight.grad.norm()); opt.step()
+    """,
+    None,
+)  # fmt: skip
+add(
+    "GS205", "scheduler_before_the_new_head",
+    """
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh()); net.head = nn.Linear(8, 9)
+    opt = torch.optim.SGD(net.parameters(), lr=.01)
+    schedule = torch.optim.lr_scheduler.ConstantLR(opt)
+    net.head = nn.Linear(8, 1)  # one number
+    for x, y in data:
+        loss = F.mse_loss(net(x), y)
+        opt.zero_grad(); loss.backward(); opt.step(); schedule.step()
+    """,
+    "net.head = nn.Linear(8, 1)  # one number",
+)  # fmt: skip
+add(
+    "GS205", "head_replaced_by_a_function",
+    """
+    def adapted(model, outputs):
+        model.head = nn.Linear(8, outputs)
+        return model
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh()); net.head = nn.Linear(8, 9)
+    opt = torch.optim.SGD(net.parameters(), lr=.01)
+    net = adapted(net, 1)
+    for x, y in data:
+        loss = F.mse_loss(net(x), y)
+        opt.zero_grad(); loss.backward(); opt.step()
+    """,
+    "net = adapted(net, 1)",
+)  # fmt: skip
+add(
+    "GS205", "replaced_in_the_loop",
+    """
+    import copy
+    for i, (x, y) in enumerate(data * 3):
+        if i == 20:
+            net = copy.deepcopy(net)
+        loss = F.mse_loss(net(x), y)
+        net.zero_grad(); loss.backward(); opt.step()
+    """,
+    None,
+)  # fmt: skip

@@ -6,7 +6,11 @@ import pytest
 
 from gradscope.recording.finding import Finding, RelatedLocation
 from gradscope.recording.records import Site
-from gradscope.rules.ranks.fixes import same_order_every_epoch, unsynchronised_gradient
+from gradscope.rules.ranks.fixes import (
+    needless_synchronisation,
+    same_order_every_epoch,
+    unsynchronised_gradient,
+)
 from tests.source_edits.test_source_files import files_that_ran
 
 
@@ -85,3 +89,61 @@ def test_a_sampler_made_elsewhere_is_that_of_the_loader(tmp_path):
     """
     found = changed(tmp_path, same_order_every_epoch.fix, text)
     assert [one for _, one, _ in found] == ["loader.sampler.set_epoch(epoch)"]
+
+
+ACCUMULATED = """
+from torch.nn.parallel import DistributedDataParallel as DDP
+model = DDP(net)
+for step in range(8):
+    for {target} in {items}:
+        loss = f(model(x)) / 4  # <-
+        loss.backward()  # also
+    opt.step()  # also
+"""
+COUNTED = """
+import torch
+model = torch.nn.parallel.DistributedDataParallel(net)
+for {target} in {items}:
+    loss = f(model(x))  # <-
+    loss.backward()  # also
+    {before}
+    if {test}:
+        opt.step()  # also
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "items", "last"),
+    [
+        ("micro", "range(4)", "micro == 3"),
+        ("i", "range(parts)", "i == parts - 1"),
+        ("i", "range(1, 5)", None),
+        ("x", "batches", None),
+    ],
+)
+def test_only_the_last_micro_batch_of_a_loop_is_reduced(target, items, last, tmp_path):
+    text = ACCUMULATED.format(target=target, items=items)
+    found = changed(tmp_path, needless_synchronisation.fix, text)
+    expected = [] if last is None else [f"model.require_backward_grad_sync = {last}"]
+    assert [one for _, one, _ in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "test", "before", "is_edited"),
+    [
+        ("i, x", "(i + 1) % 4 == 0", "", True),
+        ("i, x", "i % parts == parts - 1", "", True),
+        ("x", "count % 4 == 0", "count += 1", False),
+        ("i, x", "i == last", "", False),
+        ("i, x", "i % 4 == 0", "with model.no_sync(): pass", False),
+    ],
+)
+def test_the_condition_of_the_step_tells_the_last_micro_batch(
+    target, test, before, is_edited, tmp_path
+):
+    text = COUNTED.format(
+        target=target, items="enumerate(loader)", test=test, before=before or "pass"
+    )
+    found = changed(tmp_path, needless_synchronisation.fix, text)
+    expected = [f"model.require_backward_grad_sync = {test}"] if is_edited else []
+    assert [one for _, one, _ in found] == expected

@@ -45,6 +45,14 @@ CHANGED = {
         "+loss.backward()",
         "-loss.backward()",
     ],  # seen from the clip, which moves, the same
+    "uneven_accumulation": [
+        "+target_count = sum((targets != IGNORED).sum() for tokens, targets in batches)",
+        "-loss = functional.cross_entropy(logits, targets.flatten(), ignore_index=IGNORED)",
+        "-(loss / 4).backward()  # GS304",
+        "+loss = functional.cross_entropy("
+        'logits, targets.flatten(), ignore_index=IGNORED, reduction="sum")',
+        "+(loss / target_count).backward()  # GS304",
+    ],
     "clip_before_unscale": ["+scaler.unscale_(optimizer)"],
 }
 """The changed lines of each sample's fix, without indentation."""

@@ -1,4 +1,4 @@
-"""At the end, `--live` shows what the report says, of whole and of thinned recordings."""
+"""`--live` and `--fail-fast` say what the report says, of whole and of thinned recordings."""
 
 import math
 
@@ -7,11 +7,13 @@ import pytest
 from gradscope.analysis.live_run import KINDS, LiveRun
 from gradscope.analysis.step_losses import known_losses
 from gradscope.analysis.training_run import training_run
+from gradscope.recording.finding import at_least
 from gradscope.recording.growing import GrowingRecording
 from gradscope.recording.meta import header_of
 from gradscope.recording.run_recorder import RunRecorder
 from gradscope.recording.store import load_recording
 from gradscope.recording.thinning.room import Room
+from gradscope.rules.engine import judge
 from tests.nightly import some_on_push
 from tests.rules.kept_runs import repeated, run_steps
 from tests.rules.test_kept_steps import TRAININGS
@@ -60,3 +62,43 @@ def test_the_display_ends_with_the_numbers_of_the_report(name, room, tmp_path):
     finite = [norm for norm in norms.values() if norm is not None and math.isfinite(norm)]
     if highest and finite:
         assert max(highest) == pytest.approx(max(finite))
+
+
+FAILING = {
+    name: TRAININGS[name]
+    for name in (
+        "skipped-step-error",
+        "gradient-spike-factor",
+        "unscaled-accumulation-share",
+        "training-in-eval-mode-share",
+        "backward-without-step-zeroed_passes",
+        "loss-history-kept-error_steps",
+    )
+}
+
+
+def failing(path):
+    """The rules and lines for which `--fail-fast --fail-level warning` stops the script."""
+    return {
+        (one.rule, one.location and one.location.line)
+        for one in judge(load_recording(path)).findings
+        if one.severity in at_least("warning")
+    }
+
+
+@pytest.mark.parametrize("room", [None, LITTLE], ids=["whole", "thinned"])
+@pytest.mark.parametrize("name", some_on_push(FAILING, [0, 1]))
+def test_what_stops_a_run_is_in_its_report(name, room, tmp_path):
+    made = FAILING[name]()
+    short = made if hasattr(made, "steps") else made.recording()
+    whole = repeated(short, -(-400 // len(short.steps)))
+    path = tmp_path / "run.gradscope"
+    recorder = RunRecorder(path, header_of(whole), room)
+    early = set()
+    for turn, one in enumerate(run_steps(whole)):
+        recorder.add(one)
+        if turn and not turn % 100:
+            early |= failing(path)
+    recorder.close()
+    assert early
+    assert early <= failing(path)

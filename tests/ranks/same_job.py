@@ -63,6 +63,11 @@ def ddp_autocast():
     loop(model, forward=forward)
 
 
+def ddp_compiled():
+    # The compiler splits the graph where the buckets of DDP end.
+    loop(torch.compile(ddp(), backend="aot_eager"))
+
+
 def ddp_bf16():
     model = DistributedDataParallel(Net().bfloat16())
     loop(model, forward=lambda x: model(x.bfloat16()))
@@ -338,6 +343,7 @@ JOBS = {
     "ddp-unused": lambda: loop(ddp(Part, find_unused_parameters=True)),
     "ddp-checkpointed": lambda: loop(ddp(Checkpointed)),
     "ddp-autocast": ddp_autocast,
+    "ddp-compiled": ddp_compiled,
     "ddp-bf16": ddp_bf16,
     "ddp-power-sgd": ddp_power_sgd,
     "ddp-fp16-hook": ddp_fp16_hook,

@@ -78,10 +78,10 @@ def _least_of(hint):
 
 
 def recordings(captured_steps):
-    """Return a strategy for recordings with the looks of another, and no kept gradients."""
+    """Return a strategy for recordings with captured steps, but no stored gradients or batches."""
     hints = get_type_hints(Recording)
     hints["parameter_stats"] = tuple[ParameterStat, ...]
-    apart = ("evidence", "captured_steps", "stored_gradients")
+    apart = ("evidence", "captured_steps", "stored_gradients", "kept_batches")
     parts = {name: values(hints[name]) for name in hints if name not in apart}
     for name in ("parameters", "modules", "calls", "nodes"):
         parts[name] = parts[name].map(numbered)

@@ -18,6 +18,8 @@ _MOST = 64
 class Buffers:
     """Measures the buffers of FSDP models, and of DDP models that do not broadcast them.
 
+    In a script that reduces gradients itself, those of all models.
+
     Args:
         training: State of the training.
         log: Receives the norms.
@@ -27,10 +29,14 @@ class Buffers:
     def __init__(self, training: TrainingState, log: RankLog, reducers: Reducers) -> None:
         self._training, self._log, self._reducers = training, log, reducers
 
-    def measure(self) -> None:
-        """Record the norms of the buffers."""
+    def measure(self, *, is_by_hand: bool) -> None:
+        """Record the norms of the buffers.
+
+        Args:
+            is_by_hand: Whether the script itself reduced gradients of this step.
+        """
         definitions = self._training.models.records.definitions
-        for model in self._models():
+        for model in self._models(is_by_hand=is_by_hand):
             found = list(islice(_floating(model), _MOST))
             values = norms([tensor for _, _, tensor in found])
             for (module, name, _), norm in zip(found, values, strict=True):
@@ -38,14 +44,16 @@ class Buffers:
                     made = self._log.line(definitions.modules.get(module))
                     self._log.note("buffer", made, name, {"norm": norm})
 
-    def _models(self) -> Iterator[nn.Module]:
+    def _models(self, *, is_by_hand: bool) -> Iterator[nn.Module]:
         for one in self._reducers.known:
             model = one.model()
             if model is not None and not model.broadcast_buffers:
                 yield model.module
         seen: set[int] = set()
         for module in self._training.models.modules:  # a model before its parts
-            if id(module) not in seen and (is_fsdp1(module) or is_fsdp2(module)):
+            is_sharded = is_fsdp1(module) or is_fsdp2(module)
+            is_bare = is_by_hand and not self._reducers.known
+            if id(module) not in seen and (is_sharded or is_bare):
                 seen.update(map(id, module.modules()))
                 yield module
 

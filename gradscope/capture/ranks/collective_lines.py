@@ -22,6 +22,9 @@ _SYNCHRONISING = (
     "scatter_object_list",
 )
 
+# Not `isend` and `irecv`: `P2POp` compares what it is given with these functions.
+_POINT_TO_POINT = ("send", "recv", "batch_isend_irecv")
+
 _TENSORS = "torch.distributed.tensor"
 
 _MOST = 256
@@ -49,6 +52,9 @@ class CollectiveLines:
         for name in _SYNCHRONISING:
             patches.wrap(distributed_c10d, name, self._wrapper(name))
             patches.put(dist, name, vars(distributed_c10d)[name])
+        for name in _POINT_TO_POINT:
+            patches.wrap(distributed_c10d, name, self._wrapper(name, "point-to-point"))
+            patches.put(dist, name, vars(distributed_c10d)[name])
 
     def observe_tensors(self, patches: Patches) -> None:
         """Observe distributed tensors that are gathered, if the script has imported them."""
@@ -56,13 +62,13 @@ class CollectiveLines:
         if module is not None:
             patches.wrap(module.DTensor, "full_tensor", self._wrapper("full_tensor"))
 
-    def _wrapper(self, name: str) -> Callable[[Function], Function]:
+    def _wrapper(self, name: str, kind: str = "collective") -> Callable[[Function], Function]:
         def wrap(original: Function) -> Function:
             def observed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
                 if not is_traced() and self.is_on and len(self._seen) < _MOST:
                     frame = sys._getframe(1)
                     if self.is_new(frame):
-                        self._training.guard.glance(self.begins, name, frame)
+                        self._training.guard.glance(self.begins, name, frame, kind)
                 return original(*args, **kwargs)
 
             return observed
@@ -73,10 +79,10 @@ class CollectiveLines:
         """Return whether a line starts its first collective."""
         return (frame.f_code, frame.f_lineno) not in self._seen
 
-    def begins(self, name: str, frame: FrameType) -> None:
+    def begins(self, name: str, frame: FrameType, kind: str = "collective") -> None:
         """Record and write a line that is about to start its first collective."""
         self._seen.add((frame.f_code, frame.f_lineno))
         location = self._training.locations.of(frame)
         if location.user is not None:
-            self._log.note("collective", self._log.site(location), name)
+            self._log.note(kind, self._log.site(location), name)
             self._training.flush_ranks()

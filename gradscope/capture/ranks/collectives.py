@@ -234,9 +234,14 @@ class Collectives:
         self._note_summed()
         if window.last is not None and window.last[2]:
             site, owner, before, operation = window.last
-            now = _norm_now(list(parameters_of(optimizer)), owner)
+            held = list(parameters_of(optimizer))
+            now = _norm_now(held, owner)
             if now is not None and before:
-                numbers = {"ratio": now / before, "is_sum": float(operation == "SUM")}
+                numbers = {
+                    "ratio": now / before,
+                    "is_sum": float(operation == "SUM"),
+                    "share": 1.0 if window.is_flat else _share(held, window.gradients),
+                }
                 self._log.note("gradient-scaled", site, operation, numbers)
         return window
 
@@ -248,6 +253,12 @@ class Collectives:
                 if tensor.is_cpu:  # on other devices, reading would wait for it
                     numbers = {"value": float(tensor.detach())}
                     self._log.note("summed-number", site, str(self._log.step), numbers)
+
+
+def _share(held: list[Tensor], reduced: set[int]) -> float:
+    """Return which share of the parameters with a gradient, 0 to 1, the script has reduced."""
+    present = [id(parameter) for parameter in held if parameter.grad is not None]
+    return sum(one in reduced for one in present) / max(len(present), 1)
 
 
 def _norm_now(held: list[Tensor], owner: int) -> float | None:

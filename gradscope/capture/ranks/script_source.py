@@ -34,6 +34,40 @@ def divisions(file: str) -> Iterator[tuple[str, Line]]:
                 yield subject, Line(code, node.lineno)
 
 
+def products(file: str) -> Iterator[tuple[str, Line]]:
+    """Yield what is multiplied by the number of ranks, and the line; subjects as of `divisions`."""
+    tree = tree_of(file)
+    known = frozenset(_assigned(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and (subject := _multiplied(node, known)) is not None:
+            code = code_at(file, node.lineno)
+            if code is not None:
+                yield subject, Line(code, node.lineno)
+
+
+def _multiplied(node: ast.stmt, known: frozenset[str]) -> str | None:
+    """Return what a statement multiplies by the number of ranks, None if it does not."""
+    match node:
+        case ast.AugAssign(op=ast.Mult(), target=target, value=value) if _is_world(value, known):
+            return ast.unparse(target)
+        case ast.Assign(targets=[target], value=value) if _has_product(value, known):
+            return ast.unparse(target)
+        case ast.Return(value=value) if value is not None and _has_product(value, known):
+            return RETURNED
+        case ast.Expr(value=value) if _has_product(value, known):
+            return ""
+    return None
+
+
+def _has_product(value: ast.expr, known: frozenset[str]) -> bool:
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and any(_is_world(side, known) for side in (node.left, node.right))
+        for node in ast.walk(value)
+    )
+
+
 def _assigned(tree: ast.AST) -> Iterator[str]:
     """Yield the variables that hold the number of ranks."""
     for node in ast.walk(tree):
@@ -115,7 +149,7 @@ def written_lines(file: str) -> Iterator[tuple[str, Line]]:
 
     Kinds are `seed`, `rate` (a learning rate is assigned), `gradient` (a gradient is written),
     `weight` (a weight is written), `no-sync`, `leave` (a loop is left, or an iteration skipped, on
-    a condition), `reduce` (a loop with an all_reduce), `wrap` and `unfreeze`.
+    a condition), `reduce` (a loop with an all_reduce, and its conditions), `wrap` and `unfreeze`.
     """
     counts: dict[str, int] = {}
     seen = set[tuple[str, int]]()
@@ -148,6 +182,8 @@ def _of_node(node: ast.AST, tainted: set[str]) -> Iterator[tuple[str, int]]:
             yield from _of_branch(node)
         case ast.For(body=body) if any(_reduces(one) for one in body):
             yield "reduce", node.lineno
+            conditions = (one for part in body for one in ast.walk(part) if isinstance(one, ast.If))
+            yield from (("reduce", one.lineno) for one in conditions)
         case ast.With(items=items):
             if any("no_sync" in ast.unparse(item.context_expr) for item in items):
                 yield "no-sync", node.lineno

@@ -117,7 +117,12 @@ class Sources:
 
     def _sampler_made(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:
         self._made[sampler] = site = self._site(frame)
-        numbers = {"rank": float(sampler.rank), "ranks": float(sampler.num_replicas)}
+        numbers = {
+            "rank": float(sampler.rank),
+            "ranks": float(sampler.num_replicas),
+            "seed": float(sampler.seed),
+            "shuffle": float(sampler.shuffle),
+        }
         self._log.note("sampler", site, type(sampler).__name__, numbers)
 
     def _iterated(self, sampler: DistributedSampler[Any], frame: FrameType) -> None:

@@ -27,8 +27,9 @@ from gradscope.capture.ranks.placement import (
     is_launched,
     waits_for_reduction,
 )
+from gradscope.capture.ranks.quiet_calls import QuietCalls
 from gradscope.capture.ranks.reducers import Pass, Reducers
-from gradscope.capture.ranks.script_source import divisions, written_lines
+from gradscope.capture.ranks.script_source import divisions, products, written_lines
 from gradscope.capture.ranks.sources import Sources
 from gradscope.capture.ranks.sync_checks import SyncChecks, replicas
 from gradscope.capture.step.graph import tensors
@@ -66,6 +67,7 @@ class RankWatch:
         self._sources = Sources(training, self.log)
         self._numbers = ComparedNumbers(training, self.log)
         self._buffers = Buffers(training, self.log, self._reducers)
+        self._quiet = QuietCalls(training, self.log)
         self._clock = time.time()
         self._patches: Patches | None = None
         """Where to replace functions once there are ranks; None if it was done."""
@@ -205,8 +207,15 @@ class RankWatch:
 
     @untraced
     def _enter_forward(self, module: nn.Module, args: tuple[object, ...]) -> None:
-        if self.is_on and torch.is_grad_enabled() and not is_traced():
+        if not self.is_on or is_traced():
+            return
+        if torch.is_grad_enabled():
             self._training.guard.glance(self._see_call, module, args, sys._getframe(1))
+        elif self._quiet.is_new(module):
+            self._training.guard.glance(self._see_quiet_call, module, sys._getframe(1))
+
+    def _see_quiet_call(self, module: nn.Module, frame: FrameType) -> None:
+        self._quiet.see(module, line_outside(self._training.locations.users(frame)))
 
     def _see_call(self, module: nn.Module, args: tuple[object, ...], frame: FrameType) -> None:
         """Note the first call of a model, and calls of modules around DDP."""
@@ -249,6 +258,8 @@ class RankWatch:
                 self.log.note(f"written-{kind}", self.log.line(line))
             for subject, line in divisions(file):
                 self.log.note("divided-by-ranks", self.log.line(line), subject)
+            for subject, line in products(file):
+                self.log.note("multiplied-by-ranks", self.log.line(line), subject)
 
     def backward_ended(self) -> None:
         """Note that a backward has ended without an exception."""
@@ -305,7 +316,7 @@ class RankWatch:
                 self._note_unknown(ids, step)
                 self._note_unreduced(ids, step)
             self._numbers.step_begins(ids)
-            self._buffers.measure()
+            self._buffers.measure(is_by_hand=window.is_by_hand)
 
     def _ids_of(self, optimizer: Optimizer) -> set[int]:
         """Return the `id`s of the parameters of an optimizer, built anew where its groups change.
@@ -365,6 +376,7 @@ class RankWatch:
             return Taken((), ())
         self._numbers.place(self._reducers)
         self._numbers.settle()
+        self._quiet.settle()
         return self.log.take()
 
 

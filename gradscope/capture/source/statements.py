@@ -176,6 +176,18 @@ def assignments(kind: type) -> dict[str, Line]:
     return found
 
 
+def is_only_made_at_construction(kind: type, attribute: str) -> bool:
+    """Return whether `__init__`, and no other method that can be read, assigns an attribute."""
+    makers = {
+        method.__name__
+        for base in kind.__mro__
+        for method in vars(base).values()
+        if isinstance(method, FunctionType)
+        and any(name == attribute for name, _ in _known_assignments(method))
+    }
+    return makers == {"__init__"}
+
+
 def _known_assignments(method: FunctionType) -> tuple[tuple[str, Line], ...]:
     if method not in _KNOWN:
         _KNOWN[method] = tuple(_assignments(method))

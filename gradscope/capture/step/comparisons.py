@@ -213,7 +213,13 @@ def _reduction(
 ) -> str | None:
     if name not in LOSS_FUNCTIONS:
         return None
-    given = (kwargs or {}).get("reduction", "mean" if len(args) < _FIRST_OLD else None)
+    kwargs = kwargs or {}
+    averaged, reduced = kwargs.get("size_average"), kwargs.get("reduce")
+    if averaged is not None or reduced is not None:  # deprecated, and stronger than `reduction`
+        if reduced is not None and not reduced:
+            return "none"
+        return "mean" if averaged is None or averaged else "sum"
+    given = kwargs.get("reduction", "mean" if len(args) < _FIRST_OLD else None)
     return given if isinstance(given, str) else None
 
 

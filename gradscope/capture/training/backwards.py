@@ -267,7 +267,8 @@ class Backwards:
                 captures.before_several(roots, note.location)
                 return
             root, numbers = broken, known(BackwardEvent, loss=unread(broken))
-        if isinstance(root, Tensor) and root.grad_fn is not None:
+        # A loss that requires grad by itself has no graph, which a capture shows.
+        if isinstance(root, Tensor) and root.requires_grad:
             self._is_own = True
             try:
                 scale = self._scale() if note.numbers.get("scaled") else None

@@ -1,12 +1,13 @@
-"""Remembers which samples the batches of a script's data loaders have.
+"""Remembers the batches of a script's data loaders: their samples, and the last ones themselves.
 
-Nothing is drawn and no batch is fetched for it: the samplers' own indices are kept as they pass.
+Nothing is drawn and no batch is fetched for it: the samplers' own indices are kept as they pass,
+and the tensors of the last batches until others follow.
 """
 
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,11 +17,20 @@ from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as loaders
 
 from gradscope.capture.compiler import is_traced
+from gradscope.capture.training.batch_contents import BatchContents, Held
 from gradscope.capture.training.guard import Function, Guard, Patches
 from gradscope.recording.evidence.batches import BatchIdentity
+from gradscope.recording.records import KeptBatch
 
 _MOST = 65_536
 """Maximum number of indices that are remembered."""
+
+_MOST_BYTES, _MOST_TENSORS = 32_000_000, 64
+"""Maximum size and number of the tensors that are held; the last batch is held in any case. A
+tensor from a worker process may hold a file open."""
+
+_ALL_READ = 64
+"""Number of batches that are read; after these, one each time the number of requests doubles."""
 
 _SECOND = 2
 
@@ -89,8 +99,10 @@ class _Delivered:
     step: int
     source: _Pass
     indices: "array[int]"
+    """Empty if they are unknown."""
     is_first: bool
     """Whether the step is the first that gets batches in this iteration."""
+    contents: BatchContents
 
 
 class Batches:
@@ -102,6 +114,13 @@ class Batches:
         self._passes: WeakKeyDictionary[object, _Pass] = WeakKeyDictionary()
         self._last: deque[_Delivered] = deque()
         self._held = 0
+        self._contents: deque[BatchContents] = deque()
+        """Those of the last batches that are held."""
+        self._size = self._tensors = 0
+        """Bytes and number of their tensors."""
+        self._requests = 0
+        self.are_stored = False
+        """Whether batches may be copied into the recording."""
         self.step: Callable[[], int]
         """Returns the index of the running step."""
 
@@ -141,7 +160,7 @@ class Batches:
         def __next__(iterator: Any) -> Any:  # noqa: ANN401, N807
             batch = original(iterator)
             if not is_traced() and self._guard.active and torch.is_grad_enabled():
-                self._guard.quickly(self._deliver, iterator)
+                self._guard.quickly(self._deliver, iterator, batch)
             return batch
 
         return __next__
@@ -152,31 +171,74 @@ class Batches:
             known = self._passes[iterator] = _Pass(_Loader())
         known.fetched[getattr(iterator, "_send_idx", 0)] = _indices(index)
 
-    def _deliver(self, iterator: Any) -> None:  # noqa: ANN401
+    def _deliver(self, iterator: Any, batch: object) -> None:  # noqa: ANN401
         known = self._passes.get(iterator)
         if known is None or not getattr(iterator, "_in_order", True):
             return
         number = getattr(iterator, "_rcvd_idx", 1) - 1
-        indices = known.fetched.pop(number, None)
+        indices = known.fetched.pop(number, None) or array("q")
         step = self.step()
         known.deliver(step)
-        if indices is None:
-            return
-        self._last.append(_Delivered(step, known, indices, known.steps == 1))
-        self._held += len(indices)
+        contents = BatchContents(batch, is_stored=self.are_stored)
+        self._last.append(_Delivered(step, known, indices, known.steps == 1, contents))
+        self._hold(contents)
+        self._held += 1 + len(indices)
         while self._held > _MOST and len(self._last) > 1:
-            self._held -= len(self._last.popleft().indices)
+            self._held -= 1 + len(self._last.popleft().indices)
 
-    def of_step(self, step: int) -> Iterator[BatchIdentity]:
-        """Yield the batches that a step certainly used, as far as they are remembered."""
+    def _hold(self, contents: BatchContents) -> None:
+        """Hold the tensors of a batch, and release those of old ones."""
+        self._contents.append(contents)
+        self._size += contents.size
+        self._tensors += len(contents.tensors)
+        while len(self._contents) > 1 and (
+            self._size > _MOST_BYTES or self._tensors > _MOST_TENSORS
+        ):
+            old = self._contents.popleft()
+            self._size -= old.size
+            self._tensors -= len(old.tensors)
+            old.release()
+
+    def of_step(self, step: int, *, is_read: bool = False) -> Iterator[BatchIdentity]:
+        """Yield the batches that a step certainly used, as far as they are remembered.
+
+        Args:
+            step: Index of the step.
+            is_read: Whether to read their tensors, which takes time.
+        """
+        self._requests += is_read
+        # Once the weights are broken, every step asks.
+        is_due = self._requests <= _ALL_READ or not self._requests & (self._requests - 1)
+        for one in self._used(step):
+            held = one.contents.read() if is_read and is_due else None
+            if one.indices or held is not None:
+                yield _identity(one, held)
+
+    def copies(self, step: int, most: int) -> Iterator[KeptBatch]:
+        """Yield copies of the batches that a step certainly used, each up to a size in bytes."""
+        for one in self._used(step):
+            if one.contents.size <= most:
+                copied = one.contents.copied(step, one.source.loader.name)
+                if copied is not None:
+                    yield copied
+
+    def _used(self, step: int) -> list[_Delivered]:
         before = (one for one in reversed(self._last) if one.step <= step)
         own = list(takewhile(lambda one: one.step == step, before))
         same = [one for one in reversed(own) if one.source is own[0].source]
         if not same or not same[0].source.are_used(len(same), in_first=same[0].is_first):
-            return
-        for one in same:
-            indices = tuple(one.indices)
-            yield BatchIdentity(step=step, loader=one.source.loader.name, indices=indices)
+            return []
+        return same
+
+
+_HELD = tuple(one.name for one in fields(Held))
+
+
+def _identity(one: _Delivered, held: Held | None) -> BatchIdentity:
+    found = BatchIdentity(step=one.step, loader=one.source.loader.name, indices=tuple(one.indices))
+    if held is None:
+        return found
+    return replace(found, **{name: getattr(held, name) for name in _HELD})
 
 
 def _indices(index: object) -> "array[int] | None":

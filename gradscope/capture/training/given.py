@@ -6,6 +6,7 @@ import linecache
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
 from types import CodeType, FrameType
 
 from torch import nn
@@ -54,14 +55,26 @@ def compiled_models() -> list[nn.Module]:
     frames = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return []
-    # By type: reading `__class__` of some objects runs their code.
-    modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
+    # By type: reading `__class__` of some objects runs their code, as does hashing of some types.
+    # There may be millions of objects: no Python code runs for each.
+    objects = gc.get_objects()
+    kinds = set(map(id, _with_subclasses(nn.Module)))
+    chosen = map(kinds.__contains__, map(id, map(type, objects)))
+    modules: list[nn.Module] = list(compress(objects, chosen))
     wrapper: type[nn.Module] = frames.OptimizedModule
     return [
         one
         for one in modules
         if issubclass(type(one), wrapper) or vars(one).get("_compiled_call_impl") is not None
     ]
+
+
+def _with_subclasses(kind: type) -> Iterator[type]:
+    """Yield a class and its subclasses, one of several bases more than once."""
+    yield kind
+    below: list[type] = type.__subclasses__(kind)  # a metaclass may have its own
+    for one in below:
+        yield from _with_subclasses(one)
 
 
 def _argument(call: ast.Call | None, position: int, keyword: str) -> str | None:

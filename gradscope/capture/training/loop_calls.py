@@ -8,7 +8,14 @@ from types import FrameType, FunctionType
 from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+from torch.optim.lr_scheduler import (
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    OneCycleLR,
+    PolynomialLR,
+)
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _DatasetKind
 
@@ -88,6 +95,9 @@ class Loaders:
     def _note(self, loader: DataLoader[Any], frame: FrameType) -> None:
         location = self._training.locations.of(frame)
         expression = location.expression()
+        if expression is None:  # Python 3.12 gives the position of the whole loop
+            statement = location.statement()
+            expression = statement.iter if isinstance(statement, ast.For) else None
         if isinstance(expression, ast.Call) and expression.args:
             expression = expression.args[0]  # for example `enumerate(loader)`
         name = None if expression is None else stem(expression)
@@ -157,6 +167,8 @@ class Schedulers:
             if entry.rested is None:
                 entry.rested = _line_of_zero(scheduler)
                 entry.is_changed |= entry.rested is not None
+        if optimizer is not None:
+            _note_plan(training.optimizers.of(optimizer), scheduler)
         if optimizer is not None and isinstance(scheduler, LambdaLR):
             _note_function(training.optimizers.of(optimizer), scheduler)
         training.event_log.note(
@@ -166,6 +178,23 @@ class Schedulers:
             optimizer=None if optimizer is None else training.optimizers.of(optimizer).index,
             subject=type(scheduler).__name__,
         )
+
+
+_PLANNED = {
+    OneCycleLR: "total_steps",
+    CosineAnnealingLR: "T_max",
+    LinearLR: "total_iters",
+    PolynomialLR: "total_iters",
+}
+"""By class: the attribute with the number of steps that a schedule is planned for."""
+
+
+def _note_plan(entry: Known, scheduler: LRScheduler) -> None:
+    """Note the number of steps that a scheduler is planned for."""
+    attribute = _PLANNED.get(type(scheduler))
+    planned = None if attribute is None else getattr(scheduler, attribute, None)
+    if entry.planned_steps is None and type(planned) is int:
+        entry.planned_steps, entry.is_changed = planned, True
 
 
 def _note_function(entry: Known, scheduler: LambdaLR) -> None:

@@ -50,6 +50,8 @@ class Known:
     """Learning rate that a `LambdaLR` multiplies by its function; None without one."""
     rate_function: Line | None = None
     """Line of this function."""
+    planned_steps: int | None = None
+    """Number of steps that its scheduler is planned for; None without such a number."""
     is_changed: bool = True
     """Whether it differs from its record."""
 
@@ -73,6 +75,7 @@ class Known:
             rested=site_of(self.rested),
             base_rate=self.base_rate,
             rate_function=site_of(self.rate_function),
+            planned_steps=self.planned_steps,
         )
 
 

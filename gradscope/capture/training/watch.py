@@ -55,6 +55,7 @@ class TrainingWatch:
         make_captures: Returns the object that captures some steps in detail; None for no captures.
         sync_checks: Ranks compare digests of replicas in every Nth step; None for never.
         room: How much of a long training is kept; None for everything.
+        keeps_batches: Whether the batches of steps with trouble are stored.
     """
 
     _current: ClassVar["TrainingWatch | None"] = None
@@ -75,8 +76,9 @@ class TrainingWatch:
         make_captures: MakeCaptures | None = None,
         sync_checks: int | None = None,
         room: Room | None = None,
+        keeps_batches: bool = False,
     ) -> None:
-        self._room = room
+        self._room, self._keeps_batches = room, keeps_batches
         self._make_captures, self._sync_checks = make_captures, sync_checks
         self._path, self._command, self._name = recorder_path, command, name
         self._given = given or GivenObjects()
@@ -102,7 +104,12 @@ class TrainingWatch:
         header = self._header()
         recorder = RunRecorder(self._path, header, self._room)
         self._running = _Running(
-            recorder, self._every, self._budget, self._gradient_storage, self._after_step
+            recorder,
+            self._every,
+            self._budget,
+            self._gradient_storage,
+            self._after_step,
+            keeps_batches=self._keeps_batches,
         )
         if self._sync_checks is not None:
             self._running.check_ranks(self._sync_checks)
@@ -182,6 +189,8 @@ class _Running:
         budget: Budget,
         gradient_storage: GradientStorage,
         after_step: Callable[[], None],
+        *,
+        keeps_batches: bool,
     ) -> None:
         self._guard = Guard(self._fail)
         self._guard.spend = budget.spend
@@ -198,7 +207,10 @@ class _Running:
         )
         self._pace.take_passed = self._take_passed
         training.batches.step = lambda: self._pace.running_step
-        recorder.batches_of = training.batches.of_step
+        recorder.batches.identities = training.batches.of_step
+        if keeps_batches:
+            training.batches.are_stored = True
+            recorder.batches.contents = training.batches.copies
         if recorder.thinner is not None:
             recorder.thinner.in_use = self._pace.in_use
         training.step_repeated, training.resumed = self._step_repeated, self._resumed

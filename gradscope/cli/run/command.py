@@ -388,6 +388,9 @@ def _configured(watch: WatchOptions, values: Mapping[str, "Value"]) -> WatchOpti
         watch = replace(watch, sync_checks=every)
     if watch.keep is None and isinstance(keep, str):
         watch = replace(watch, keep=keep)
+    batches = values.get("keep-batches")
+    if watch.keep_batches is None and batches is not None:
+        watch = replace(watch, keep_batches="on-trouble" if batches == "on-trouble" else "none")
     return watch
 
 

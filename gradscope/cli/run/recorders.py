@@ -49,6 +49,7 @@ def training_watch(
         on_step=on_step,
         sync_checks=watch.sync_checks,
         room=Room.of(watch.keeps),
+        keeps_batches=watch.keeps_batches,
     )
 
 

@@ -74,6 +74,10 @@ def continued(before: Recording, after: Recording, start: int) -> Recording:
             *(places.captured(one, len(first.captured_steps)) for one in after.captured_steps),
         ),
         stored_gradients=first.stored_gradients,
+        kept_batches=(
+            *first.kept_batches,
+            *(replace(one, step=one.step + start) for one in after.kept_batches),
+        ),
     )
 
 
@@ -87,6 +91,7 @@ def _until(recording: Recording, end: int) -> Recording:
         events=tuple(one for one in recording.events if one.step < end),
         captured_steps=tuple(one for one in recording.captured_steps if one.step < end),
         stored_gradients=tuple(one for one in recording.stored_gradients if one.step < end),
+        kept_batches=tuple(one for one in recording.kept_batches if one.step < end),
         parameter_stats=replace(
             norms,
             steps=norms.steps[:rows],

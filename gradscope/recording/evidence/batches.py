@@ -250,10 +250,34 @@ class ProbeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchIdentity:
-    """The samples of a batch that a step of a run used, by the indices that their sampler gave."""
+    """A batch that a step of a run used: its samples, and what its tensors held."""
 
     table: ClassVar[str] = "batch_identity"
+    later_columns: ClassVar[tuple[str, ...]] = (
+        "shapes",
+        "elements",
+        "nan",
+        "infinite",
+        "lowest",
+        "highest",
+        "digest",
+    )
     step: int
     loader: str
     """Name of the data loader in the script; empty if it has none."""
     indices: tuple[int, ...]
+    """Indices that the sampler gave; empty if it gave none."""
+    shapes: tuple[Shape, ...] = ()
+    """Shapes of the tensors; empty if they were not read."""
+    elements: int = 0
+    """Number of elements that were read."""
+    nan: int = 0
+    """Number of these that are NaN."""
+    infinite: int = 0
+    """Number of these that are infinite."""
+    lowest: float | None = None
+    """Smallest finite element, of the floating-point tensors if there are any."""
+    highest: float | None = None
+    """Largest finite element of the same."""
+    digest: str = ""
+    """Hash of all elements, in hexadecimal."""

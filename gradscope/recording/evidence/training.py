@@ -90,7 +90,7 @@ class TrainedOptimizer:
 
     table: ClassVar[str] = "trained_optimizer"
     later_columns: ClassVar[frozenset[str]] = frozenset(
-        {"joined", "rested", "base_rate", "rate_function"}
+        {"joined", "rested", "base_rate", "rate_function", "planned_steps"}
     )
     class_name: str
     family: OptimizerFamily
@@ -112,6 +112,9 @@ class TrainedOptimizer:
     """Learning rate of its first group that a `LambdaLR` multiplies; None without one."""
     rate_function: int | None = None
     """Line of the script's function that gives the factor."""
+    planned_steps: int | None = None
+    """Number of steps that its learning-rate scheduler is planned for; None without such a number.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

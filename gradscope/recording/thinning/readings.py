@@ -30,6 +30,8 @@ class Reading:
     numbers: Mapping[SeriesKind, float]
     importance: float = 0.0
     """How much the step and those around it are worth; 0 for a usual step."""
+    trouble: float = 0.0
+    """Part of it that comes of broken or large numbers, not of events that are new."""
 
 
 @dataclass(slots=True)
@@ -73,12 +75,9 @@ class Readings:
                     numbers["raw"] = max(numbers.get("raw", -inf), known["norm"])
             elif event.kind.endswith("-error") or known.get("skipped"):
                 trouble = event.kind
-        importance = max(
-            self._of_trouble(trouble),
-            self._of_kind(events),
-            self._of_numbers(optimizer, numbers),
-        )
-        return Reading(step, optimizer, numbers, importance)
+        worst = max(self._of_trouble(trouble), self._of_numbers(optimizer, numbers))
+        importance = max(worst, self._of_kind(events), self._of_rate(optimizer, numbers))
+        return Reading(step, optimizer, numbers, importance, worst)
 
     def of_repeated(
         self, one: RepeatedSteps, sources: Mapping[int, Sequence[EventRecord]]
@@ -97,8 +96,9 @@ class Readings:
                     numbers["loss"] = loss
             if not isnan(rate):
                 numbers["rate"] = rate
-            importance = self._of_numbers(shape.optimizer, numbers)
-            yield Reading(one.first + order, shape.optimizer, numbers, importance)
+            worst = self._of_numbers(shape.optimizer, numbers)
+            importance = max(worst, self._of_rate(shape.optimizer, numbers))
+            yield Reading(one.first + order, shape.optimizer, numbers, importance, worst)
 
     def _of_trouble(self, trouble: str) -> float:
         """Return the importance of a kind of trouble: the first ones tell most."""
@@ -120,18 +120,25 @@ class Readings:
         return _ALWAYS / 2 / len(self._kinds)
 
     def _of_numbers(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
-        recent = self._recent.get(optimizer)
-        if recent is None:
-            recent = self._recent[optimizer] = _Recent()
+        recent = self._recent_of(optimizer)
         importance = 0.0
         if (loss := numbers.get("loss")) is not None:
             importance = self._rise(loss, recent.losses, _LEAST_JUMP)
         if (norm := numbers.get("raw", numbers.get("norm"))) is not None:
             importance = max(importance, self._rise(norm, recent.norms, _SPIKE))
-        rate, recent.rate = recent.rate, numbers.get("rate", recent.rate)
-        if rate and recent.rate and not 0.5 < recent.rate / rate < 2:
-            importance = max(importance, 2.0)
         return importance
+
+    def _of_rate(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
+        recent = self._recent_of(optimizer)
+        rate, recent.rate = recent.rate, numbers.get("rate", recent.rate)
+        is_jump = rate and recent.rate and not 0.5 < recent.rate / rate < 2
+        return 2.0 if is_jump else 0.0
+
+    def _recent_of(self, optimizer: int | None) -> _Recent:
+        recent = self._recent.get(optimizer)
+        if recent is None:
+            recent = self._recent[optimizer] = _Recent()
+        return recent
 
     def _rise(self, value: float, before: deque[float], factor: float) -> float:
         """Return how many times the usual number it is; 0 for a usual one."""

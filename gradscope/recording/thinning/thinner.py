@@ -74,8 +74,8 @@ class Thinner:
         """First step that is not folded, and the one after the last."""
         self.is_tight = False
         """Whether there is room for events only."""
-        self.noted: list[int] = []
-        """Steps with events since this list was emptied."""
+        self.noted: list[Reading] = []
+        """Readings of the steps with events since this list was emptied."""
         self.in_use: Callable[[], Set[int]] = frozenset
         """Returns the steps that further steps may repeat."""
 
@@ -129,7 +129,7 @@ class Thinner:
         (self._waiting if reading.step >= FOLDED else self._head_readings).append(reading)
         if reading.importance:
             self._important[reading.step] = reading.importance
-            self.noted.append(reading.step)
+            self.noted.append(reading)
             self._weigh()
 
     def _weigh(self) -> None:

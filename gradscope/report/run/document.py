@@ -48,6 +48,7 @@ from gradscope.report.run.phrasing import (
     dropped_text,
     extreme_text,
     heading,
+    kept_batches_text,
     kept_text,
     layer_ends,
     layer_name,
@@ -91,6 +92,7 @@ def run_header(report: Report, run: TrainingRun, *further: Fact) -> Iterator[Inn
         ("kept", kept_text(run)),
         ("dropped", dropped_text(run)),
         ("tensors", captured_steps_text(run)),
+        ("batches", kept_batches_text(report.recording.kept_batches)),
     )
     yield Facts((*(Fact(name, line) for name, line in reported if line), *further))
     if run.ending is not None:

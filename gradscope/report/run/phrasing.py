@@ -9,6 +9,7 @@ from gradscope.analysis.timeline import Fold, Folds, Norms, Pattern
 from gradscope.analysis.training_run import CurveKind, TrainingRun, steps_text
 from gradscope.phrasing import counted, printable
 from gradscope.recording.evidence.training import WatchCost
+from gradscope.recording.records import KeptBatch
 from gradscope.report.number_format import figure
 from gradscope.report.page import UNICODE
 
@@ -207,6 +208,17 @@ def kept_text(run: TrainingRun) -> str:
     return (
         f"{len(run.steps):,} of {counted(run.step_count, 'step')} whole, summaries of the others: "
         "numbers of steps are estimates"
+    )
+
+
+def kept_batches_text(batches: Sequence[KeptBatch]) -> str:
+    """Return which batches are stored, and what for; empty without any."""
+    if not batches:
+        return ""
+    last = batches[-1].step
+    return (
+        f"{steps_text(one.step for one in batches)} stored, may contain private data: gradscope "
+        f"inspect TARGET --batch RECORDING:step={last}"
     )
 
 

@@ -39,8 +39,8 @@ class GradientErasedBeforeStep(Rule):
         Zero before the first backward of a step, or right after the step.
 
     Fix safety:
-        Safe. `zero_grad()` moves before the backward, or before the block around it. No edit if it
-        is called for each micro-batch.
+        Safe. `zero_grad()` moves before the backward, or before the block around it. If it is
+        called for each micro-batch, it moves before the loop over them, or behind the step.
 
     When it may be wrong:
         Passes whose gradients are only inspected, such as an attack in adversarial training, are

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gradscope.analysis.kept_steps import steps_of
 from gradscope.analysis.windows import Series, Window, Windows
-from gradscope.recording.events import BackwardEvent
+from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.recording.norm_table import REACHES, norms_of
@@ -86,14 +86,20 @@ class StepWithoutGradient(Rule):
         found = (line for one in windows.series for line in _by_step_line(windows, one))
         lines = [line for line in found if line.windows[0].step.site not in shadows]
         for group in self._groups(context, lines, lambda window: window.is_empty):
+            leaf = _leaf_backward(group)
             yield self._found(
                 context,
                 group,
-                message=f"{group.text} have no gradient to use: nothing is trained",
+                message=f"{group.text} have no gradient to use: nothing is trained"
+                + ("" if leaf is None else ", as backward() starts at a tensor without a graph"),
+                made=leaf,
                 severity="error",
                 remedy=(
                     "check that the optimizer holds the parameters of the trained model, and that "
                     f"they have gradients before the step: {_STEP_LAST}"
+                    if leaf is None
+                    else "call backward() on the loss itself: torch.tensor(loss), Variable(loss) "
+                    "and detach() make a new tensor that does not know the model"
                 ),
             )
         for group in self._tails(context, lines):
@@ -211,7 +217,7 @@ class StepWithoutGradient(Rule):
         severity: Severity,
         remedy: str,
         related: RelatedLocation | None = None,
-        made: Site | None = None,
+        made: Site | int | None = None,
     ) -> Finding:
         step = group.first.step
         record = group.affected[0].series.record
@@ -238,6 +244,20 @@ class StepWithoutGradient(Rule):
             step=step.step,
             caused_by=("GS205", "GS206"),
         )
+
+
+def _leaf_backward(group: Group) -> int | None:
+    """Return the line whose backward starts at a leaf before all of these steps, else None."""
+    passes = [tuple(only(BackwardEvent, window.events)) for window in group.windows]
+    if not all(passes) or not all(_starts_at_leaf(one) for ones in passes for one in ones):
+        return None
+    return passes[0][0].site
+
+
+def _starts_at_leaf(event: BackwardEvent) -> bool:
+    """Return whether a backward starts at a tensor that no operation made, and reaches nothing."""
+    numbers = event.numbers
+    return "loss" in numbers and "root" not in numbers and numbers.get("reached") == 0
 
 
 def _is_shadow(event: RankEvent) -> bool:

@@ -10,6 +10,7 @@ from gradscope.phrasing import times_text
 from gradscope.recording.evidence.training import ArgumentKind
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.affected_windows import AffectedWindows, by_line
 from gradscope.rules.helpers.leftovers import accumulations, is_mean
 from gradscope.rules.measurement import Measure
@@ -38,6 +39,11 @@ class UnevenAccumulation(Rule):
     How to fix it:
         Use `reduction="sum"` and divide by the number of tokens in all micro-batches of the step.
 
+    Fix safety:
+        Unsafe: the weights of all tokens change. The loss takes the sum, and is divided by the
+        number of targets of all micro-batches, which is counted before the loop. No edit unless the
+        loop goes over a list, the loss is one of torch's, and its target is an item of the list.
+
     When it may be wrong:
         If every micro-batch should have the same weight, for example if each is a task.
 
@@ -53,6 +59,7 @@ class UnevenAccumulation(Rule):
     argument: ClassVar[ArgumentKind | None] = "accumulation"
     needs_run: ClassVar[bool] = True
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="deviation"),)
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
 
     deviation: float = 0.1
     """Distance of a weight from 1. Source: as above, lengths of 24 to 32 are tolerable."""
@@ -98,6 +105,7 @@ class UnevenAccumulation(Rule):
                     "smallest_count": min(counts),
                     "largest_count": max(counts),
                     "counted": what,
+                    "passes": len(counts),
                     "steps_concerned": group.step_count,
                     "steps": group.judged,
                 },

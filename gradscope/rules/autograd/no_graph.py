@@ -21,7 +21,8 @@ class NoGraph(Rule):
         A loss that does not require grad: it was detached, rebuilt from numbers, chosen by an
         operation without a derivative, computed under `no_grad`, or every parameter is frozen. Also
         a loss that requires grad by itself, as after `loss.requires_grad_()`, and has no history
-        either: backward then runs, and reaches nothing.
+        either: backward then runs, and reaches nothing. In a run, this counts if no parameter ever
+        gets a gradient.
 
     Why it matters:
         `backward()` raises "element 0 of tensors does not require grad and does not have a
@@ -55,7 +56,9 @@ class NoGraph(Rule):
         for record in errors_of(context, "no-graph"):
             yield self._finding(context, record)
         root = next((node for node in context.first.nodes if node.depth == 0), None)
-        if root is not None and root.kind == "leaf":
+        # A script may give a batch without targets a loss that is only a constant.
+        trains = context.run is not None and bool(context.run.learning)
+        if root is not None and root.kind == "leaf" and not trains:
             yield self._of_leaf(context)
 
     def _finding(self, context: RuleContext, record: AutogradErrorRecord) -> Finding:

@@ -97,7 +97,7 @@ def _shown(rule: Rule, series: Series) -> list[_Shown]:
     for cause in by_cause(found):
         positions = [position for position, _ in cause]
         findings = [finding for _, finding in cause]
-        if rule.lasts != "no" and not _is_lasting(rule, positions, series, len(able)):
+        if rule.lasts != "no" and not _is_lasting(rule, positions, series, able):
             continue
         together = _united(findings) if rule.lasts == "no" else _usual(findings)
         shown.append(_Shown(together, sum(able[position].stands_for for position in positions)))
@@ -108,15 +108,33 @@ def _of_run(finding: Finding, captured: JudgedStep) -> Finding:
     return replace(finding, step=captured.step)
 
 
-def _is_lasting(rule: Rule, positions: Sequence[int], series: Series, captured_steps: int) -> bool:
+def _is_lasting(
+    rule: Rule, positions: Sequence[int], series: Series, able: Sequence[JudgedStep]
+) -> bool:
     """Return whether captured steps keep showing a cause after the first one that does.
 
     If nothing is trained, no later step can confirm an earlier one: most steps must show it.
     """
     if series.is_untrained:
-        return 2 * len(positions) > captured_steps
+        return 2 * len(positions) > len(able)
     is_first = positions[0] == 0 or rule.lasts != "always"
-    return is_first and len(positions) > 1 and 2 * len(positions) >= captured_steps - positions[0]
+    return is_first and len(positions) > 1 and 2 * len(positions) >= _in_turn(able, positions)
+
+
+def _in_turn(able: Sequence[JudgedStep], positions: Sequence[int]) -> int:
+    """Return the number of captured steps from the first that shows a cause to the end.
+
+    Where optimizers take turns at one line, only the turns of the same one count.
+    """
+    later = [_stepped(one) for one in able[positions[0] :]]
+    same = [one == later[0] for one in later]
+    takes_turns = not all(same[: positions[-1] - positions[0]])
+    return sum(same) if takes_turns else len(later)
+
+
+def _stepped(captured: JudgedStep) -> frozenset[int]:
+    run = captured.context.run
+    return frozenset() if run is None else run.stepped
 
 
 def _united(findings: Sequence[Finding]) -> Finding:

@@ -19,12 +19,14 @@ from gradscope.recording.events import (
     ZeroEvent,
     only,
 )
-from gradscope.recording.evidence.parameters import LeafRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer
 from gradscope.recording.norm_table import NOT_MEASURED, REACHES, norms_of
 from gradscope.recording.records import CapturedStep, Recording, Site
 from gradscope.rules.captured_steps.broken_weights import BrokenWeights
+from gradscope.rules.captured_steps.derivatives import reaches_others
+from gradscope.rules.captured_steps.losses import losses_before, losses_from
 from gradscope.rules.context import RuleContext
+from gradscope.rules.helpers.cuts import cut_lines
 
 _ALIVE = REACHES.index("gradient")
 _SOUGHT = 20
@@ -35,8 +37,6 @@ _MOST_WITHOUT, _SHARE_WITHOUT = 8, 0.2
 """Number of last steps without a gradient, and their share of all steps, that chance does not
 explain.
 """
-_LOSSES = 20
-"""Number of losses after a backward that show how training continued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,8 @@ class Training:
         return Surroundings(
             held=indices(held) & sure if self.optimizers else every,
             stepped=indices(stepped) & sure if self.optimizers else every,
-            stepped_ever=indices(self._stepped_from(self.line(captured))),
+            stepped_ever=indices(self._stepped_from(captured, is_alike=False)),
+            stepped_alike=indices(self._stepped_from(captured, is_alike=True)),
             learning=indices(n for n, one in self._fates.items() if one.last_alive >= 0),
             alive=indices(alive),
             moved=indices(
@@ -132,12 +133,13 @@ class Training:
             unfrozen=indices(self._frozen_before(captured)),
             uncleared=self._uncleared(captured),
             losses=tuple(self._losses(captured)),
+            losses_before=tuple(self._losses_before(captured)),
             highest_rate=max(
                 (self._rates.get(position, 0.0) for position in positions), default=None
             ),
             is_only_loss=self._has_one_loss,
             is_stepped=bool(uses.steps) and not uses.is_skipped,
-            seeks_derivative=self.is_untrained and _reaches_others(captured.recording),
+            seeks_derivative=self.is_untrained and reaches_others(captured.recording),
             steps_before=tuple(self._steps_before(captured)),
             is_scale_sought=self._is_scale_sought(captured),
             # Skipped steps belong to the next step that the scaler makes.
@@ -199,16 +201,28 @@ class Training:
         )
         return frozenset(name for parameters in held for name in self._names(parameters))
 
-    def _stepped_from(self, line: Site | None) -> frozenset[str]:
-        """Return the parameters that are stepped after any captured backward of a line."""
-        if line not in self._known_lines:
-            same = (one for one in self.recording.captured_steps if self.line(one) == line)
-            self._known_lines[line] = frozenset().union(*map(self._stepped, same))
-        return self._known_lines[line]
+    def _stepped_from(self, captured: CapturedStep, *, is_alike: bool) -> frozenset[str]:
+        """Return the parameters that are stepped after backwards of a line, or of its cuts too."""
+        line, cuts = self._turn(captured)
+        return frozenset[str]().union(
+            *(
+                stepped
+                for (other, others_cuts), stepped in self._turns.items()
+                if other == line and (others_cuts == cuts or not is_alike)
+            )
+        )
 
     @cached_property
-    def _known_lines(self) -> dict[Site | None, frozenset[str]]:
-        return {}
+    def _turns(self) -> dict[tuple[Site | None, frozenset[Site]], frozenset[str]]:
+        """Parameters that are stepped after captured backwards, by line and lines of the cuts."""
+        found: dict[tuple[Site | None, frozenset[Site]], frozenset[str]] = {}
+        for one in self.recording.captured_steps:
+            turn = self._turn(one)
+            found[turn] = found.get(turn, frozenset()) | self._stepped(one)
+        return found
+
+    def _turn(self, captured: CapturedStep) -> tuple[Site | None, frozenset[Site]]:
+        return self.line(captured), cut_lines(captured.recording)
 
     @cached_property
     def _forlorn(self) -> frozenset[str]:
@@ -324,13 +338,11 @@ class Training:
             step = captured.recording.steps[0] if captured.recording.steps else None
             yield from [] if step is None or step.loss is None else [step.loss]
             return
-        same = (
-            loss
-            for event in only(BackwardEvent, islice(self._events, backward.position, None))
-            if event.site == backward.site
-            if (loss := event.loss) is not None
-        )
-        yield from islice(same, _LOSSES + 1)
+        yield from losses_from(self._events, backward)
+
+    def _losses_before(self, captured: CapturedStep) -> Iterator[float]:
+        backward = self._backward(captured)
+        yield from () if backward is None else losses_before(self._events, backward)
 
     @cached_property
     def _rates(self) -> dict[int, float]:
@@ -381,15 +393,3 @@ class Training:
                 if stat.reach == "gradient":
                     fate.last_alive = max(fate.last_alive, captured.step)
         return found
-
-
-def _reaches_others(recording: Recording) -> bool:
-    """Return whether a tensor that is in no module gets a gradient: an input, or a variable."""
-    unregistered = {leaf.node for leaf in recording.evidence_of(LeafRecord)}
-    owners = (
-        recording.modules[recording.parameters[node.parameter].module]
-        for node in recording.nodes
-        if node.parameter is not None
-    )
-    leaves = {node.index for node in recording.nodes if node.kind == "leaf"}
-    return bool(leaves - unregistered) or any(not owner.path for owner in owners)

@@ -1,6 +1,7 @@
 """GS103: gradients that become non-finite during backward."""
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -33,6 +34,11 @@ from gradscope.rules.helpers.source_text import line_of
 from gradscope.rules.rule import Rule
 
 _LOOK = "check the input of {}: 0, or numbers near the dtype's limit"
+_SQUARE = re.compile(r"square\(|\*\*\s*2\b|pow\([^()]*\b2\)")
+_MASK_BEFORE = (
+    "mask NaN and infinity before {}: where() after it only selects values, and its backward "
+    "multiplies 0 by NaN"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +72,11 @@ class NonFiniteGradient(Rule):
         that was not chosen gets a gradient of zero in backward, and zero times infinity is NaN.
 
     Fix safety:
-        Safe. 1e-8 is added to the argument of a root, a logarithm or a power, the argument of an
-        inverse cosine is clamped, and `where(ok, f(x), y)` becomes `where(ok, f(where(ok, x, 1.0)),
-        y)`. No edit for other functions, or if the line calls the function twice.
+        Safe. 1e-8 is added to the argument of a root, a logarithm or a power, and to a denominator
+        that is a norm, a root or a deviation. The argument of an inverse cosine is clamped, logit
+        gets `eps`, and `where(ok, f(x), y)` becomes `where(ok, f(where(ok, x, 1.0)), y)`. No edit
+        for other functions, or if the line calls the function twice. torch gives a norm and a
+        deviation of zeros the gradient zero itself.
 
     When it may be wrong:
         If several operations use one tensor, the finding names the one whose values show a singular
@@ -128,8 +136,13 @@ class NonFiniteGradient(Rule):
         """Return the finding of a step that was not captured."""
         singularity = SINGULARITIES.get(plain_name(suspected.operation))
         function = singularity.function if singularity else plain_name(suspected.operation)
+        site = context.site(suspected.site)
+        is_square = function == "pow" and site is not None and _SQUARE.search(site.source)
+        if is_square:
+            singularity, function = None, "the square"  # its derivative is finite everywhere
         where = f", whose derivative is infinite where {singularity.where}" if singularity else ""
-        chance = "most likely" if suspected.is_likely and not suspected.others else "possibly"
+        is_clear = suspected.is_likely and not suspected.others
+        chance = "most likely" if is_clear else "possibly"
         broken = suspected.parameters
         are = "1 gradient is" if len(broken) == 1 else f"{len(broken)} gradients are"
         return self.finding(
@@ -137,7 +150,9 @@ class NonFiniteGradient(Rule):
             message=f"{are} not finite although the loss is, {chance} from the backward of "
             f"{function}{where} (this step was not captured; the operations are those of step "
             f"{suspected.matched_step})",
-            remedy=singularity.remedy if singularity else _LOOK.format(function),
+            remedy=singularity.remedy
+            if singularity
+            else (_MASK_BEFORE if is_square else _LOOK).format(function),
             site=suspected.site,
             related=[context.related(site, "or from this one") for site in suspected.others],
             parameters=broken,
@@ -149,7 +164,8 @@ class NonFiniteGradient(Rule):
                 "operation_is": "inferred",
             },
             count=len(broken),
-            caused_by=("GS408",),
+            # The clip that spreads the NaN is the better line only where its origin is unknown.
+            caused_by=() if is_clear else ("GS408",),
             explains=("GS104",),
         )
 

@@ -11,7 +11,12 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
 from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.optimizers import Optimizers
-from gradscope.rules.helpers.updates import Divergence, UpdateRatios, rises, rises_by
+from gradscope.rules.helpers.updates import (
+    Divergence,
+    UpdateRatios,
+    rises_beyond_noise,
+    rises_by,
+)
 from gradscope.rules.measurement import Measure
 from gradscope.rules.rule import Rule
 
@@ -52,7 +57,10 @@ class UpdateTooLarge(Rule):
         milder. If the target was trained before the judged step, a step on the way is an error if
         the weights grew by the limit of an error and the loss has risen tenfold since the first
         step or is not finite. In a training run, a step is judged only by whether the loss of the
-        same line rises tenfold within the next 20 steps, or stops being finite.
+        same line rises tenfold within the next 20 steps, or stops being finite. The rise must
+        exceed what batches vary: the highest loss lies 6 standard deviations of the logarithm
+        above the start, or the median of the 20 losses 3. The deviation is that of changes from
+        step to step, and the start is the median of the five losses before, if that is higher.
 
     How to fix it:
         Lower the learning rate until the ratio is about 0.001 to 0.01, or warm it up.
@@ -188,9 +196,13 @@ class UpdateTooLarge(Rule):
         limit: float,
     ) -> Iterator[Finding]:
         """Yield the finding for a step of a run after which the loss rose."""
-        losses = () if context.run is None else context.run.losses
+        losses, before = (
+            ((), ()) if context.run is None else (context.run.losses, context.run.losses_before)
+        )
         # Line searches, such as that of L-BFGS, take large steps and return.
-        if level == "note" or optimizer.family == "other" or not rises(losses):
+        if level == "note" or optimizer.family == "other":
+            return
+        if not rises_beyond_noise(losses, before):
             return
         # A loss that was fine until it broke was broken by an operation, such as the log of zero.
         is_driven_off = rises_by(losses, _WARNS)

@@ -8,7 +8,7 @@ from gradscope.analysis.intent import is_named_fixed
 from gradscope.analysis.reach import Reach, Stop
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Severity
-from gradscope.recording.records import TensorRef
+from gradscope.recording.records import Recording, Site, TensorRef
 from gradscope.rules.context import RuleContext
 
 _COPY = "like a copy of a module that learns"
@@ -168,6 +168,12 @@ def path_cuts(context: RuleContext) -> Iterator[tuple[PathCutRecord, tuple[int, 
         concerned = tuple(index for index in cut.parameters if index in wanted)
         if concerned:
             yield cut, concerned
+
+
+def cut_lines(recording: Recording) -> frozenset[Site]:
+    """Return the lines at which a forward cuts paths of its graph."""
+    cuts = recording.evidence_of(PathCutRecord)
+    return frozenset(recording.sites[one.site] for one in cuts if one.site is not None)
 
 
 def call_of(cut: PathCutRecord) -> str:

@@ -171,6 +171,38 @@ def sums_of_loss(context: RuleContext) -> dict[int, NodeRecord]:
     return found
 
 
+def sums_of_examples(context: RuleContext) -> dict[int, NodeRecord]:
+    """Return the additions of one number per example, whose mean or sum is the loss, by node.
+
+    Between them and the loss lie only weights, signs, further sums and the mean.
+    """
+    waiting = [node.index for node in context.first.nodes if node.depth == 0]
+    found: dict[int, NodeRecord] = {}
+    seen = set(waiting)
+    while waiting:
+        node = context.recording.nodes[waiting.pop()]
+        inputs = [ref.node for ref in context.successors.get(node.index, ())]
+        is_weighted = node.operation in _WEIGHTS and len(inputs) == 1
+        if node.operation == "AddBackward0" and _is_of_examples(node):
+            found[node.index] = node
+        elif not (node.operation in SUMS | _HANDED_ON or node.kind == "view" or is_weighted):
+            continue
+        fresh = [one for one in inputs if one not in seen]
+        seen.update(fresh)
+        waiting += [one for one in fresh if _is_small(context.recording.nodes[one])]
+    return found
+
+
+def _is_small(node: NodeRecord) -> bool:
+    return _elements(node) == 1 or _is_of_examples(node)
+
+
+def _is_of_examples(node: NodeRecord) -> bool:
+    """Return whether a tensor has one number per example: one dimension above 1."""
+    shape = node.outputs[0] if node.outputs else None
+    return shape is not None and sum(size > 1 for size in shape.dims) == 1
+
+
 def _is_number(node: NodeRecord) -> bool:
     return _elements(node) == 1 or node.operation in ("CatBackward0", "StackBackward0")
 

@@ -1,12 +1,17 @@
 """Why replicas part: what differs between ranks before their weights do."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.ranks.parting import (
+    parted_beside_shards,
+    parted_between_groups,
+    parted_without_gradient,
+)
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import Site
-from gradscope.rules.helpers.jobs import backward_site, joined_events, step_site
+from gradscope.rules.helpers.jobs import backward_site, forward_site, joined_events, step_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +164,44 @@ def _late(job: Job, found: list[Site]) -> list[Site]:
 def reductions(job: Job) -> list[Site]:
     """Return the lines at which the script reduces gradients itself."""
     return [*job.first.lines("gradient-reduced"), *job.first.lines("flat-reduced")]
+
+
+def unwrapped_causes(job: Job) -> Iterator[tuple[Cause, list[str]]]:
+    """Yield why parameters part that no wrapper keeps equal, and these parameters."""
+    wrapped = [job.first.site(one.site) for one in job.first.wrapped]
+    used = [
+        (step_site(job.first), "the step that uses their gradients"),
+        (backward_site(job.first), "the backward is here"),
+        (forward_site(job.first), "the forward is here"),
+    ]
+    others: list[tuple[Site | None, str]]
+    if found := parted_without_gradient(job):
+        written = job.first.lines("written-weight")
+        calls = job.first.lines("used-without-gradient")
+        site = next(iter((*written, *calls)), None) or step_site(job.first)
+        others = [(one, "weights are written here") for one in written[:6]]
+        others += [(one, "the model with these weights is called here") for one in calls[:2]]
+        what = f"{found[0]} begins equal and has no gradient, and not every rank changes it alike"
+        yield Cause(what, "change it on every rank", site, tuple(others)), found
+    if found := parted_beside_shards(job):
+        meets = job.first.lines("reduced-too-early")
+        seeds = [one.site for one in joined_events(job, "seed") if _differs(job, one.site)]
+        others = [(one, "each rank has a seed of its own here") for one in seeds]
+        others += [(one, "ranks meet in the forward or backward here") for one in meets[:4]]
+        what = (
+            f"{found[0]} begins equal, the ranks share each batch and sum activations, but its"
+            " gradient is not the same on all ranks"
+        )
+        remedy = (
+            "sum the gradient of the input of split layers, and draw the same random numbers on all"
+            " ranks outside of them"
+        )
+        yield Cause(what, remedy, step_site(job.first), (*used[1:], *others)), found
+    if found := parted_between_groups(job):
+        site = next((one for one in wrapped if one is not None), None) or step_site(job.first)
+        size = job.first.placements[found[0]].copies
+        what = (
+            f"DDP averages over groups of {size} of {job.world_size} ranks, whose batches are"
+            " equal, and ranks with other batches are in other groups"
+        )
+        yield Cause(what, "make groups of the ranks with different batches", site, (*used,)), found

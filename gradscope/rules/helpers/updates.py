@@ -263,5 +263,46 @@ def rises_by(losses: Sequence[float], times: float) -> bool:
     return any(math.isfinite(loss) and loss > limit for loss in later)
 
 
+_SPREADS, _LASTING_SPREADS = 6.0, 3.0
+"""Spreads of a step's loss by which its highest value, and its median, lie above where it began."""
+_LEAST_CHANGES = 4
+"""Minimum number of changes of a loss that tell its spread."""
+
+
+def rises_beyond_noise(losses: Sequence[float], before: Sequence[float]) -> bool:
+    """Return whether losses rise, as `rises` has it, by more than batches make them vary.
+
+    A small batch may have a loss of a tenth of the usual one, and the next one the usual again.
+
+    Args:
+        losses: The loss that is judged, then those of later steps.
+        before: Losses of the last steps before; a first loss below their median counts as that.
+    """
+    first, *later = losses or [0.0]
+    if not rises(losses) or not all(map(math.isfinite, later)):
+        return rises(losses)
+    known = [loss for loss in before if math.isfinite(loss)]
+    start = max(first, median(known)) if known else first
+    if not rises([start, *later]):
+        return False
+    if min(start, *losses) <= 0:
+        return True
+    spread = _spread([math.log(loss) for loss in losses])
+    highest, usual = (math.log(of / start) for of in (max(later), median(later)))
+    return highest > _SPREADS * spread or usual > max(math.log(_RISE), _LASTING_SPREADS * spread)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of values around their course; 0 if there are too few.
+
+    It is that of the middle half of their changes, which neither a trend nor a few jumps change.
+    """
+    changes = [after - before for before, after in pairwise(values)]
+    if len(changes) < _LEAST_CHANGES:
+        return 0.0
+    usual = median(changes)
+    return 1.4826 * median(abs(change - usual) for change in changes) / math.sqrt(2)
+
+
 def _growth(before: float, after: float) -> float:
     return (after - before) / before if math.isfinite(after) else math.inf

@@ -8,9 +8,10 @@ from typing import ClassVar
 from gradscope.recording.evidence.batches import MixedExamplesRecord
 from gradscope.recording.evidence.forward import ComparisonRecord, SoftmaxRecord
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import NodeRecord
+from gradscope.recording.records import ModuleCallRecord, NodeRecord, Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.loss_flow import origin_of_numbers
+from gradscope.rules.helpers.time_first import layers_over_examples
 from gradscope.rules.rule import Rule
 
 _CLASS_DIMENSIONS = {"ctc_loss": 2, "nll_loss": 1}
@@ -57,18 +58,20 @@ class ExamplesMixed(Rule):
         not repeated. There, the loss tells the number of examples: the length of its targets. A
         softmax over a first dimension of this size is reported, unless another dimension has the
         same size or all others have size 1, and a view that exchanges this dimension with another
-        one. Of every loss it is known which shapes its operands had before `reshape(-1, …)`:
-        `[time, batch, classes]` with targets `[batch, time]` are compared in the wrong order, and
-        so are classes that were not the last dimension. A log_softmax is compared with the loss
-        that reads it through views: the dimension that it normalised must have as many elements as
-        there are classes.
+        one. So is a recurrent layer or an attention that runs over this dimension although the
+        model then selects one of the second dimension, as in `out[:, -1]`. Of every loss it is
+        known which shapes its operands had before `reshape(-1, …)`: `[time, batch, classes]` with
+        targets `[batch, time]` are compared in the wrong order, and so are classes that were not
+        the last dimension. A log_softmax is compared with the loss that reads it through views: the
+        dimension that it normalised must have as many elements as there are classes.
 
     How to fix it:
         `transpose` or `permute` in place of `view`; the right `dim`; `batch_first=True`.
 
     When it may be wrong:
         If examples are meant to attend to each other, or if the assumed dimension of the examples
-        is that of time.
+        is that of time. In scripts, cuDNN's recurrent layers are not judged: their graph does not
+        tell which dimension is that of time.
 
     Source:
         torch documentation, `Tensor.view` and `torch.nn.LSTM`; Karpathy, "A Recipe for Training
@@ -101,6 +104,8 @@ class ExamplesMixed(Rule):
         rows = None if context.run is None else _rows(context)
         if rows is not None:
             yield from self._in_graph(context, rows)
+            for call in {one.module: one for one in layers_over_examples(context, rows)}.values():
+                yield self._over_examples(context, call, rows)
 
     def _misjoined(self, context: RuleContext, comparison: ComparisonRecord) -> Iterator[Finding]:
         words = _order(comparison)
@@ -175,6 +180,20 @@ class ExamplesMixed(Rule):
                 ),
             )
 
+    def _over_examples(self, context: RuleContext, call: ModuleCallRecord, rows: int) -> Finding:
+        name = context.recording.modules[call.module].class_name
+        made, called = _line_of_layer(context, call.module), context.site(call.site)
+        return self.finding(
+            context,
+            message=f"{name} takes the examples for time steps: the result for one example depends "
+            f"on the other {rows - 1}",
+            remedy="build the layer with batch_first=True",
+            site=made or called,
+            related=(context.related(called, "called here") if made is not None else None,),
+            evidence={"operation": name, "examples": rows},
+            count=rows,
+        )
+
     def _finding(self, context: RuleContext, record: MixedExamplesRecord) -> Finding:
         what, remedy = _texts(record)
         return self.finding(
@@ -185,6 +204,18 @@ class ExamplesMixed(Rule):
             evidence={"operation": record.operation, "examples": record.rows},
             count=record.rows,
         )
+
+
+def _line_of_layer(context: RuleContext, module: int) -> Site | None:
+    """Return the user's line that makes a layer, or a module of torch that contains it."""
+    modules = context.recording.modules
+    position: int | None = module
+    while position is not None:
+        line = context.site(modules[position].site)
+        if line is not None and not line.is_installed:
+            return line
+        position = modules[position].parent
+    return None
 
 
 def _rows(context: RuleContext) -> int | None:

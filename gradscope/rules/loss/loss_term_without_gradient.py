@@ -11,7 +11,12 @@ from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import NodeRecord
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.cuts import call_of, path_cuts
-from gradscope.rules.helpers.loss_flow import nodes_behind, parameters_behind, sums_of_loss
+from gradscope.rules.helpers.loss_flow import (
+    nodes_behind,
+    parameters_behind,
+    sums_of_examples,
+    sums_of_loss,
+)
 from gradscope.rules.helpers.optimizers import positions
 from gradscope.rules.rule import Lasting, Rule
 
@@ -35,15 +40,17 @@ class LossTermWithoutGradient(Rule):
 
     How it is measured:
         The sums between the loss and its terms are those operations that only weights, means and
-        further sums separate from it. A term without a gradient enters such a sum after a cut, and
-        was computed from parameters that the step trains. Nothing is measured in numbers, so there
-        is no threshold. A number that was read by `item()` is recognized by its value, or by the
-        sum of all numbers of the line, times a weight of at most three digits. A term with a
-        gradient is reported if none of the parameters behind it is updated by the steps after any
-        captured backward of this line, an optimizer holds some of them, and another term of the sum
-        trains. A term without a gradient that is added is a warning if it was computed under
-        `no_grad` by layers of a network that these steps do not update, and nothing else in the
-        loss uses that network or its output.
+        further sums separate from it. A term that is detached may also be added for each example,
+        before their mean, such as a log-determinant to a log-likelihood. A term without a gradient
+        enters such a sum after a cut, and was computed from parameters that the step trains.
+        Nothing is measured in numbers, so there is no threshold. A number that was read by `item()`
+        is recognized by its value, or by the sum of all numbers of the line, times a weight of at
+        most three digits. A term with a gradient is reported if none of the parameters behind it is
+        updated by the steps after any captured backward of this line, an optimizer holds some of
+        them, and another term of the sum trains; where a cut keeps it from them, only backwards
+        with the same cuts count. A term without a gradient that is added is a warning if it was
+        computed under `no_grad` by layers of a network that these steps do not update, and nothing
+        else in the loss uses that network or its output.
 
     How to fix it:
         `autograd.grad(…, create_graph=True)`; add the tensor itself, and detach only the copy that
@@ -75,8 +82,10 @@ class LossTermWithoutGradient(Rule):
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for every term without a gradient."""
         sums = sums_of_loss(context)
+        of_examples = sums_of_examples(context)
         for cut, parameters in path_cuts(context):
-            entered = [node for node in (*cut.joins, *cut.read_into) if node in sums]
+            known = {**sums, **of_examples} if cut.kind == "detach" else sums
+            entered = [node for node in (*cut.joins, *cut.read_into) if node in known]
             if entered and len(entered) == len(cut.joins) + len(cut.read_into):
                 terms = [node for node in entered if not self._corrects(context, cut, node)]
                 if terms:
@@ -91,18 +100,20 @@ class LossTermWithoutGradient(Rule):
         """Yield a finding for every term that only reaches what another optimizer steps."""
         terms = {ref.node: one for one in sums for ref in context.successors.get(one, ())}
         behind = {one: parameters_behind(context, one) for one in terms if one not in sums}
-        updated = run.stepped | run.stepped_ever
         if not any(one & run.stepped for one in behind.values()):
             return
         for term, parameters in behind.items():
-            if parameters & run.held and not parameters & updated:
-                yield self._of_a_stranger(context, run, term, parameters)
+            cut = self._cut_off(context, run, term)
+            # Turns of several optimizers may share this line, but not the cut.
+            at_other_times = run.stepped_ever if cut is None else run.stepped_alike
+            if parameters & run.held and not parameters & (run.stepped | at_other_times):
+                yield self._of_a_stranger(context, term, parameters, cut)
 
-    def _of_a_stranger(
-        self, context: RuleContext, run: Surroundings, term: int, parameters: frozenset[int]
-    ) -> Finding:
+    @staticmethod
+    def _cut_off(context: RuleContext, run: Surroundings, term: int) -> PathCutRecord | None:
+        """Return the cut that keeps a term from what the step updates, None without one."""
         inner = {node.index for node in nodes_behind(context, term)}
-        cut = next(
+        return next(
             (
                 one
                 for one, lost in path_cuts(context)
@@ -110,6 +121,14 @@ class LossTermWithoutGradient(Rule):
             ),
             None,
         )
+
+    def _of_a_stranger(
+        self,
+        context: RuleContext,
+        term: int,
+        parameters: frozenset[int],
+        cut: PathCutRecord | None,
+    ) -> Finding:
         total = context.recording.nodes[term]
         told = "" if cut is None else f": {call_of(cut)} cuts it off from those"
         return self.finding(

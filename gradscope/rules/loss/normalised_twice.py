@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from typing import ClassVar
 
 from gradscope.recording.evidence.code import SourceRecord
@@ -57,6 +58,8 @@ _EXPECTS = {
 _OF_LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 _OVER_CLASSES = ("cross_entropy", "nll_loss")
 """Loss functions whose input has its classes in the second dimension."""
+_OF_LOG_PROBABILITIES = ("nll_loss", "ctc_loss")
+"""Loss functions whose input must sum to 1 over its classes, after the exponential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,18 @@ class _Pair:
     """Line of the second normalisation."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Across:
+    """A normalisation along another dimension than that of the classes."""
+
+    node: NodeRecord
+    dimension: int
+    size: int
+    classes: int
+    """Dimension of the classes, in the input of the loss."""
+    loss: ComparisonRecord
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormalisedTwice(Rule):
     """A loss that expects logits gets probabilities and normalises them again.
@@ -78,23 +93,27 @@ class NormalisedTwice(Rule):
         `binary_cross_entropy_with_logits`; a sigmoid before the latter, or before `cross_entropy`
         (a warning); before `nll_loss`, `kl_div` or `ctc_loss` a softmax without its logarithm, or
         the output of a linear layer. A `log_softmax` before `cross_entropy` changes no number and
-        is a note.
+        is a note. Before `nll_loss` and `ctc_loss` also a `log_softmax` along another dimension
+        than that of the classes, such as the batch.
 
     Why it matters:
         The softmax of ten probabilities is between 0.085 and 0.232. The loss can never become
         small, its gradient is weak, and a class that is certain and wrong gets none. Nothing fails,
         and accuracy rises slowly. `nll_loss` of logits falls below zero without end: it raises the
-        logit of the target and never lowers those of the other classes.
+        logit of the target and never lowers those of the other classes. Probabilities along the
+        batch make the examples compete with each other, and not the classes.
 
     How it is measured:
         The rule follows the graph from the input of the loss back to the operation that made its
         numbers, through views, selections, casts, clamping, stacking and dropout. Two softmaxes
         count only along the same dimension, and only if no weights come between the second and the
-        loss. There is no threshold.
+        loss. The dimension of a `log_softmax` is compared with that of the classes of the loss:
+        the second one, and the last one of `ctc_loss`. Behind views only its size is compared.
+        There is no threshold.
 
     How to fix it:
         Return logits from the model, and apply softmax or sigmoid only where probabilities are
-        read. Before `nll_loss`, `kl_div` and `ctc_loss` use `log_softmax`.
+        read. Before `nll_loss`, `kl_div` and `ctc_loss` use `log_softmax` along the classes.
 
     Fix safety:
         Safe. The first normalisation is removed, or becomes `log_softmax` before a loss of
@@ -129,6 +148,40 @@ class NormalisedTwice(Rule):
             by_line.setdefault(site, []).append(pair)
         for site, pairs in by_line.items():
             yield self._finding(context, site, pairs)
+        lines: dict[Site | None, list[_Across]] = {}
+        for one in _across(context):
+            lines.setdefault(_made_at(context, one.node), []).append(one)
+        for site, found in lines.items():
+            yield self._of_dimension(context, site, found)
+
+    def _of_dimension(
+        self, context: RuleContext, site: Site | None, found: list[_Across]
+    ) -> Finding:
+        one = found[0]
+        name, loss = _NAMES[one.node.operation], one.loss.operation
+        return self.finding(
+            context,
+            message=(
+                f"{loss} gets the result of {name} along dimension {one.dimension}, of size "
+                f"{one.size}, but expects log-probabilities of its "
+                f"{one.loss.left.dims[one.classes]} classes: they compete along the wrong dimension"
+            ),
+            remedy=f"apply {name} along the dimension of the classes",
+            site=site,
+            related=(
+                context.related(
+                    one.loss.site if context.site(one.loss.site) != site else None,
+                    f"{loss} {_EXPECTS[loss]}",
+                ),
+            ),
+            severity="error",
+            evidence={
+                "operation": name,
+                "dimension": one.dimension,
+                "dimension_of_classes": one.classes,
+            },
+            count=len(found),
+        )
 
     def _finding(self, context: RuleContext, site: Site | None, pairs: list[_Pair]) -> Finding:
         first, second = _NAMES[pairs[0].first.operation], pairs[0].second
@@ -178,6 +231,31 @@ def _pairs(context: RuleContext) -> Iterator[_Pair]:
             and _is_same_dimension(context, first, dimensions.get(first.index), dims, dimension)
         ):
             yield _Pair(first, "log_softmax", second.site)
+
+
+def _across(context: RuleContext) -> Iterator[_Across]:
+    """Yield the normalisations along another dimension than that of the classes of their loss."""
+    dimensions = {
+        record.node: record.dimension for record in context.recording.evidence_of(SoftmaxRecord)
+    }
+    for record in context.recording.evidence_of(ComparisonRecord):
+        if record.operation not in _OF_LOG_PROBABILITIES or record.left_tensor is None:
+            continue
+        node = origin_of_numbers(context, record.left_tensor.node)
+        if node is not None and node.operation == "LogBackward0":
+            inputs = context.successors.get(node.index, ())
+            node = origin_of_numbers(context, inputs[0].node) if inputs else None
+        shape = None if node is None or not node.outputs else node.outputs[0]
+        if node is None or shape is None or node.index not in dimensions:
+            continue
+        dims, position = record.left.dims, dimensions[node.index]
+        classes = len(dims) - 1 if record.operation == "ctc_loss" else min(1, len(dims) - 1)
+        if not dims or prod(shape.dims) != prod(dims):  # some of them were picked
+            continue
+        size = shape.dims[position]
+        is_turned = shape.dims != dims or node.index != record.left_tensor.node
+        if size != dims[classes] or (position != classes and not is_turned):
+            yield _Across(node, position, size, classes, record)
 
 
 def _first_of_loss(context: RuleContext, record: ComparisonRecord) -> NodeRecord | None:

@@ -46,8 +46,10 @@ class Float16WithoutScaler(Rule):
         of float32 and needs no scale.
 
     Fix safety:
-        Unsafe: bfloat16 has fewer digits, and not every GPU has it. The only `torch.float16` of the
-        line that chooses the type becomes `torch.bfloat16`.
+        Unsafe: the scaler leaves out steps whose gradients overflow. A script with one backward and
+        one step gets a `GradScaler` before its loop; the gradients are unscaled before they are
+        clipped. No edit if the script reads gradients. Otherwise the only `torch.float16` of the
+        line that chooses the type becomes `torch.bfloat16`, which has fewer digits.
 
     When it may be wrong:
         If the loss is scaled outside the inspected code, such as in a training loop around the loss
@@ -67,7 +69,9 @@ class Float16WithoutScaler(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe", reveals=("GS109", "GS110"), settles=("GS601", "GS604")
+    )
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""

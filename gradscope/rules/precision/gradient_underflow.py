@@ -46,7 +46,8 @@ class GradientUnderflow(Rule):
     Fix safety:
         Unsafe: later steps may have larger gradients, which overflow. The number that scales the
         loss, on its line or as `init_scale`, becomes a sixteenth of the largest scale that fits, or
-        more if that is too small.
+        more if that is too small. A script whose loss has no scale gets a `GradScaler`, as for
+        GS604.
 
     When it may be wrong:
         Small shares do no harm: with 5 % of the elements flushed the accuracy stayed the same, with
@@ -65,7 +66,9 @@ class GradientUnderflow(Rule):
     lasts: ClassVar[Lasting] = "on"
     explains: ClassVar[tuple[str, ...]] = ("GS102", "GS105", "GS109", "GS110", "GS204")
     measures: ClassVar[tuple[Measure, ...]] = (Measure(number="share_flushed"),)
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
+    fix: ClassVar[FixRule | None] = FixRule(
+        safety="unsafe", reveals=("GS109", "GS110"), settles=("GS601", "GS604")
+    )
 
     note: float = 0.05
     """Share of elements, 0 to 1. Measured: at 0.05 the accuracy is unchanged."""

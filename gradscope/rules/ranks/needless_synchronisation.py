@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
+from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.jobs import is_in_job, job_of, joined_events, lines
 from gradscope.rules.rule import Rule
 
@@ -28,6 +29,11 @@ class NeedlessSynchronisation(Rule):
     How to fix it:
         Run all micro-batches but the last one under `with model.no_sync():`, forward included.
 
+    Fix safety:
+        Safe: the gradients stay the same. `model.require_backward_grad_sync`, which `no_sync` sets,
+        is set where each micro-batch begins. No edit if the script uses either already, or if the
+        loop does not tell which micro-batch is the last.
+
     When it may be wrong:
         If several losses share a model, each with a backward of its own.
 
@@ -39,6 +45,7 @@ class NeedlessSynchronisation(Rule):
     name: ClassVar[str] = "needless-synchronisation"
     level: ClassVar[Severity] = "note"
     needs_run: ClassVar[bool] = True
+    fix: ClassVar[FixRule | None] = FixRule(safety="safe")
 
     def is_for(self, context: RuleContext) -> bool:
         """Return whether the process was in a process group."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from gradscope.analysis.job import Job, first_failure
 from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.analysis.ranks.parting import own_parts
 from gradscope.recording.evidence.ranks import Moment, ParameterPlacement
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext
@@ -25,6 +26,7 @@ from gradscope.rules.helpers.rank_causes import (
     lines_between,
     of_rates,
     reductions,
+    unwrapped_causes,
 )
 from gradscope.rules.rule import Rule
 
@@ -37,7 +39,9 @@ class RanksApart(Rule):
         Ranks that start with different weights, because each has its own seed or only one loaded a
         checkpoint; that step with different learning rates; or whose gradients are changed on each
         rank after the reduction, or omitted from a manual reduction; parameters that the optimizers
-        of only some ranks hold. Also weights that the script changes on each rank.
+        of only some ranks hold. Also weights that the script changes on each rank, such as those of
+        a teacher that only rank 0 updates; and, as a warning, weights that part beside layers that
+        the script itself spreads over the ranks, or between process groups of the wrong ranks.
 
     Why it matters:
         Data-parallel training assumes equal replicas. Gradients of different weights are averaged,
@@ -86,6 +90,8 @@ class RanksApart(Rule):
         if not job.is_joined:
             yield from self._digests(context, job)
             return
+        for reason, parted in unwrapped_causes(job):
+            yield self._finding(context, job, reason, parted, severity="warning")
         fewer = list(self._fewer_steps(context, job))
         yield from fewer
         names = _replicated(job)
@@ -98,7 +104,7 @@ class RanksApart(Rule):
                 continue
             cause = self._cause(job, step, apart, names)
             if cause is not None:
-                yield self._finding(context, job, step, apart, cause)
+                yield self._finding(context, job, cause, apart, step)
             return
         if not fewer:
             yield from self._digests(context, job)
@@ -158,13 +164,22 @@ class RanksApart(Rule):
         )
 
     def _finding(
-        self, context: RuleContext, job: Job, step: int, names: Sequence[str], cause: Cause
+        self,
+        context: RuleContext,
+        job: Job,
+        cause: Cause,
+        names: Sequence[str],
+        step: int | None = None,
+        severity: Severity = "error",
     ) -> Finding:
-        values = [rank.squares("weight", step)[names[0]] ** 0.5 for rank in job.ranks]
-        ranks = [rank.number for rank in job.ranks]
+        at = job.common_steps("weight")[-1] if step is None else step
+        values = [rank.squares("weight", at)[names[0]] ** 0.5 for rank in job.ranks]
+        begin = "weights differ between ranks"
+        begin = begin if step is None else f"{begin} from step {step:,} on"
         return self.finding(
             context,
-            message=(f"weights differ between ranks from step {step:,} on: {cause.message}"),
+            severity=severity,
+            message=f"{begin}: {cause.message}",
             remedy=cause.remedy,
             site=cause.site,
             related=lines(context, cause.site, cause.related),
@@ -176,8 +191,8 @@ class RanksApart(Rule):
                 "limit": self.tolerance,
             },
             count=len(names),
-            step=step,
-            ranks=ranks,
+            step=at,
+            ranks=[rank.number for rank in job.ranks],
         )
 
     def _differing(self, job: Job, moment: Moment, step: int, names: Sequence[str]) -> list[str]:
@@ -255,11 +270,13 @@ def _replicated(job: Job) -> list[str]:
     if not job.is_data_parallel or job.averages_weights:
         return []
     kinds = {"replicated", "local"} if job.is_by_hand else {"replicated"}
-    return [
+    names = [
         name
         for name in job.shared_names
         if all(_is_replica(rank.placements[name], kinds, job) for rank in job.ranks)
     ]
+    own = own_parts(job) if job.is_by_hand else set()
+    return [name for name in names if name not in own]
 
 
 def _is_replica(one: ParameterPlacement, kinds: set[str], job: Job) -> bool:

@@ -5,20 +5,31 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.job import Job
+from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.rules.helpers.jobs import SINGLE, forward_site, is_in_job, job_of, lines
+from gradscope.rules.helpers.jobs import (
+    SINGLE,
+    JoinedEvent,
+    forward_site,
+    is_in_job,
+    job_of,
+    joined_events,
+    lines,
+)
 from gradscope.rules.rule import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameDataOnRanks(Rule):
-    """Ranks train on the same batches.
+    """Ranks train on the same batches, or on shares that overlap.
 
     What it finds:
         Data-parallel ranks whose batches are equal, for example because the loader has no
-        DistributedSampler, or all ranks seed the generator of their data alike.
+        DistributedSampler, or all ranks seed the generator of their data alike. Also samplers that
+        each rank gives a seed of its own: every rank takes its share of another order, so that some
+        samples come twice in an epoch and others never.
 
     Why it matters:
         N ranks do the work of one: the average of equal gradients is that gradient. The training is
@@ -26,10 +37,11 @@ class SameDataOnRanks(Rule):
 
     How it is measured:
         Each rank records a digest of the model's inputs in its first backward passes. The rule
-        compares them pass by pass.
+        compares them pass by pass. It compares the seeds of samplers that were made at one line.
 
     How to fix it:
-        Give the loader a DistributedSampler, or make the data from the number of the rank.
+        Give the loader a DistributedSampler, or make the data from the number of the rank. Give
+        the samplers of all ranks the same seed.
 
     When it may be wrong:
         If the job is a test that overfits one batch on purpose.
@@ -55,9 +67,12 @@ class SameDataOnRanks(Rule):
         return None if context.shared(job_of).is_joined else SINGLE
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
-        """Yield a finding if some ranks have equal batches in all passes."""
+        """Yield a finding if some ranks have equal batches in all passes, or shares overlap."""
         job = context.shared(job_of)
+        yield from self._overlapping(context, job)
         alike = self._alike(job) if job.is_data_parallel else []
+        if len(alike) <= _partners(job):
+            alike = []  # they hold parts of one model
         digests = min(sum(one.digest is not None for one in rank.passes) for rank in job.ranks)
         context.measured(self.code, "passes_compared", digests, self.passes)
         if len(alike) < 2:
@@ -101,6 +116,28 @@ class SameDataOnRanks(Rule):
             ranks=alike,
         )
 
+    def _overlapping(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding on samplers that shuffle by other seeds on other ranks."""
+        for one in joined_events(job, "sampler") if job.is_data_parallel else ():
+            known = [dict(event.numbers) for event in _made_at(job, one)]
+            seeds = {numbers.get("seed") for numbers in known if numbers.get("shuffle")}
+            sizes = {numbers.get("ranks") for numbers in known}
+            if len(seeds) < 2 or len(known) < len(job.ranks) or sizes != {float(job.world_size)}:
+                continue
+            yield self.finding(
+                context,
+                message=(
+                    "each rank shuffles its DistributedSampler by a seed of its own: their shares "
+                    "overlap, and some samples are in none"
+                ),
+                remedy="give the samplers of all ranks the same seed",
+                site=one.site,
+                related=lines(context, one.site, [(forward_site(job.first), "batches are used")]),
+                evidence={"seeds": len(seeds), "ranks": job.world_size},
+                count=len(seeds),
+                ranks=one.ranks,
+            )
+
     def _alike(self, job: Job) -> list[int]:
         """Return the ranks whose batches are equal to those of another rank."""
         groups: dict[tuple[str, ...], list[int]] = {}
@@ -114,12 +151,23 @@ class SameDataOnRanks(Rule):
 
 def _wrong_samplers(job: Job) -> list[Site]:
     """Return the lines of samplers that give the same part of the data to several ranks."""
-    found: dict[Site, set[tuple[tuple[str, float], ...]]] = {}
+    found: dict[Site, set[tuple[float | None, float | None]]] = {}
     for rank, event in job.events("sampler"):
-        site = rank.site(event.site)
+        site, numbers = rank.site(event.site), dict(event.numbers)
         if site is not None:
-            found.setdefault(site, set()).add(event.numbers)
+            found.setdefault(site, set()).add((numbers.get("rank"), numbers.get("ranks")))
     return [site for site, numbers in found.items() if len(numbers) < len(job.ranks)]
+
+
+def _partners(job: Job) -> int:
+    """Return how many ranks there are for each rank of a group that averages."""
+    copies = max((one.copies for one in job.first.placements.values()), default=0)
+    return job.world_size // copies if copies > 1 else 1
+
+
+def _made_at(job: Job, one: JoinedEvent) -> list[RankEvent]:
+    """Return the samplers of all ranks that were made at one line."""
+    return [event for rank, event in job.events("sampler") if rank.site(event.site) == one.site]
 
 
 def _data_seed(seeds: list[Site]) -> Site | None:

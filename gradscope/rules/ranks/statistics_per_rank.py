@@ -1,5 +1,6 @@
 """GS811: batch normalization with the statistics of each rank."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,6 +12,9 @@ from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.jobs import JoinedEvent, is_in_job, job_of, joined_events, lines
 from gradscope.rules.rule import Rule
+
+_STATISTICS = re.compile(r"mean|var(iance)?$|std|running_|square|moment", re.IGNORECASE)
+"""Names of buffers that hold statistics of the data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,10 @@ class StatisticsPerRank(Rule):
         if any(dict(model.options).get("batch_norms") for model in job.first.wrapped):
             return
         found = [one for one in joined_events(job, "buffer") if _differs(job, one)]
+        is_by_hand = job.is_by_hand and not job.first.wrapped
+        if is_by_hand:
+            # Other buffers, such as a queue or a hidden state, may be those of a rank.
+            found = [one for one in found if _STATISTICS.search(one.event.subject)]
         if not found:
             return
         wrapped = [job.first.site(model.site) for model in job.first.wrapped]
@@ -106,6 +114,7 @@ class StatisticsPerRank(Rule):
         shown = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
         yield self.finding(
             context,
+            severity="warning" if is_by_hand else self.level,
             message=f"the buffers {shown} differ between ranks: nothing broadcasts them",
             remedy="reduce what updates the buffers, or let DDP broadcast them",
             site=main,

@@ -225,11 +225,13 @@ def _stays_equal(job: Job, step: int) -> bool:
 def _apart(job: Job) -> list[str]:
     """Return unwrapped parameters that begin equal and end apart."""
     steps = job.common_steps("weight") if job.is_joined else []
-    names = [n for n in job.shared_names if all(r.placements[n].kind == "local" for r in job.ranks)]
+    # What has no gradient, such as a moving average, needs no reduction.
+    trained = (name for name in job.shared_names if name in job.trained_names)
+    names = [n for n in trained if all(r.placements[n].kind == "local" for r in job.ranks)]
     if len(steps) < 2 or not names:
         return []
     begin = set(_differing(job, steps[0], names))
-    if begin and not job.is_data_parallel:
+    if not job.is_data_parallel and (begin or job.is_pipelined):
         return []  # stages of a pipeline, or models of their own
     return [name for name in _differing(job, steps[-1], names) if name not in begin]
 

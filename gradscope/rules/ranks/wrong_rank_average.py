@@ -1,10 +1,10 @@
 """GS804: gradients that are averaged over the ranks twice, or not at all."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.job import Job
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
@@ -20,14 +20,31 @@ from gradscope.rules.helpers.jobs import (
     on_ranks,
     step_site,
 )
+from gradscope.rules.helpers.rank_divisors import (
+    SAME,
+    changes,
+    divided_by,
+    divides,
+    is_by_product,
+    is_multiplied,
+    of_loss,
+)
 from gradscope.rules.rule import Rule
-
-_SAME = 1e-3
-"""Relative difference of norms up to which a gradient counts as unchanged."""
-
 
 _LEAST = 3
 """Least number of steps in which the divisor is a number of all ranks."""
+
+
+_MEETS = frozenset(
+    {"gathered", "value-reduced", "loss-reduced", "summed-number", "hook", "gradient-reduced"}
+)
+"""Events with which a loss may concern the rows of all ranks."""
+
+_MOST = 0.5
+"""Least share of the gradients that ranks average, 0 to 1."""
+
+_APART = ("barrier", "monitored_barrier", "broadcast")
+"""Collectives that leave the loss that of a rank's own rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +53,10 @@ class WrongRankAverage(Rule):
 
     What it finds:
         A loss, or gradients, divided by the number of ranks although DDP or FSDP averages the
-        gradients; a loss, or gradients, divided by a number that is summed over the ranks, such as
-        all tokens, without a factor for that average; gradients that the script, or a
-        communication hook, sums over the ranks and does not divide; a loss that is all-reduced
+        gradients; a mean over a rank's own rows that is multiplied by the number of ranks, although
+        nothing was gathered; a loss, or gradients, divided by a number that is summed over the
+        ranks, such as all tokens, without a factor for that average; gradients that the script, or
+        a communication hook, sums over the ranks and does not divide; a loss that is all-reduced
         before its backward, which does not change the gradients of this rank.
 
     Why it matters:
@@ -84,6 +102,7 @@ class WrongRankAverage(Rule):
         """Yield a finding for every wrong average."""
         job = context.shared(job_of)
         yield from self._divided(context, job)
+        yield from self._multiplied(context, job)
         yield from self._divided_later(context, job)
         yield from self._by_all(context, job)
         yield from self._summed(context, job)
@@ -136,7 +155,7 @@ class WrongRankAverage(Rule):
     def _division(self, context: RuleContext, job: Job) -> Site | None:
         """Return the line that divides the loss by the number of ranks, None if none does."""
         rank = job.first
-        written = _of_loss(rank)
+        written = of_loss(rank, "divided-by-ranks")
         events = [dict(event.numbers) for event in rank.backwards]
         if not written or not events:
             return None
@@ -151,7 +170,7 @@ class WrongRankAverage(Rule):
             one
             for one in events
             if (
-                _is_by_product(one, job.world_size)
+                is_by_product(one, job.world_size)
                 if one.get("reduction") == 0.0
                 else one.get("divided", 1.0) in known
             )
@@ -160,7 +179,47 @@ class WrongRankAverage(Rule):
             self.code, "share_of_passes", len(divided), len(events), self.share, site=written[-1]
         )
         is_wrong = len(divided) >= self.share * len(events)
-        return written[-1] if is_wrong and not _is_multiplied(rank, job.world_size) else None
+        return written[-1] if is_wrong and not is_multiplied(rank, job.world_size) else None
+
+    def _multiplied(self, context: RuleContext, job: Job) -> Iterator[Finding]:
+        """Yield a finding if a mean of the rank's own rows is multiplied by the number of ranks."""
+        rank, size = job.first, job.world_size
+        written = of_loss(rank, "multiplied-by-ranks")
+        passes = [dict(event.numbers) for event in rank.backwards]
+        if size == 1 or not rank.wrapped or not written or not passes or job.is_tensor_parallel:
+            return
+        options = [dict(one.options) for one in rank.wrapped]
+        if any(one.get("own_divisor") for one in options) or not _MEETS.isdisjoint(rank.events):
+            return
+        shared = (event.subject for event in rank.events.get("collective", ()))
+        if any(not name.startswith(_APART) for name in shared):
+            return  # the loss may be a part of one over the rows of all ranks
+        wrong = [
+            one
+            for one in passes
+            if one.get("reduction") == 1.0 and abs(one.get("multiplied", 1.0) - size) <= SAME
+        ]
+        ratios = (rank.scaling(step) for step in rank.steps("step"))
+        is_undone = any(one is not None and abs(one * size - 1) <= SAME for one in ratios)
+        if len(wrong) < self.share * len(passes) or is_undone:
+            return
+        yield self.finding(
+            context,
+            message=(
+                f"the loss, a mean over the rows of one rank, is multiplied by the number of ranks,"
+                f" {size}: the average of {job.strategy} is the mean over all rows already"
+            ),
+            remedy="do not multiply the loss by the number of ranks",
+            site=written[-1],
+            related=lines(
+                context,
+                written[-1],
+                [(loss_site(rank), "the loss is made here"), (backward_site(rank), "the backward")],
+            ),
+            evidence={"loss_multiplied_by": size, "ranks": size},
+            count=len(wrong),
+            ranks=[one.number for one in job.ranks],
+        )
 
     def _divided_later(self, context: RuleContext, job: Job) -> Iterator[Finding]:
         """Yield a finding if gradients that a wrapper averaged are divided before the step."""
@@ -172,7 +231,7 @@ class WrongRankAverage(Rule):
         steps = sorted(set(rank.steps("backward")) & set(rank.steps("step")))
         ratios = [one for step in steps if (one := rank.scaling(step)) is not None]
         share = 1 / job.world_size
-        wrong = [one for one in ratios if abs(one - share) <= _SAME * share]
+        wrong = [one for one in ratios if abs(one - share) <= SAME * share]
         if not wrong or len(wrong) < self.share * len(ratios):
             return
         yield self.finding(
@@ -206,7 +265,7 @@ class WrongRankAverage(Rule):
         ]
         for site in dict.fromkeys(site for _, site, _ in sums):
             values = {step: value for step, where, value in sums if where == site}
-            what, seen = _divided_by(rank, values, job.world_size)
+            what, seen = divided_by(rank, values, job.world_size)
             if len(seen) < max(_LEAST, self.share * len(values)):
                 continue
             line = rank.site(site)
@@ -223,7 +282,7 @@ class WrongRankAverage(Rule):
                     context,
                     line,
                     [
-                        *((one, "gradients are changed here") for one in _changes(rank, what)),
+                        *((one, "gradients are changed here") for one in changes(rank, what)),
                         (loss_site(rank), "the loss is made here"),
                         (backward_site(rank), "the backward is here"),
                     ],
@@ -238,12 +297,12 @@ class WrongRankAverage(Rule):
         for one in joined_events(job, "gradient-scaled"):
             ratio = one.number("ratio") or 0.0
             divisors = [dict(event.numbers).get("divided", 1.0) for event in one.rank.backwards]
-            is_divided = any(_divides(divisor, job.world_size) for divisor in divisors)
+            is_divided = any(divides(divisor, job.world_size) for divisor in divisors)
             is_global = any(dict(e.numbers).get("reduction") == 0.0 for e in one.rank.backwards)
-            if not one.number("is_sum") or abs(ratio - 1) > _SAME or job.world_size == 1:
+            if not one.number("is_sum") or abs(ratio - 1) > SAME or job.world_size == 1:
                 continue
-            if is_divided or is_global:
-                continue
+            if is_divided or is_global or (one.number("share") or 1.0) < _MOST or job.is_pipelined:
+                continue  # a sum of parts of a gradient, such as that of tied weights
             yield self.finding(
                 context,
                 message=(
@@ -265,8 +324,8 @@ class WrongRankAverage(Rule):
         for one in joined_events(job, "summing-hook"):
             divisors = [dict(event.numbers).get("divided", 1.0) for event in one.rank.backwards]
             ratios = (one.rank.scaling(step) for step in one.rank.steps("step"))
-            is_divided = any(_divides(divisor, size) for divisor in divisors)
-            is_scaled = any(r is not None and abs(r * size - 1) <= _SAME for r in ratios)
+            is_divided = any(divides(divisor, size) for divisor in divisors)
+            is_scaled = any(r is not None and abs(r * size - 1) <= SAME for r in ratios)
             if size == 1 or is_divided or is_scaled or one.rank.events.get("summed-number"):
                 continue
             yield self.finding(
@@ -286,74 +345,3 @@ class WrongRankAverage(Rule):
                 step=one.event.step,
                 ranks=one.ranks,
             )
-
-
-_LOSS, _GRADIENTS = "the loss is", "gradients are"
-
-
-def _divided_by(rank: Rank, values: Mapping[int, float], world_size: int) -> tuple[str, list[int]]:
-    """Return what is divided by a number in its step, and in which steps.
-
-    Args:
-        rank: The rank.
-        values: The number by step.
-        world_size: Number of ranks. A smaller number is no count of tokens or rows.
-    """
-    counts = {step: one for step, one in values.items() if one > world_size}
-    divisors: dict[int, list[float]] = {}
-    for event in rank.backwards:
-        divisors.setdefault(event.step, []).append(dict(event.numbers).get("divided", 1.0))
-    ratios = {step: rank.scaling(step) for step in counts}
-    losses = [
-        step
-        for step, value in counts.items()
-        if divisors.get(step) and all(abs(one - value) <= _SAME * value for one in divisors[step])
-        # Some multiply the gradients instead of the loss.
-        if abs((ratios[step] or 1) - world_size) > _SAME * world_size
-    ]
-    if losses:
-        return _LOSS, losses
-    return _GRADIENTS, [
-        step
-        for step, ratio in ratios.items()
-        if ratio is not None and abs(ratio * counts[step] - 1) <= _SAME
-    ]
-
-
-def _is_by_product(backward: Mapping[str, float], world_size: int) -> bool:
-    """Return whether a sum is divided by a number of rows or tokens times the number of ranks."""
-    divisor = backward.get("divided", 1.0)
-    is_multiple = divisor > world_size and divisor % world_size == 0
-    return is_multiple and backward.get("multiplied", 1.0) == 1.0
-
-
-def _is_multiplied(rank: Rank, world_size: int) -> bool:
-    """Return whether gradients are multiplied by the number of ranks before the step."""
-    ratios = (rank.scaling(step) for step in rank.steps("step"))
-    return any(one is not None and abs(one / world_size - 1) <= _SAME for one in ratios)
-
-
-def _changes(rank: Rank, what: str) -> list[Site]:
-    """Return the lines that change gradients, if these are what is divided."""
-    return rank.lines("written-gradient")[:2] if what == _GRADIENTS else []
-
-
-def _of_loss(rank: Rank) -> list[Site]:
-    """Return the lines that divide a loss by the number of ranks, as written in the script."""
-    subjects = {event.subject.split(" ")[0] for event in rank.backwards}
-    start = backward_site(rank)
-    found = []
-    for event in rank.events.get("divided-by-ranks", ()):
-        site = rank.site(event.site)
-        is_at_backward = site is not None and site == start
-        if site is not None and (is_at_backward or event.subject in {"return", *subjects}):
-            found.append(site)
-    return found
-
-
-def _divides(divisor: float, world_size: int) -> bool:
-    """Return whether a divisor is the number of ranks, or a whole multiple of it."""
-    if world_size < 2 or divisor != divisor:
-        return False
-    ratio = divisor / world_size
-    return ratio >= 1 and abs(ratio - round(ratio)) < 1e-6

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradscope.analysis.intent import Intent
 from gradscope.analysis.reach import Subtrees
 from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity
@@ -18,7 +19,8 @@ class FrozenHead(Rule):
 
     What it finds:
         A model whose last layer with weights does not require grad, although (nearly) every other
-        layer does, or although it replaced another layer, such as a new classifier.
+        layer does, although it replaced another layer, such as a new classifier, or although it
+        starts from random weights on top of frozen layers that were loaded.
 
     Why it matters:
         A loop that should freeze only the backbone also froze the head, or froze it instead. The
@@ -27,7 +29,9 @@ class FrozenHead(Rule):
     How it is measured:
         The head is the module with a weight matrix of its own whose output is nearest to the loss.
         Of the other layers no more than `most_frozen` may be frozen, unless the head replaced
-        another module and is the only replacement that is frozen.
+        another module and is the only replacement that is frozen, or has weights that nothing
+        loaded while those of frozen layers were loaded. A head that a line of its own freezes is
+        fixed on purpose.
 
     How to fix it:
         Freeze the backbone before the head is replaced, or give the head its
@@ -81,7 +85,8 @@ class FrozenHead(Rule):
         )
         if replaced is None and frozen == len(others):
             return
-        if replaced is not None or frozen <= self.most_frozen * len(others):
+        is_new = frozen > 0 and _is_left_random(context, layers, head.module)
+        if replaced is not None or is_new or frozen <= self.most_frozen * len(others):
             yield self._finding(context, head, layers, frozen, replaced)
 
     def _finding(
@@ -190,6 +195,18 @@ def _replacement(
         if record.module in layers and _is_frozen(layers[record.module])
     ]
     return frozen[0] if len(frozen) == 1 and frozen[0].module == head else None
+
+
+def _is_left_random(
+    context: RuleContext, layers: dict[int, list[ParameterRecord]], head: int
+) -> bool:
+    """Return whether one line froze loaded layers and a head whose weights nothing loaded."""
+    intent = context.shared(Intent)
+    loaded = [
+        module for module, owned in layers.items() if _is_frozen(owned) and intent.is_loaded(module)
+    ]
+    lines = {record.site for record in context.recording.evidence_of(FreezeRecord)}
+    return bool(loaded) and len(lines) == 1 and not intent.is_loaded(head)
 
 
 def _freeze(context: RuleContext, made: Site | None) -> Site | None:

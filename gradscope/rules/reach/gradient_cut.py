@@ -59,10 +59,11 @@ class GradientCut(Rule):
         the parameters should not learn, freeze them with `requires_grad_(False)`.
 
     Fix safety:
-        Unsafe: the cut may be intended. The line's only `detach()`, `.data` or `torch.tensor(…)` is
-        removed, and a `torch.tensor([…])` of results becomes `torch.stack([…])`. A block of
-        `torch.no_grad()` around the line, or the decorator, is removed. No edit for numbers that
-        leave torch.
+        Unsafe: the cut may be intended. The line's only `detach()`, `.data`, `item()` or
+        `torch.tensor(…)` is removed, and a `torch.tensor([…])` of results becomes
+        `torch.stack([…])`. A block of `torch.no_grad()` around the line, or the decorator, is
+        removed. No edit for a straight-through estimator, one of two losses that each detach a
+        side, a block that repeats something, and other numbers that leave torch.
 
     When it may be wrong:
         If the parameters learn from a loss that was not part of this forward, such as the generator

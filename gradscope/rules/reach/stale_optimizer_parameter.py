@@ -39,8 +39,10 @@ class StaleOptimizerParameter(Rule):
         Create the optimizer after the last change to the model.
 
     Fix safety:
-        Unsafe: the optimizer's line moves behind the last change to the model, which it then
-        trains. No edit if both are not in one block, or if a line between them uses the optimizer.
+        Unsafe: the change may be meant for later. The optimizer's line moves behind the last change
+        to the model, or the change moves before it. If they are in different blocks of a function,
+        the change is followed by `optimizer.add_param_group(…)`, and a note of this rule stays: the
+        optimizer still holds what was replaced.
 
     When it may be wrong:
         If the optimizer belongs to another model with the same structure.
@@ -54,7 +56,7 @@ class StaleOptimizerParameter(Rule):
     level: ClassVar[Severity] = "error"
     judges_learning: ClassVar[bool] = True
     explains: ClassVar[tuple[str, ...]] = ("GS201", "GS205", "GS306")
-    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe")
+    fix: ClassVar[FixRule | None] = FixRule(safety="unsafe", leaves_note=True)
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""

@@ -1,15 +1,20 @@
 """A finding on a step names the samples of its batch, if they are certain."""
 
+import hashlib
 import math
+import weakref
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from gradscope.capture.training.batch_contents import BatchContents
 from gradscope.recording.evidence.batches import BatchIdentity
+from gradscope.recording.records import Shape
 from gradscope.recording.thinning.room import Room
 from gradscope.rules.engine import judge
+from gradscope.target.stored_batches import batch_of
 
 BAD = 77
 """The sample that makes the loss jump."""
@@ -28,12 +33,6 @@ class Samples(Dataset):
     def __getitem__(self, index):
         self.asked.append(index)
         return self.x[index], self.x[index].sum().clamp(-5, 5)
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        samples = Samples()
-        return (samples[index] for index in range(len(samples)))
 
 
 def trained(make, *, epochs=1, every=1):
@@ -106,13 +105,8 @@ def ahead(loader):
     yield before
 
 
-@pytest.mark.parametrize("kind", ["fetched ahead", "stream"])
-def test_samples_that_are_not_certain_are_not_named(run, kind):
-    makes = {
-        "fetched ahead": lambda: ahead(shuffled()),
-        "stream": lambda: DataLoader(Stream(), batch_size=4),
-    }
-    found, _ = batches_of(run, lambda: trained(makes[kind]))
+def test_batches_that_are_not_certain_are_not_named(run):
+    found, _ = batches_of(run, lambda: trained(lambda: ahead(shuffled())))
     assert found == []
 
 
@@ -169,3 +163,157 @@ def test_finding_names_the_samples(run):
     assert told
     assert all(text.startswith("samples ") and text.endswith(" of train_loader") for text in told)
     assert f" {BAD}" in told[0]
+
+
+class Dictionaries(Dataset):
+    """Samples as dictionaries, with lists and texts beside the tensors."""
+
+    def __init__(self, bad=300.0):
+        self.inner = Samples(bad)
+
+    def __len__(self):
+        return len(self.inner)
+
+    def __getitem__(self, index):
+        x, y = self.inner[index]
+        return {"x": x, "more": [y, y.double()], "text": str(index)}
+
+
+def trained_on_dicts(make):
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    for batch in make():
+        nn.functional.mse_loss(model(batch["x"])[:, 0], batch["more"][0]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+STREAM_STEP = BAD // 2
+"""The step that gets the bad sample of a stream."""
+
+
+def of_stream(bad):
+    data = Samples(bad)
+    return data.x[2 * STREAM_STEP : 2 * STREAM_STEP + 2]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("bad", [300.0, math.nan])
+def test_batch_without_indices_is_described(run, workers, bad):
+    class Own(IterableDataset):
+        def __iter__(self):
+            samples = Samples(bad)
+            return (samples[index] for index in range(len(samples)))
+
+    stream = DataLoader(Own(), batch_size=2, num_workers=workers)
+    (batch,), step = batches_of(run, lambda: trained(lambda: stream))
+    x = of_stream(bad)
+    y = x.sum(1).clamp(-5, 5)
+    both = torch.cat([x.flatten(), y])
+    finite = both[both.isfinite()]
+    assert step == STREAM_STEP
+    assert batch.indices == ()
+    assert batch.shapes == (Shape(dims=(2, 4), dtype="float32"), Shape(dims=(2,), dtype="float32"))
+    assert batch.elements == 10
+    assert batch.nan == int(both.isnan().sum())
+    assert batch.lowest == pytest.approx(float(finite.min()))
+    assert batch.highest == pytest.approx(float(finite.max()))
+    digest = hashlib.blake2b(x.numpy().tobytes() + y.numpy().tobytes(), digest_size=4)
+    assert batch.digest == digest.hexdigest()
+
+
+def test_large_and_odd_tensors_are_read_as_torch_reads_them():
+    draw = torch.Generator().manual_seed(0)
+    large = torch.randn(3, 2**20, generator=draw).t()
+    large[5, 1], large[6, 2] = math.inf, math.nan
+    ids = torch.arange(10)
+    held = BatchContents({"x": large, "ids": ids}, is_stored=False).read()
+    finite = large[large.isfinite()]
+    assert (held.elements, held.nan, held.infinite) == (large.numel(), 1, 1)
+    assert (held.lowest, held.highest) == (float(finite.min()), float(finite.max()))
+    whole = BatchContents([ids, ids > 3, torch.empty(0)], is_stored=False).read()
+    assert (whole.elements, whole.lowest, whole.highest) == (0, None, None)
+    assert BatchContents([ids, ids > 3], is_stored=False).read().highest == 9
+    assert BatchContents([ids.to_sparse()], is_stored=False).read() is None
+    assert BatchContents(["a"], is_stored=False).read() is None
+
+
+def test_what_the_script_changed_is_not_said_of_the_batch():
+    x = torch.zeros(4)
+    contents = BatchContents((x,), is_stored=True)
+    assert contents.read().nan == 0
+    x.log_().sub_(x)
+    assert contents.read() is None
+    assert contents.copied(0, "") is None
+
+
+def test_few_batches_are_held(run):
+    seen = []
+
+    class Watched(Samples):
+        def __getitem__(self, index):
+            x, y = super().__getitem__(index)
+            return x.clone(), y
+
+    def collate(samples):
+        x, y = map(torch.stack, zip(*samples, strict=True))
+        seen.append(weakref.ref(x))
+        return x, y
+
+    alive = []
+
+    def batches():
+        for batch in DataLoader(Watched(), batch_size=1, collate_fn=collate):
+            alive.append(sum(one() is not None for one in seen))
+            yield batch
+
+    run(lambda: trained(batches), room=Room.of("256MB"))
+    assert len(alive) == 160
+    assert max(alive) <= 34
+
+
+@pytest.mark.parametrize("room", ["256MB", "all"])
+def test_batches_of_trouble_are_stored(run, room):
+    loader = DataLoader(Dictionaries(), batch_size=2)
+    recorded = run(
+        lambda: trained_on_dicts(lambda: loader), room=Room.of(room), keeps_batches=True
+    ).recording
+    (kept,) = [one for one in recorded.kept_batches if one.step == STREAM_STEP]
+    assert len(recorded.kept_batches) < 20
+    batch = batch_of(kept)
+    expected = next(one for turn, one in enumerate(loader) if turn == STREAM_STEP)
+    assert list(batch) == list(expected)
+    assert torch.equal(batch["x"], expected["x"])
+    assert torch.equal(batch["more"][1], expected["more"][1])
+    assert batch["text"] == expected["text"]
+    named = recorded.evidence_of(BatchIdentity)
+    assert STREAM_STEP in {one.step for one in named}
+
+
+def test_no_batch_is_stored_unless_that_is_wanted(run):
+    loader = DataLoader(Dictionaries(), batch_size=2)
+    recorded = run(lambda: trained_on_dicts(lambda: loader), room=Room.of("256MB")).recording
+    assert recorded.kept_batches == ()
+
+
+def test_stored_batches_of_larger_trouble_stay_within_the_room(run):
+    class Growing(Dataset):
+        def __len__(self):
+            return 120
+
+        def __getitem__(self, index):
+            scale = 2.0 ** (max(index - 40, 0) / 2)
+            return torch.full((4_000,), scale), torch.tensor(scale)
+
+    def loop():
+        model = nn.Linear(4_000, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-30)
+        for x, y in DataLoader(Growing(), batch_size=4):
+            nn.functional.mse_loss(model(x)[:, 0], y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    recorded = run(loop, room=Room.of("1MB"), keeps_batches=True).recording
+    assert recorded.kept_batches
+    assert sum(one.size for one in recorded.kept_batches) <= 250_000

@@ -3,8 +3,11 @@
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
 from gradscope.rules.engine import judge
+from tests.rules import watching
 from tests.rules.accumulation.runs import Run
 
 
@@ -177,3 +180,39 @@ def test_a_part_that_is_frozen_midway_is_fine():
     ]
     found = judge(replace(recording, parameter_stats=tuple(stats))).findings
     assert not [one for one in found if one.rule == "GS306"]
+
+
+def trained_by(tmp_path, made_anew):
+    """Train for six steps on what a function makes of the loss."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train():
+        for _ in range(6):
+            loss = model(torch.randn(8, 4)).square().mean()
+            sgd.zero_grad()
+            made_anew(loss).backward()
+            sgd.step()
+
+    return [one for one in watching.findings_of(train, tmp_path) if one.rule == "GS306"]
+
+
+@pytest.mark.parametrize(
+    "made_anew",
+    [
+        lambda loss: torch.tensor(loss.item(), requires_grad=True),
+        lambda loss: torch.autograd.Variable(loss.data, requires_grad=True),
+        lambda loss: loss.detach().requires_grad_(),
+    ],
+    ids=["tensor", "Variable", "detach"],
+)
+def test_a_loss_that_is_a_new_leaf_is_told_at_its_backward(tmp_path, made_anew):
+    (found,) = trained_by(tmp_path, made_anew)
+    assert "made_anew(loss).backward()" in found.location.source
+    assert "starts at a tensor without a graph" in found.message
+    assert any("sgd.step()" in one.source for one in found.related)
+
+
+def test_a_loss_with_its_graph_is_fine(tmp_path):
+    assert not trained_by(tmp_path, lambda loss: loss)

@@ -1,9 +1,13 @@
 """A loss without a graph is reported at the line that cut it (GS501)."""
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
 
 from tests.rules.inspecting import only
 from tests.rules.raising import HEAD, check
+from tests.rules.watching import findings_of
 
 NO_GRAPH = {
     "detached": """
@@ -107,3 +111,35 @@ def test_a_frozen_model_points_to_where_it_is_made(inspect_file):
 def test_frozen_parts_are_no_finding(inspect_file):
     report = inspect_file(HEAD + "model.a.requires_grad_(False)\nloss_fn = F.mse_loss\n")
     assert "GS501" not in {one.rule for one in report.findings}
+
+
+def findings_of_run(loss_of, folder):
+    def loop():
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        adam = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for step in range(12):
+            adam.zero_grad()
+            loss_of(model(torch.randn(16, 4)), torch.arange(16) % 3, step).backward()
+            adam.step()
+
+    return [one for one in findings_of(loop, folder) if one.rule == "GS501"]
+
+
+def test_a_run_whose_losses_require_grad_by_themselves_points_to_what_cut_them(tmp_path):
+    def error_rate(output, target, _step):
+        wrong = (output.argmax(1) != target).float()  # argmax has no derivative
+        return wrong.mean().requires_grad_()
+
+    (found,) = findings_of_run(error_rate, tmp_path)
+    assert found.severity == "error"
+    assert found.location.source.startswith("wrong = (output.argmax(1) != target)")
+
+
+def test_a_batch_without_targets_may_have_a_constant_loss(tmp_path):
+    def loss_of(output, target, step):
+        if step % 4 == 0:
+            return torch.zeros((), requires_grad=True)
+        return functional.cross_entropy(output, target)
+
+    assert findings_of_run(loss_of, tmp_path) == []

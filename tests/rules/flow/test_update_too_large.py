@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from gradscope.rules.helpers.updates import rises
+from gradscope.rules.helpers.updates import rises, rises_beyond_noise
 from tests.rules.inspecting import only
 from tests.rules.optimizing import Net, inspected, verdict, with_losses, with_stats
 
@@ -99,3 +99,49 @@ def test_no_step_is_not_judged():
 )
 def test_loss_below_zero_rises_by_its_size(losses, rose):
     assert rises(losses) is rose
+
+
+def losses_of_small_batches(seed, batch, decay=0.8, count=26):
+    """Squared errors of standard normal residuals, which shrink from step to step."""
+    generator = torch.Generator().manual_seed(seed)
+    residuals = torch.randn(count, batch, generator=generator)
+    return (residuals.square().mean(1) * decay ** torch.arange(count)).tolist()
+
+
+@pytest.mark.parametrize(("batch", "tenfold", "at_once"), [(1, 50, 2), (3, 5, 0)])
+def test_batches_that_vary_are_no_rise(batch, tenfold, at_once):
+    draws = [losses_of_small_batches(seed, batch) for seed in range(200)]
+    assert sum(rises(losses[5:]) for losses in draws) >= tenfold
+    beyond = [rises_beyond_noise(losses[5:], losses[:5]) for losses in draws]
+    assert sum(beyond) == 0
+    assert sum(rises_beyond_noise(losses, []) for losses in draws) <= at_once
+
+
+@pytest.mark.parametrize(("batch", "factor"), [(1, 10.0), (3, 2.0), (32, 1.3)])
+def test_growth_from_step_to_step_is_a_rise_in_spite_of_noise(batch, factor):
+    draws = [losses_of_small_batches(seed, batch, decay=factor) for seed in range(50)]
+    assert sum(rises_beyond_noise(losses[5:], losses[:5]) for losses in draws) >= 45
+
+
+@pytest.mark.parametrize(
+    ("later", "rose"),
+    [
+        ([2e5] + [0.693] * 11, True),  # every unit died
+        ([30.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4], True),  # a jump of a smooth loss
+        ([6.9, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4], False),
+        ([30.0, 20.0, 45.0, 60.0, 35.0, 40.0, 30.0, 70.0], True),  # high from there on
+        ([20.0, 0.2, 4.0, 0.1, 7.0, 0.3, 5.0, 0.1], False),  # varies as much as it rises
+        ([20.0], True),  # too few losses to tell how much they vary
+        ([0.2, math.nan], True),
+    ],
+)
+def test_rise_is_compared_with_the_spread(later, rose):
+    assert rises_beyond_noise([0.7, *later], []) is rose
+
+
+@pytest.mark.parametrize(
+    ("before", "rose"),
+    [([1.0, 0.9, 1.1, 0.8, 1.2], False), ([0.02] * 5, True), ([], True), ([math.nan], True)],
+)
+def test_rise_starts_from_the_usual_loss_of_the_steps_before(before, rose):
+    assert rises_beyond_noise([0.02, 1.0, 0.9, 0.8, 0.9, 1.0, 0.8], before) is rose

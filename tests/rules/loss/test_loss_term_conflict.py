@@ -136,6 +136,14 @@ def test_divergence_summed_over_the_batch_beside_a_mean_is_an_error():
             lambda *given: functional.mse_loss(*given, reduction="sum"),
             lambda *given: divergence(*given).sum(),
         ),
+        (
+            lambda *given: functional.mse_loss(*given, size_average=False),
+            lambda *given: divergence(*given).sum(),
+        ),
+        (
+            lambda *given: functional.mse_loss(*given, reduce=False).sum(),
+            lambda *given: divergence(*given).sum(),
+        ),
         # The mean has a weight that makes up for the sum.
         (lambda *given: 100 * mean_of(*given), lambda *given: divergence(*given).sum()),
         # Sums that are no divergence.
@@ -143,10 +151,31 @@ def test_divergence_summed_over_the_batch_beside_a_mean_is_an_error():
         (mean_of, lambda mean, log_variance: mean.square().sum()),
         (mean_of, lambda mean, log_variance: (log_variance.exp() - mean * 2).sum()),
     ],
-    ids=["mean", "divided", "weighted", "sums", "weighted-mean", "likelihood", "square", "rate"],
+    ids=[
+        "mean",
+        "divided",
+        "weighted",
+        "sums",
+        "old-sum",
+        "old-none",
+        "weighted-mean",
+        "likelihood",
+        "square",
+        "rate",
+    ],
 )
+@pytest.mark.filterwarnings("ignore:size_average and reduce args will be deprecated")
 def test_terms_that_fit_each_other_and_other_sums_are_not_found(fit, other):
     assert not reduced(fit, other)
+
+
+@pytest.mark.parametrize("old", [{"size_average": True}, {"reduce": True, "reduction": "sum"}])
+@pytest.mark.filterwarnings("ignore:size_average and reduce args will be deprecated")
+def test_mean_of_deprecated_arguments_is_one(old):
+    def fit(output, target):
+        return functional.mse_loss(output, target, **old)
+
+    assert reduced(fit, lambda *given: divergence(*given).sum())
 
 
 def test_limits_of_rows_and_of_the_factor():

@@ -295,3 +295,93 @@ def test_critic_that_the_loss_also_passes_through_is_fine(tmp_path):
             adam.step()
 
     assert not told(watching.findings_of(train, tmp_path))
+
+
+def in_turns(tmp_path, *, judged, both=False):
+    """Train a generator and a discriminator in turns at one line, as a trainer does."""
+    torch.manual_seed(0)
+    generator, judge = nn.Linear(4, 6), nn.Linear(6, 1)
+    of_generator = torch.optim.SGD(generator.parameters(), lr=0.01)
+    of_judge = torch.optim.SGD(judge.parameters(), lr=0.01)
+
+    def of_the_generator(fake):
+        return judge(judged(fake)).square().mean() + 3 * fake.square().mean()
+
+    def of_the_judge(fake):
+        return (judge(torch.randn(16, 6)) - judge(fake.detach())).square().mean()
+
+    def train():
+        for step in range(11):
+            fake = generator(torch.randn(16, 4))
+            turn = step % 2
+            parts = (of_the_generator, of_the_judge)
+            loss = sum(part(fake) for part in parts) if both else parts[turn](fake)
+            generator.zero_grad()
+            judge.zero_grad()
+            loss.backward()
+            (of_generator, of_judge)[turn].step()
+
+    return told(watching.findings_of(train, tmp_path))
+
+
+def test_term_that_another_optimizer_uses_in_its_turn_only_by_another_line_is_told(tmp_path):
+    (found,) = in_turns(tmp_path, judged=lambda fake: fake.detach())
+    assert (found.severity, len(found.parameters)) == ("error", 2)
+    assert "judged=lambda fake: fake.detach()" in found.location.source
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_term_of_players_that_take_turns_is_fine(tmp_path, both):
+    assert not in_turns(tmp_path, judged=lambda fake: fake, both=both)
+
+
+class Scaled(nn.Module):
+    """A layer of a flow: a change of scale, and its log-determinant for each example."""
+
+    def __init__(self, taken):
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.full((6,), 0.1))
+        self.taken = taken
+
+    def forward(self, x):
+        return x * self.log_scale.exp(), self.taken(self.log_scale).sum().expand(len(x))
+
+
+class Flow(nn.Module):
+    """Gives the log-likelihood of each example."""
+
+    def __init__(self, taken):
+        super().__init__()
+        self.layers = nn.ModuleList([Scaled(taken), Scaled(taken)])
+
+    def forward(self, x):
+        total = torch.zeros(len(x))
+        for layer in self.layers:
+            x, one = layer(x)
+            total = total + one
+        return -x.square().sum(1) + total
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        (lambda scale: scale.data, ["error"]),
+        (lambda scale: scale.detach(), ["error"]),
+        (lambda scale: scale, []),
+        (lambda scale: scale + (scale.sigmoid() - scale).detach(), []),
+    ],
+    ids=["data", "detach", "whole", "straight through"],
+)
+def test_term_of_every_example_counts_too(findings_of, taken, expected):
+    found = findings_of(Flow(taken), (X, Y), lambda output, _: -output.mean())
+    assert [one.severity for one in told(found)] == expected
+
+
+def test_baseline_that_is_subtracted_from_every_example_is_fine(findings_of):
+    model = network()
+
+    def loss(output, target):
+        gain = output.squeeze(1) - output.detach().mean()
+        return (gain * target.squeeze(1)).mean()
+
+    assert not told(findings_of(model, (X, Y), loss))

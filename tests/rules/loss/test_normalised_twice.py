@@ -203,3 +203,67 @@ def test_the_message_on_raw_logits_says_what_the_loss_expects(findings_of):
     ]
     assert finding.message.startswith("nll_loss gets the result of a linear layer")
     assert finding.remedy == "apply log_softmax to it, or use cross_entropy"
+
+
+LENGTHS = torch.full((5,), 6), torch.full((5,), 2)
+
+
+def spelled(turn):
+    """The CTC loss of five texts, with what a function makes of the logits (time, batch, class)."""
+
+    def loss(output, target):
+        texts = torch.ones(5, 2, dtype=torch.long)
+        return functional.ctc_loss(turn(output), texts, *LENGTHS)
+
+    return loss
+
+
+FRAMES = torch.randn(6, 5, 8, generator=torch.Generator().manual_seed(4))
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.log_softmax(0),
+        lambda x: x.log_softmax(1),
+        lambda x: x.transpose(0, 1).log_softmax(0).transpose(0, 1),
+    ],
+    ids=["time", "batch", "turned"],
+)
+def test_symbols_that_compete_along_another_dimension_are_found(findings_of, turn):
+    found = only(findings_of(network(), (FRAMES, CLASSES), spelled(turn)), "GS701")
+    assert found.severity == "error"
+    assert dict(found.evidence)["dimension_of_classes"] == 2
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda x: x.log_softmax(2),
+        lambda x: x.transpose(0, 1).log_softmax(-1).transpose(0, 1),
+        lambda x: x.transpose(1, 2).log_softmax(1).transpose(1, 2),
+        lambda x: x.reshape(30, 4).log_softmax(1).view(6, 5, 4),
+        lambda x: x.softmax(-1).log(),
+    ],
+    ids=["last", "batch first", "turned", "flat", "logarithm"],
+)
+def test_symbols_that_compete_with_each_other_are_fine(findings_of, turn):
+    assert not severities(findings_of(network(), (FRAMES, CLASSES), spelled(turn)))
+
+
+@pytest.mark.parametrize(
+    ("normalise", "outputs", "expected"),
+    [
+        (lambda x: x.log_softmax(0), 4, ["error"]),
+        (lambda x: x.softmax(0).log(), 4, ["error"]),
+        (lambda x: x.log_softmax(1), 4, []),
+        (lambda x: x.T.log_softmax(0).T, 4, []),
+        (lambda x: x.log_softmax(1)[:, :4], 5, []),
+    ],
+    ids=["batch", "logarithm", "classes", "turned", "some of all classes"],
+)
+def test_classes_must_compete_before_nll_loss(findings_of, normalise, outputs, expected):
+    def loss(output, target):
+        return functional.nll_loss(normalise(output), target)
+
+    assert severities(findings_of(nn.Linear(8, outputs), (X, CLASSES), loss)) == expected

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from tests.jobs import free_port
-from tests.rules.ranks.running import script
+from tests.rules.ranks.running import marked, script
 
 BYPASS = """
 model = DDP(Net())
@@ -140,6 +140,37 @@ def test_a_rank_that_was_killed_is_told_as_lost(command, jobs, tmp_path):
     assert value["ranks"]["first_failure"]["rank"] == 1
     assert {row["rank"]: row["state"] for row in value["ranks"]["recorded"]}[1] == "lost"
     assert value["ranks"]["recorded"][1]["steps"] == 5
+
+
+WAITING = """
+import os, signal, threading, time
+
+model = DDP(Net())
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for step in range(6):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+threading.Timer(3 + rank, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+if rank == 0:
+    dist.barrier()  # FAULT
+time.sleep(20)
+"""
+
+
+@pytest.mark.nightly
+def test_a_rank_that_waits_in_a_collective_is_told_with_its_line(command, jobs, tmp_path):
+    save = tmp_path / "job.gradscope"
+    path = script(WAITING, tmp_path)
+    ended = jobs.run(["run", "--quiet", "--save", save, path], tmp_path / "job")
+    assert ended[0][0] == ended[1][0] == -signal.SIGKILL
+    rows = report_of(command, *sorted(tmp_path.glob("*.gradscope")))["ranks"]["recorded"]
+    assert [row["state"] for row in rows] == ["lost", "lost"]
+    assert "last event: barrier() begins" in rows[0]["ended"]
+    assert {rows[0]["location"]["line"]} == marked(path)
+    assert rows[1]["ended"].endswith("last event: step")
 
 
 @pytest.mark.nightly

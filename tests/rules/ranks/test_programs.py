@@ -1,4 +1,4 @@
-"""Jobs of two ranks with a mistake, each with a healthy twin: the joined report names the line."""
+"""Jobs with a mistake, each with a healthy twin: the joined report names the line."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,15 @@ LEVELS = ("note", "warning", "error")
 CASES = json.loads((FOLDER / "manifest.json").read_text())["cases"]
 
 
+def judged(case):
+    """Return a case; a mistake that is known to be missed must be missed."""
+    return pytest.param(case, marks=pytest.mark.xfail(strict=True) if case.get("missed") else ())
+
+
 @pytest.mark.nightly
-@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+@pytest.mark.parametrize("case", [judged(case) for case in CASES], ids=[c["id"] for c in CASES])
 def test_a_job_is_judged_as_its_manifest_says(jobs, case, tmp_path):
-    recordings = jobs.record(FOLDER / case["file"], tmp_path / "job")
+    recordings = jobs.record(FOLDER / case["file"], tmp_path / "job", ranks=case["ranks"])
     assert len(recordings) == case["ranks"]
     found = judge_job(recordings).findings
     loud = [one for one in found if one.severity != "note"]

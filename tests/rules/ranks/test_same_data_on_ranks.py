@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.rules.ranks.running import found
+from tests.rules.ranks.running import clean, found
 
 SAME_SEED = """
 draws = torch.Generator().manual_seed(100)  # FAULT
@@ -42,3 +42,17 @@ for epoch in range(2):
 @pytest.mark.nightly
 def test_samplers_of_the_same_rank_are_found(jobs, tmp_path):
     assert found(jobs, ONE_SAMPLER, tmp_path, "GS807").ranks
+
+
+OWN_SEEDS = ONE_SAMPLER.replace("rank=0)", "rank=rank, seed=rank)")
+
+
+def test_samplers_with_seeds_of_their_own_are_found(jobs, tmp_path):
+    finding = found(jobs, OWN_SEEDS, tmp_path, "GS807")
+    assert "a seed of its own" in finding.message
+
+
+@pytest.mark.nightly
+def test_samplers_with_one_seed_and_those_that_do_not_shuffle_are_not_found(jobs, tmp_path):
+    clean(jobs, OWN_SEEDS.replace("seed=rank", "seed=5"), tmp_path)
+    clean(jobs, OWN_SEEDS.replace("seed=rank", "seed=rank, shuffle=False"), tmp_path)

@@ -193,3 +193,41 @@ def test_gradients_divided_by_the_tokens_of_all_ranks_are_found(jobs, tmp_path):
 )
 def test_tokens_of_all_ranks_with_a_factor_for_the_mean_are_healthy(jobs, tmp_path, body):
     clean(jobs, body, tmp_path)
+
+
+MULTIPLIED = """
+model = DDP(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(12):
+    x, y = batch()
+    optimizer.zero_grad()
+    loss = cross_entropy(model(x), y) * world  # FAULT
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_mean_that_is_multiplied_by_the_ranks_is_found(jobs, tmp_path):
+    finding = found(jobs, MULTIPLIED, tmp_path, "GS804")
+    assert "multiplied by the number of ranks, 2" in finding.message
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        MULTIPLIED.replace("* world", "* 2.0"),
+        MULTIPLIED.replace(
+            "    loss.backward()",
+            "    parts = [torch.empty(1), torch.empty(1)]\n"
+            "    dist.all_gather(parts, loss.detach().reshape(1))\n    loss.backward()",
+        ),
+        MULTIPLIED.replace(
+            "    optimizer.step()",
+            "    for p in model.parameters():\n        p.grad /= world\n    optimizer.step()",
+        ),
+    ],
+    ids=["a-weight", "gathered", "divided-later"],
+)
+def test_other_factors_on_a_loss_are_not_found(jobs, tmp_path, healthy):
+    clean(jobs, healthy, tmp_path)

@@ -126,3 +126,66 @@ def test_norms_alone_may_learn_under_an_old_head(inspect_file):
     text = REPLACED.replace("    model.head = nn.Linear(16, 4)\n", "")
     report = inspect_file(text.format(before="pass", after=FREEZE))
     assert "GS214" not in codes(report.findings)
+
+
+ON_LOADED = """
+import copy
+import torch
+from torch import nn
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.pool = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.pool(self.second(self.first(x).relu()).relu()).tanh()
+
+class Net(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+def build_model():
+    model = Net(Encoder())
+    {load}
+    for name, parameter in model.named_parameters():
+        if {frozen}:
+            parameter.requires_grad = False  # <-
+    {after}
+    return model
+
+batch = (torch.randn(16, 8), torch.arange(16) % 4)
+criterion = nn.CrossEntropyLoss()
+"""
+BACKBONE = "model.encoder.load_state_dict(copy.deepcopy(model.encoder.state_dict()))"
+
+
+def of_loaded(inspect_file, *, load=BACKBONE, frozen="'pool' not in name", after="pass"):
+    text = ON_LOADED.format(load=load, frozen=frozen, after=after)
+    return [one for one in inspect_file(text).findings if one.rule == "GS214"]
+
+
+def test_random_head_that_a_loop_froze_with_the_loaded_layers_is_found(inspect_file, tmp_path):
+    (found,) = of_loaded(inspect_file)
+    assert {found.location.line} == marked_lines(tmp_path / "model.py", "# <-")
+    assert found.parameters == ("head.weight", "head.bias")
+
+
+LOOK_ALIKES = {
+    "a head that was loaded too": {"load": BACKBONE.replace(".encoder", "")},
+    "nothing was loaded": {"load": "pass"},
+    "a head that learns": {"frozen": "'encoder' in name and 'pool' not in name"},
+    "a head that its own line freezes": {
+        "frozen": "'encoder' in name and 'pool' not in name",
+        "after": "model.head.requires_grad_(False)",
+    },
+}
+
+
+@pytest.mark.parametrize("changes", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
+def test_head_over_loaded_layers_may_be_fixed_on_purpose(inspect_file, changes):
+    assert of_loaded(inspect_file, **changes) == []

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tests.rules import watching
 from tests.rules.inspecting import marked_lines, only
 
 X, CLASSES = torch.randn(16, 8, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 4
@@ -260,3 +261,45 @@ def loss_fn(output, batch):
     assert found.parameters == tuple(
         f"layers.{n}.{name}" for n in range(3) for name in ("weight", "bias")
     )
+
+
+class Positions(nn.Module):
+    """Adds a plain tensor, which its constructor makes, or each forward anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.zeros(8).requires_grad_()
+        self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(torch.tanh(self.body(x) + self.shift))
+
+
+class Perturbed(Positions):
+    def forward(self, x):
+        self.shift = torch.zeros(8).requires_grad_()
+        return super().forward(x)
+
+
+def codes_of_a_run(make, folder, held=lambda model: ()):
+    def loop():
+        model = make()
+        adam = torch.optim.Adam([*model.parameters(), *held(model)], lr=1e-2)
+        for _ in range(12):
+            adam.zero_grad()
+            functional.cross_entropy(model(X), CLASSES).backward()
+            adam.step()
+
+    return [one.rule for one in watching.findings_of(loop, folder) if one.rule == "GS207"]
+
+
+def test_plain_tensor_of_a_script_is_found(tmp_path):
+    assert codes_of_a_run(Positions, tmp_path) == ["GS207"]
+
+
+def test_plain_tensor_that_an_optimizer_of_a_script_holds_is_healthy(tmp_path):
+    assert codes_of_a_run(Positions, tmp_path, lambda model: [model.shift]) == []
+
+
+def test_tensor_that_each_forward_of_a_script_makes_is_healthy(tmp_path):
+    assert codes_of_a_run(Perturbed, tmp_path) == []

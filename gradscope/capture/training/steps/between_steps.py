@@ -10,7 +10,7 @@ from gradscope.capture.training.steps.gradient_hooks import GradientHooks
 from gradscope.capture.training.steps.replaced_weights import ReplacedWeights
 
 _EVERY = 10
-"""Steps between two counts of hooks: each takes a microsecond per ten parameters."""
+"""Steps between two counts of hooks: each takes a microsecond per fifteen parameters."""
 
 
 class BetweenSteps:

@@ -2,11 +2,10 @@
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 
-from torch import Tensor
 from torch.optim import Optimizer
 
 from gradscope.capture.source.lines import Line
@@ -40,8 +39,10 @@ class GradientHooks:
         found: dict[CodeType, list[int]] = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                for code, number in Counter(_codes(parameter)).items():
-                    found.setdefault(code, []).append(number)
+                # Nearly no parameter has hooks, and a counter takes longer than to find that out.
+                if hooks := parameter._backward_hooks:
+                    for code, number in Counter(_codes(hooks)).items():
+                        found.setdefault(code, []).append(number)
         for code, numbers in found.items():
             most = max(numbers)
             growth = self._growths.setdefault(code, _Growth(most, most))
@@ -62,9 +63,8 @@ class GradientHooks:
                 self._training.event_log.note("gradient-hooks", _location(code), numbers)
 
 
-def _codes(parameter: Tensor) -> Iterator[CodeType]:
-    hooks = getattr(parameter, "_backward_hooks", None)
-    for hook in () if not hooks else hooks.values():
+def _codes(hooks: Mapping[int, object]) -> Iterator[CodeType]:
+    for hook in hooks.values():
         code = getattr(hook, "__code__", None)
         if isinstance(code, CodeType):
             yield code

@@ -1,21 +1,57 @@
-"""Zeroes gradients before the backward instead of after it."""
+"""Zeroes gradients before the backward instead of after it, and once per step."""
 
 from collections.abc import Iterator
+
+import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.source_edits.moved_statements import moved_before
+from gradscope.source_edits.passes import loop_around
+from gradscope.source_edits.source_file import Changes, SourceFile
 from gradscope.source_edits.source_files import SourceFiles
-from gradscope.source_edits.statements import statement_with
+from gradscope.source_edits.statements import line_before, statement_with
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that moves `zero_grad()` before the backward, or the block around it."""
+    """Yield the edit that moves `zero_grad()` before the backward, or before its window."""
     source = files.at(finding.location)
-    is_emptied = "steps_without_gradient" in dict(finding.evidence)
-    if source is None or finding.location is None or not is_emptied or not finding.related:
+    if source is None or finding.location is None or not finding.related:
         return
     zeroing = statement_with(source, finding.location, "zero_grad")
     passing = statement_with(source, finding.related[0], "backward")
-    if zeroing is not None and passing is not None:
+    if zeroing is None or passing is None:
+        return
+    if "steps_without_gradient" in dict(finding.evidence):
         yield source.edits(moved_before(source, zeroing, passing))
+    elif len(finding.related) == 2:
+        step = statement_with(source, finding.related[1], "step")
+        line = source.parent(zeroing)
+        if step is not None and isinstance(line, cst.SimpleStatementLine) and _is_plain(line):
+            moved = _before_window(source, zeroing, step)
+            removed = source.edits({line: cst.RemovalSentinel.REMOVE}) if moved else ()
+            yield removed + source.edits(moved) if moved else ()
+
+
+def _is_plain(line: cst.SimpleStatementLine) -> bool:
+    """Return whether a line has one statement and no comment."""
+    above = any(one.comment for one in line.leading_lines)
+    return len(line.body) == 1 and not above and line.trailing_whitespace.comment is None
+
+
+def _before_window(
+    source: SourceFile, zeroing: cst.BaseSmallStatement, step: cst.BaseSmallStatement
+) -> Changes:
+    """Return the change that zeroes before the loop over micro-batches, or behind the step in it.
+
+    Empty if the step is neither outside of the loop nor in a condition of its own.
+    """
+    loop = loop_around(source, zeroing)
+    if loop is None:
+        return {}
+    if loop is not loop_around(source, step):
+        is_outside = not any(one is step for one in source.inside(loop, type(step)))
+        return line_before(loop, source.code(zeroing)) if is_outside else {}
+    guard = source.around(step, cst.If, cst.For, cst.While)
+    is_guarded = isinstance(guard, cst.If) and source.around(zeroing, cst.If) is not guard
+    return source.inserted_after(step, zeroing) if is_guarded else {}

@@ -6,7 +6,7 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
-from gradscope.source_edits.passes import call_on, window_of
+from gradscope.source_edits.passes import call_on, loss_of, window_of
 from gradscope.source_edits.source_file import SourceFile, in_place_of, operand
 from gradscope.source_edits.source_files import SourceFiles
 
@@ -22,7 +22,7 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if backward is None or step is None or not _is_only_backward(source, backward):
         return
     window = window_of(source, backward, step, passes)
-    loss = _loss(backward)
+    loss = loss_of(backward)
     if window is not None and loss is not None:
         divided = cst.BinaryOperation(left=operand(loss), operator=cst.Divide(), right=window)
         yield source.edits({loss: in_place_of(source, loss, divided)})
@@ -36,17 +36,3 @@ def _is_only_backward(source: SourceFile, backward: cst.Call) -> bool:
         for call in source.inside(outer, cst.Call)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward"
     )
-
-
-def _loss(backward: cst.Call) -> cst.BaseExpression | None:
-    """Return the loss of `loss.backward()` or `scaler.scale(loss).backward()`."""
-    if not isinstance(backward.func, cst.Attribute) or any(
-        one.keyword is None for one in backward.args
-    ):
-        return None
-    owner = backward.func.value
-    function = owner.func if isinstance(owner, cst.Call) else None
-    is_scaled = isinstance(function, cst.Attribute) and function.attr.value == "scale"
-    if not is_scaled or not isinstance(owner, cst.Call):
-        return owner
-    return owner.args[0].value if len(owner.args) == 1 and not owner.args[0].star else None

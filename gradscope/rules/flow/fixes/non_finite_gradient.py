@@ -1,6 +1,6 @@
 """Keeps an argument away from the point where a derivative is infinite."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
@@ -8,33 +8,47 @@ from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
 from gradscope.rules.helpers.gradient_breaks import plain_name
 from gradscope.source_edits.imported_names import spelled
+from gradscope.source_edits.optimizers import resolved
 from gradscope.source_edits.source_file import Changes, SourceFile, in_place_of, only, operand
 from gradscope.source_edits.source_files import SourceFiles
 
 _ROOTS = ("sqrt", "rsqrt")
 _LOGARITHMS = ("log", "log2", "log10")
-_EDGES = ("acos", "asin", "atanh", "arccos", "arcsin", "arctanh")
+_EDGES = ("acos", "asin", "atanh", "erfinv", "arccos", "arcsin", "arctanh")
 _DIVISIONS = ("div", "rdiv", "reciprocal", "rtruediv", "truedivide")
 _SMALL = "1e-8"
+_NOT_NEGATIVE = ("abs", "norm", "sqrt", "std", "var", "vector_norm")
+"""Functions whose result a small number may be added to."""
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
     """Yield the edit of the argument: a small number is added, or `torch.where` comes first."""
     source = files.at(finding.location)
     evidence = dict(finding.evidence)
-    is_captured = "given_norm" in evidence or "blocked_rows" in evidence
-    if source is None or finding.location is None or not is_captured:
+    if source is None or finding.location is None or not _has_clear_cause(evidence):
         return
     if "blocked_rows" in evidence:
         yield source.edits(_finite_mask(source, finding.location.line))
         return
     kind = plain_name(str(evidence["operation"]))
+    if kind == "logit":
+        yield source.edits(_with_eps(source, finding.location.line))
+        return
     argument = only(_arguments(source, finding.location.line, kind))
     if argument is None:
         return
-    changes = _chosen_before(source, argument) or _moved(source, argument, kind, evidence)
+    changes = _chosen_before(source, argument)
+    if not changes and ("given_norm" in evidence or kind in _DIVISIONS):
+        changes = _moved(source, argument, kind, evidence)
     if changes:
         yield source.edits(changes)
+
+
+def _has_clear_cause(evidence: Mapping[str, float | str | bool | None]) -> bool:
+    """Return whether backward breaks at the operation, or at its result, which the loss ignores."""
+    if "given_norm" in evidence or "blocked_rows" in evidence:
+        return True
+    return evidence.get("reaches_loss") is False
 
 
 def _finite_mask(source: SourceFile, line: int) -> Changes:
@@ -134,13 +148,34 @@ def _moved(
         assert isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute)
         function = call.func.with_changes(value=operand(argument))
         return {argument: in_place_of(source, argument, call.with_changes(func=function))}
-    is_known = isinstance(minimum, float | int) and minimum >= 0
-    if not is_known or kind not in (*_ROOTS, *_LOGARITHMS, "pow"):
+    if kind in _DIVISIONS:
+        is_known = _is_not_negative(source, argument)
+    else:
+        is_known = isinstance(minimum, float | int) and minimum >= 0
+    if not is_known or kind not in (*_ROOTS, *_LOGARITHMS, *_DIVISIONS, "pow"):
         return {}
     moved = cst.BinaryOperation(
         left=_summand(argument), operator=cst.Add(), right=cst.Float(_SMALL)
     )
     return {argument: in_place_of(source, argument, moved)}
+
+
+def _is_not_negative(source: SourceFile, denominator: cst.BaseExpression) -> bool:
+    """Return whether a denominator is the result of a norm, a root or a deviation."""
+    value = resolved(source, denominator)
+    return isinstance(value, cst.Call) and _last_name(value.func) in _NOT_NEGATIVE
+
+
+def _with_eps(source: SourceFile, line: int) -> Changes:
+    """Return the change that gives `eps` to the only logit of a line."""
+    call = only(one for one in source.on_line(line, cst.Call) if _last_name(one.func) == "logit")
+    if call is None:
+        return {}
+    is_function = source.qualified(call.func).startswith("torch.")
+    if len(call.args) != int(is_function) or any(one.star or one.keyword for one in call.args):
+        return {}
+    eps = cst.ensure_type(cst.parse_expression("f(eps=1e-6)"), cst.Call).args[0]
+    return {call: call.with_changes(args=[*call.args, eps])}
 
 
 def _summand(argument: cst.BaseExpression) -> cst.BaseExpression:

@@ -31,6 +31,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     """Yield the edit of the line that normalises first."""
     source = files.at(finding.location)
     evidence = dict(finding.evidence)
+    if "first" not in evidence:
+        return  # which dimension holds the classes follows from the model alone
     first, second = str(evidence["first"]), str(evidence["second"])
     takes_logarithm = second in _OF_LOGARITHMS
     if source is None or finding.location is None or (takes_logarithm and first != "softmax"):
@@ -102,9 +104,21 @@ def _of_method(
 ) -> Iterator["_Found"]:
     """Yield a call such as `x.softmax(-1)`, or of a layer by its name, as `self.softmax(x)`."""
     if function.attr.value in layers and _is_self(function.value) and len(call.args) == 1:
-        yield _Applied(source, call, None, call.args[0].value)
+        yield _Applied(source, call, _maker(source, function), call.args[0].value)
     elif function.attr.value == first and not _is_self(function.value):
         yield _Applied(source, call, call, function.value)
+
+
+def _maker(source: SourceFile, layer: cst.Attribute) -> cst.Call | None:
+    """Return the call that makes a layer which is used once; None if there are several."""
+    name = source.code(layer)
+    named = [one for one in source.all(cst.Attribute) if source.code(one) == name]
+    made = only(
+        one.value
+        for one in source.all(cst.Assign)
+        if [source.code(target.target) for target in one.targets] == [name]
+    )
+    return made if isinstance(made, cst.Call) and len(named) == 2 else None
 
 
 def _is_self(node: cst.BaseExpression) -> bool:
@@ -127,7 +141,7 @@ class _Applied:
     whole: cst.Call
     """The call that returns the normalised tensor."""
     named: cst.Call | None
-    """The call whose function names the normalisation; None for a layer made elsewhere."""
+    """The call whose function names the normalisation; None for a layer of unknown origin."""
     value: cst.BaseExpression
 
     def removed(self) -> Changes:

@@ -1,4 +1,4 @@
-"""Computes in bfloat16, which needs no scale."""
+"""Scales the loss, or computes in bfloat16, which needs no scale."""
 
 from collections.abc import Iterator
 
@@ -6,16 +6,18 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.scalers import scaler_edits
 from gradscope.source_edits.source_file import only
 from gradscope.source_edits.source_files import SourceFiles
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit of the only `torch.float16` on the line that chooses the type."""
+    """Yield the edits that add a scaler, then that of the only `torch.float16` on its line."""
     del context
     source = files.at(finding.location)
     if source is None or finding.location is None:
         return
+    yield scaler_edits(source, finding.location)
     chosen = only(
         one
         for one in source.on_line(finding.location.line, cst.Attribute)

@@ -1,4 +1,4 @@
-"""Raises the scale of the loss."""
+"""Raises the scale of the loss, or adds one."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.source_edits.scalers import scaler_edits
 from gradscope.source_edits.source_file import SourceFile, only
 from gradscope.source_edits.source_files import SourceFiles
 
@@ -14,7 +15,10 @@ _MARGINS = (16, 4, 1)
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edits of the number that scales the loss, on its line or of the `GradScaler`."""
+    """Yield the edits of the number that scales the loss, on its line or of the `GradScaler`.
+
+    A loss without a scale gets a scaler.
+    """
     del context
     source = files.at(finding.location)
     evidence = dict(finding.evidence)
@@ -23,6 +27,8 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
         return
     if not isinstance(scale, float | int) or not isinstance(factor, float | int):
         return
+    if scale == 1:
+        yield scaler_edits(source, only(finding.related))
     number = only(_numbers(source, finding.location.line, scale))
     if number is not None:
         for margin in _MARGINS:

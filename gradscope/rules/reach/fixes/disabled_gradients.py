@@ -20,11 +20,18 @@ def with_gradient(source: SourceFile, line: int) -> Changes:
     while node is not source.module:
         node = source.parent(node)
         if isinstance(node, cst.With):
+            if _iterates(source, node):
+                return {}
             found += _without_item(source, node)
         if isinstance(node, cst.FunctionDef):
             found += _without_decorator(source, node)
             break
     return only(found) or {}
+
+
+def _iterates(source: SourceFile, block: cst.With) -> bool:
+    """Return whether a block repeats something, whose history may be left out on purpose."""
+    return any(True for _ in source.inside(block.body, cst.For, cst.While, cst.Lambda))
 
 
 def _without_item(source: SourceFile, block: cst.With) -> list[Changes]:

@@ -1,16 +1,19 @@
-"""Makes the optimizer behind the last change to the model."""
+"""Gives the optimizer what replaced its parameters."""
 
 from collections.abc import Iterator
 
-from gradscope.recording.finding import Edit, Finding
+from gradscope.recording.finding import Edit, Finding, RelatedLocation
+from gradscope.recording.records import Site
 from gradscope.rules.context import RuleContext
-from gradscope.source_edits.optimizers import made_behind
+from gradscope.source_edits.optimizers import added_behind, made_behind
 from gradscope.source_edits.source_files import SourceFiles
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
-    """Yield the edit that moves the line of the optimizer."""
+    """Yield the edit that makes the optimizer later, or that adds a group of parameters to it."""
     del context
     source = files.at(finding.location)
     if source is not None and finding.location is not None and finding.severity != "note":
-        yield source.edits(made_behind(source, [finding.location, *finding.related]))
+        lines: list[Site | RelatedLocation] = [finding.location, *finding.related]
+        yield source.edits(made_behind(source, lines))
+        yield source.edits(added_behind(source, lines))

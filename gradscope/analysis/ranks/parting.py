@@ -1,0 +1,123 @@
+"""Parameters that begin equal on all ranks and part, where no wrapper says what should be equal."""
+
+from collections.abc import Iterable
+
+from gradscope.analysis.job import Job, Rank
+from gradscope.analysis.norms import AGREEMENT, agree
+from gradscope.recording.evidence.ranks import Moment
+
+_PASSES = 3
+"""Number of batches that show which ranks work on the same data."""
+
+
+def parted(job: Job, names: Iterable[str]) -> list[str]:
+    """Return the parameters that all ranks begin with equally, and later have differently."""
+    steps = job.common_steps("weight") if job.is_joined else []
+    wanted = list(names)
+    if len(steps) < 2 or not wanted:
+        return []
+    begin, end = (_equality(job, "weight", step, wanted) for step in (steps[0], steps[-1]))
+    return [name for name in wanted if begin.get(name) and end.get(name) is False]
+
+
+def own_parts(job: Job) -> set[str]:
+    """Return the parameters of modules that begin apart and whose gradients are not reduced.
+
+    Examples are the experts of a rank, in a job that reduces the gradients of all others. Their
+    biases may begin equal.
+    """
+    weights, steps = job.common_steps("weight"), job.common_steps("step")
+    if not weights or not steps:
+        return set()
+    begin = _equality(job, "weight", weights[0], job.shared_names)
+    gradients = _equality(job, "step", steps[0], job.shared_names)
+    modules = {
+        _module_of(name)
+        for name in job.shared_names
+        if begin.get(name) is False and gradients.get(name) is False
+    }
+    return {name for name in job.shared_names if _module_of(name) in modules}
+
+
+def parted_without_gradient(job: Job) -> list[str]:
+    """Return the parted parameters that nothing trains, and that every rank's model uses.
+
+    Examples are the weights of a teacher that follow those of the model.
+    """
+    quiet = [name for name in job.shared_names if name not in job.trained_names]
+    uses = [_used_without_gradient(rank) for rank in job.ranks]
+    found = parted(job, quiet)
+    return found if all(used.intersection(found) for used in uses) else []
+
+
+def parted_beside_shards(job: Job) -> list[str]:
+    """Return the parted parameters of a model whose layers the script itself spreads over ranks.
+
+    Its ranks work on the same batches, meet in the forward, and begin with parts of their own. A
+    module of which all parameters begin equal, a matrix among them, is no part.
+    """
+    if job.strategy or job.averages_weights or not _have_same_batches(job.ranks):
+        return []
+    if not all(rank.events.get("reduced-too-early") for rank in job.ranks):
+        return []
+    steps = job.common_steps("weight")
+    trained = [name for name in job.shared_names if name in job.trained_names]
+    begin = _equality(job, "weight", steps[0], trained) if steps else {}
+    parts = {_module_of(name) for name, is_equal in begin.items() if not is_equal}
+    found = [name for name in parted(job, trained) if _module_of(name) not in parts]
+    values = job.first.squares("weight", steps[0]) if steps else {}
+    has_matrix = any(
+        len(job.first.placements[name].shape) > 1 and values.get(name) for name in found
+    )
+    return found if parts and has_matrix else []
+
+
+def parted_between_groups(job: Job) -> list[str]:
+    """Return the parted parameters that DDP averages over groups of ranks with equal batches.
+
+    Ranks with other batches are in other groups: the groups cross the wrong dimension.
+    """
+    names = [name for name in job.shared_names if name in job.trained_names]
+    sizes = {rank.placements[name].copies for rank in job.ranks for name in names}
+    if len(sizes) != 1 or not 1 < min(sizes) < job.world_size or job.missing:
+        return []
+    by_batches: dict[tuple[str | None, ...], list[Rank]] = {}
+    for rank in job.ranks:
+        by_batches.setdefault(tuple(one.digest for one in rank.passes), []).append(rank)
+    alike = list(by_batches.values())
+    if len(alike) < 2 or not all(len(ranks) in sizes for ranks in alike):
+        return []
+    if not all(_have_same_batches(ranks) for ranks in alike):
+        return []
+    found = parted(job, names)
+    is_within = any(parted(Job(tuple(ranks)), found) for ranks in alike)
+    return [] if is_within else found
+
+
+def _equality(job: Job, moment: Moment, step: int, names: Iterable[str]) -> dict[str, bool]:
+    """Return whether all ranks have equal norms, by name of the parameters that all know."""
+    found = [rank.squares(moment, step) for rank in job.ranks]
+    return {
+        name: agree([one[name] for one in found], 2 * AGREEMENT)
+        for name in names
+        if all(name in one for one in found)
+    }
+
+
+def _have_same_batches(ranks: Iterable[Rank]) -> bool:
+    """Return whether ranks have equal batches in all compared passes."""
+    found = {tuple(one.digest for one in rank.passes) for rank in ranks}
+    if len(found) != 1:
+        return False
+    (digests,) = found
+    return len(digests) >= _PASSES and None not in digests
+
+
+def _used_without_gradient(rank: Rank) -> set[str]:
+    parameters = rank.recording.parameters
+    indices = (int(event.subject) for event in rank.events.get("used-without-gradient", ()))
+    return {parameters[index].name for index in indices if index < len(parameters)}
+
+
+def _module_of(name: str) -> str:
+    return name.rpartition(".")[0]

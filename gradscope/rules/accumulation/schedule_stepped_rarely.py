@@ -1,0 +1,102 @@
+"""GS324: schedules planned for every optimizer step that are stepped once an epoch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradscope.analysis.windows import Series, Windows
+from gradscope.phrasing import short
+from gradscope.recording.events import SchedulerEvent, only
+from gradscope.recording.finding import Finding, Severity
+from gradscope.rules.context import RuleContext
+from gradscope.rules.rule import Rule
+
+_SHARE = 0.25
+"""Share of the optimizer's steps, 0 to 1, with a step of the schedule. Chosen: schedules that count
+the few micro-batches of each step are not meant."""
+_LEAST = 20
+"""Number of an optimizer's steps below which nothing is judged (chosen)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSteppedRarely(Rule):
+    """A learning-rate schedule that is planned for all batches steps once an epoch.
+
+    What it finds:
+        `OneCycleLR(…, total_steps=epochs * len(loader))` whose `step()` is called after each epoch
+        and not after each batch, and the same of other schedules with a planned length.
+
+    Why it matters:
+        The run ends at the start of the schedule. One cycle stays at its small first rates, a
+        warm-up never ends, and a decay never begins.
+
+    How it is measured:
+        The number of steps that the scheduler is planned for is exactly the number of steps that
+        its optimizer makes in the run, and its `step()` is called in less than a quarter of them.
+        `OneCycleLR`, `CosineAnnealingLR`, `LinearLR` and `PolynomialLR` have a planned length. At
+        least 20 steps are needed.
+
+    How to fix it:
+        Call `scheduler.step()` after every `optimizer.step()`, or plan the schedule in epochs.
+
+    When it may be wrong:
+        If a schedule is planned for as many epochs as a shorter run has batches.
+
+    Source:
+        torch documentation, `OneCycleLR`: "step should be called after a batch has been used for
+        training".
+    """
+
+    code: ClassVar[str] = "GS324"
+    name: ClassVar[str] = "schedule-stepped-rarely"
+    level: ClassVar[Severity] = "warning"
+    needs_run: ClassVar[bool] = True
+    explains: ClassVar[tuple[str, ...]] = ("GS109",)
+
+    def skip_reason(self, context: RuleContext) -> str | None:
+        """Return why this rule cannot judge the recording."""
+        if any(_planned(series) is not None for series in context.shared(Windows).series):
+            return None
+        return "no learning-rate scheduler of the run has a planned length"
+
+    def check(self, context: RuleContext) -> Iterator[Finding]:
+        """Yield a finding for every optimizer whose schedule hardly begins."""
+        for series in context.shared(Windows).series:
+            planned, steps = _planned(series), series.step_count
+            if planned != steps or steps < _LEAST:
+                continue
+            calls = list(_calls(series))
+            made = sum(count for _, count in calls)
+            if not 0 < made < _SHARE * steps:
+                continue
+            call = calls[0][0]
+            rate = series.windows[-1].step.lr
+            name = call.subject or "the scheduler"
+            yield self.finding(
+                context,
+                message=(
+                    f"{name} is planned for {planned:,} steps, as many as {series.name} makes, "
+                    f"and is stepped only {made:,} times before the last of them"
+                    + ("" if rate is None else f": the learning rate ends at {short(rate)}")
+                ),
+                remedy="call scheduler.step() after every optimizer.step(), or plan the schedule "
+                "in epochs",
+                site=call.site,
+                related=(context.related(series.windows[0].step.site, "the optimizer steps here"),),
+                parameters=series.parameters,
+                evidence={"steps_planned": planned, "steps": steps, "scheduler_steps": made},
+                count=steps,
+                step=call.step,
+            )
+
+
+def _planned(series: Series) -> int | None:
+    return None if series.record is None else series.record.planned_steps
+
+
+def _calls(series: Series) -> Iterator[tuple[SchedulerEvent, int]]:
+    """Yield the steps of the schedule between an optimizer's steps, with their number."""
+    for window in series.windows:
+        for event in only(SchedulerEvent, window.events):
+            if event.optimizer in (None, *series.optimizers):
+                yield event, window.count
