@@ -242,6 +242,8 @@ def _part(name: str, prefix: int) -> str:
 
 _BINS = 41
 
+_FEW = 6
+"""Number of parameters below which each whole number has a tick."""
 _MARGIN = 1 + 1e-9
 """Margin of the outermost bins beyond the outermost ratios."""
 
@@ -267,7 +269,12 @@ def compared_spread(
             **log_axis(f"gradient norm, {other.letter} over {base.letter}", edges),
             "range": range_around(drawn, 0.0, log_band(band)),
         },
-        "yaxis": {"title": {"text": "parameters"}, "rangemode": "tozero"},
+        "yaxis": {
+            "title": {"text": "parameters"},
+            "rangemode": "tozero",
+            # Plotly would label parts of a parameter.
+            **({"dtick": 1} if len(known) < _FEW else {}),
+        },
         "shapes": [_band(band)],
     }
     return Chart(
