@@ -47,7 +47,7 @@ class BatchContents:
         is_stored: Whether it may be copied: its containers are then remembered too.
     """
 
-    __slots__ = ("_structure", "_versions", "size", "tensors")
+    __slots__ = ("_structure", "_versions", "is_scarce", "size", "tensors")
 
     def __init__(self, batch: object, *, is_stored: bool) -> None:
         # Modes and subclasses of the script would see the reads below.
@@ -55,6 +55,9 @@ class BatchContents:
             self.tensors = found = _tensors(batch)
             self._versions = [_version(one) for one in found]
             self.size = sum([_bytes(one) for one in found])
+            # Memory of a device, and memory that a worker process shares: the latter may have a
+            # small limit, and holds a file open.
+            self.is_scarce = any(not one.is_cpu or _is_shared(one) for one in found)
             self._structure = _structure(batch, list(self.tensors)) if is_stored else None
 
     def release(self) -> None:
@@ -170,6 +173,13 @@ def _tensors(batch: object) -> tuple[Tensor, ...]:
 
 def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
+
+
+def _is_shared(tensor: Tensor) -> bool:
+    try:
+        return bool(tensor.is_shared())
+    except (RuntimeError, NotImplementedError):  # without memory of its own
+        return False
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -26,8 +26,7 @@ _MOST = 65_536
 """Maximum number of indices that are remembered."""
 
 _MOST_BYTES, _MOST_TENSORS = 32_000_000, 64
-"""Maximum size and number of the tensors that are held; the last batch is held in any case. A
-tensor from a worker process may hold a file open."""
+"""Maximum size and number of the tensors that are held; the last batch is held in any case."""
 
 _ALL_READ = 64
 """Number of batches that are read; after these, one each time the number of requests doubles."""
@@ -192,7 +191,7 @@ class Batches:
         self._size += contents.size
         self._tensors += len(contents.tensors)
         while len(self._contents) > 1 and (
-            self._size > _MOST_BYTES or self._tensors > _MOST_TENSORS
+            self._size > _MOST_BYTES or self._tensors > _MOST_TENSORS or self._contents[0].is_scarce
         ):
             old = self._contents.popleft()
             self._size -= old.size

@@ -248,7 +248,8 @@ def test_what_the_script_changed_is_not_said_of_the_batch():
     assert contents.copied(0, "") is None
 
 
-def test_few_batches_are_held(run):
+@pytest.mark.parametrize(("is_shared", "most"), [(False, 34), (True, 3)])
+def test_few_batches_are_held(run, is_shared, most):
     seen = []
 
     class Watched(Samples):
@@ -258,6 +259,8 @@ def test_few_batches_are_held(run):
 
     def collate(samples):
         x, y = map(torch.stack, zip(*samples, strict=True))
+        if is_shared:
+            x.share_memory_()
         seen.append(weakref.ref(x))
         return x, y
 
@@ -270,7 +273,7 @@ def test_few_batches_are_held(run):
 
     run(lambda: trained(batches), room=Room.of("256MB"))
     assert len(alive) == 160
-    assert max(alive) <= 34
+    assert max(alive) <= most
 
 
 @pytest.mark.parametrize("room", ["256MB", "all"])
