@@ -18,6 +18,7 @@ from gradscope.cli.check_outputs import (
     write_further_reports,
 )
 from gradscope.cli.console import ColorChoice, make_console
+from gradscope.cli.errors import write_line
 from gradscope.cli.options import given_arguments, split_arguments, with_groups
 from gradscope.cli.output import (
     Destination,
@@ -149,7 +150,7 @@ def check(  # noqa: PLR0913 - as many groups of options
     found = _subjects(configuration, named, {**overrides, **given_arguments(args)})
     subjects = _saved(found, trial, is_saved=output.save is not None)
     planned = [subject for subject in subjects if not isinstance(subject, Path)]
-    fixes.check(runs_targets=len(planned) == len(subjects))
+    fixes = fixes.usable(write_line, runs_targets=len(planned) == len(subjects))
     known = chosen_baseline(configuration.baseline, baseline)
     check_baseline(known, baseline)
     # No output may overwrite a file that the check reads or keeps.

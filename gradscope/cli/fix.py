@@ -83,10 +83,12 @@ def fix(
     for name, given in (("yes", choice.yes), ("fix", choice.fix)):
         if given and choice.verify is None:
             raise GradscopeError(f"--{name} needs --verify", help="add --verify 50")
-    from gradscope.fixes.options import FixOptions
+    from gradscope.fixes.options import INSTALL, NEEDED, FixOptions, can_edit
 
     fixes = FixOptions(diff=True, unsafe_fixes=choice.unsafe_fixes, fix_only=choice.fix_only)
     fixes.check()
+    if not can_edit():
+        raise GradscopeError(f"fix {NEEDED}", help=INSTALL)
     from gradscope.cli.fixing import unverified, write_fixes
     from gradscope.cli.rank_recordings import loaded_jobs
     from gradscope.fixes.fixing import Fixing

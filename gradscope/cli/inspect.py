@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.cli import options
+from gradscope.cli.errors import write_line
 from gradscope.cli.options import check_file_arguments, given_arguments, with_groups
 from gradscope.cli.output import (
     check_destinations,
@@ -43,7 +44,7 @@ def inspect(
     """
     set_verbosity(quiet=output.quiet, verbose=output.verbose)
     check_file_arguments(args)
-    fixes.check()
+    fixes = fixes.usable(write_line)
     from gradscope.config import read_configuration
 
     configuration = read_configuration(options.ConfigurationFile.of(rules))

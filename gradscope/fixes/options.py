@@ -1,5 +1,6 @@
 """Options of the commands that fix findings."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
@@ -7,6 +8,8 @@ from typing import Annotated
 from gradscope.errors import GradscopeError
 from gradscope.options.declaration import Option
 
+NEEDED = "needs libcst, which is not installed"
+INSTALL = "pip install 'gradscope-torch[fix]'"
 _PANEL = "Fixes"
 
 
@@ -42,13 +45,13 @@ class FixOptions:
         return self.diff or self.fix
 
     def check(self, *, runs_targets: bool = True) -> None:
-        """Check that the options fit together, and that edits can be made.
+        """Check that the options fit together.
 
         Args:
             runs_targets: Whether the command runs targets only.
 
         Raises:
-            GradscopeError: They do not, or libcst is not installed.
+            GradscopeError: They do not.
         """
         if self.diff and self.fix:
             raise GradscopeError("--diff writes nothing, but --fix does", help="remove one of them")
@@ -65,9 +68,24 @@ class FixOptions:
                 "a fix is tried by running the edited target, and a recording cannot be run",
                 help="name the target",
             )
-        if self.is_wanted and find_spec("libcst") is None:
-            option = "--diff" if self.diff else "--fix"
-            raise GradscopeError(
-                f"{option} needs libcst, which is not installed",
-                help="pip install 'gradscope-torch[fix]'",
-            )
+
+    def usable(self, tell: Callable[[str], None], *, runs_targets: bool = True) -> "FixOptions":
+        """Return the options if edits can be made, otherwise those that ask for none.
+
+        Args:
+            tell: Takes the line that says what to install.
+            runs_targets: Whether the command runs targets only.
+
+        Raises:
+            GradscopeError: The options do not fit together.
+        """
+        self.check(runs_targets=runs_targets)
+        if not self.is_wanted or can_edit():
+            return self
+        tell(f"{'--diff' if self.diff else '--fix'} {NEEDED}: {INSTALL}")
+        return FixOptions()
+
+
+def can_edit() -> bool:
+    """Return whether the library that edits are made with is installed."""
+    return find_spec("libcst") is not None

@@ -1,4 +1,4 @@
-import importlib.util
+from pathlib import Path
 
 import pytest
 
@@ -6,16 +6,37 @@ from gradscope.errors import GradscopeError
 from gradscope.fixes.options import FixOptions
 from gradscope.fixes.writing import write_edited
 from gradscope.recording.records import Site
+from tests.conftest import ENVIRONMENT
 from tests.source_edits.test_source_files import files_that_ran
 
+SAMPLE = Path(__file__).parents[2] / "sample_models" / "loss_broadcast.py"
 
-def test_without_libcst_one_line_says_what_to_install(monkeypatch):
+
+@pytest.mark.parametrize("option", ["diff", "fix"])
+def test_without_libcst_one_line_says_what_to_install(option, monkeypatch):
+    told = []
+    assert FixOptions(**{option: True}).usable(told.append) == FixOptions(**{option: True})
     monkeypatch.setattr("gradscope.fixes.options.find_spec", lambda name: None)
-    FixOptions().check()
-    with pytest.raises(GradscopeError, match="--diff needs libcst") as raised:
-        FixOptions(diff=True).check()
-    assert raised.value.help == "pip install 'gradscope-torch[fix]'"
-    assert importlib.util.find_spec("libcst") is not None
+    assert FixOptions().usable(told.append) == FixOptions()
+    assert told == []
+    assert FixOptions(**{option: True}).usable(told.append) == FixOptions()
+    (line,) = told
+    assert line.startswith(f"--{option} needs libcst")
+    assert line.endswith("pip install 'gradscope-torch[fix]'")
+
+
+@pytest.mark.parametrize(("name", "option"), [("inspect", "--diff"), ("check", "--fix")])
+def test_without_libcst_findings_are_shown_as_always(name, option, tmp_path, server):
+    first = tmp_path / "without_libcst.py"
+    first.write_text("import sys\nsys.modules['libcst'] = None\n")
+    (tmp_path / "model.py").write_bytes(SAMPLE.read_bytes())
+    command = (name, "model.py", "--seed", "0")
+    usual = server.run(tmp_path, command, ENVIRONMENT)
+    done = server.run(tmp_path, (*command, option), ENVIRONMENT, first=first)
+    assert "GS702" in usual.stdout
+    assert (done.stdout, done.returncode) == (usual.stdout, usual.returncode)
+    assert f"{option} needs libcst" in done.stderr
+    assert (tmp_path / "model.py").read_bytes() == SAMPLE.read_bytes()
 
 
 @pytest.mark.parametrize(
