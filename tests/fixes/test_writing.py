@@ -77,3 +77,48 @@ def test_a_fix_that_is_not_verified_is_shown_and_not_written(tmp_path, gradscope
     done = gradscope_in(tmp_path, "check", "model.py", "--fix")
     assert done.returncode == 1
     assert (tmp_path / "model.py").read_text() == MIXED
+
+
+CIRCULAR = {
+    "model.py": """
+import torch
+from torch import nn
+
+import losses
+
+SCALE = 2.0
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = [nn.Linear(4, 4), nn.Linear(4, 4)]
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.fc(self.inner[1](self.inner[0](x)))
+
+
+model = Net()
+batch = torch.randn(8, 4), torch.arange(8) % 3
+loss_fn = losses.scaled
+""",
+    "losses.py": """
+from torch.nn import functional as F
+
+import model
+
+
+def scaled(output, target):
+    return model.SCALE * F.cross_entropy(output.softmax(dim=1), target)
+""",
+}
+
+
+def test_modules_that_import_each_other_are_fixed_together(tmp_path, gradscope_in):
+    for name, text in CIRCULAR.items():
+        (tmp_path / name).write_text(text)
+    done = gradscope_in(tmp_path, "check", "model.py", "--fix")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "nn.ModuleList([nn.Linear" in (tmp_path / "model.py").read_text()
+    assert "F.cross_entropy(output, target)" in (tmp_path / "losses.py").read_text()
