@@ -26,7 +26,12 @@ def shown_site(site: Site | None, root: str) -> str:
 
 def line_text(path: str, line: int) -> str:
     """Return `file:line`, or `Cell [3], line 10` for a line of a notebook's cell."""
-    return f"{path}, line {line}" if _CELL.fullmatch(path) else f"{path}:{line}"
+    return f"{path}, line {line}" if is_cell(path) else f"{path}:{line}"
+
+
+def is_cell(path: str) -> bool:
+    """Return whether a path is the name of a notebook's cell."""
+    return _CELL.fullmatch(path) is not None
 
 
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\]")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.style import Style
 
-from gradscope.analysis.view import shown_site
+from gradscope.analysis.view import is_cell, shown_site
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding, Fix
 from gradscope.report.finding_phrasing import fix_text
@@ -57,7 +57,9 @@ class _Painter:
 
     def unfixed(self, finding: Finding, root: str) -> str:
         """Return the line of a finding without a fix."""
-        return f"{self._styled('no fix:', 'dim')} {self._title(finding, root)}"
+        in_cell = finding.location is not None and is_cell(finding.location.file)
+        mark = "no fix in a notebook:" if in_cell else "no fix:"
+        return f"{self._styled(mark, 'dim')} {self._title(finding, root)}"
 
     def _title(self, finding: Finding, root: str) -> str:
         label = self._styled(f"{finding.severity}[{finding.rule}]", "bold")

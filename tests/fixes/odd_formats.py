@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from tests.fixes.odd_programs import Program
+from tests.fixes.odd_program import Program
 
 
 def _programs():

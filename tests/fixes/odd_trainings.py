@@ -2,7 +2,7 @@
 
 from textwrap import dedent
 
-from tests.fixes.odd_programs import HEADER, Program
+from tests.fixes.odd_program import HEADER, Program
 
 PROGRAMS: list[Program] = []
 

@@ -102,3 +102,12 @@ def test_carriage_returns_and_other_signs_of_a_diff(report):
     shown = [(replace(finding, fix=fix), report.target.root)]
     text = render_fixes(shown, 0, Console(file=io.StringIO(), color_system=None))
     assert "+a = '\\x1b[31m'\r\n+\tb\nnot verified: why\n" in text
+
+
+def test_a_finding_in_a_notebook_says_that_cells_are_not_edited(report):
+    (finding,) = report.findings
+    cell = replace(finding.location, file="Cell [3]", line=2)
+    shown = [(replace(finding, fix=None, location=cell), report.target.root)]
+    (line, closing) = render_fixes(shown, 0, Console(file=io.StringIO())).split("\n")
+    assert line.startswith("no fix in a notebook: error[GS702]") and "Cell [3], line 2" in line
+    assert closing == "no fix available"
