@@ -300,3 +300,21 @@ classes(
     """,
     "nn.Linear(4, 3)  # scores",
 )
+classes(
+    "logits_to_nll_loss", "def build_model():\n    return nn.Linear(4, 3)",
+    "return F.cross_entropy(output, target)",
+    around=HEADER + LOG,
+)  # fmt: skip
+classes(
+    "logits_to_the_layer", "criterion = nn.NLLLoss(reduction='sum')\nmodel = nn.Linear(4, 3)\n"
+    "def loss_fn(output, target):\n    return criterion(output, target)",
+    "criterion = nn.CrossEntropyLoss(reduction='sum')",
+    around=HEADER + CLASSES.partition("def loss_fn")[0],
+)  # fmt: skip
+classes(
+    "logits_to_two_losses",
+    "def build_model():\n    return nn.Linear(4, 3)\n"
+    "def evaluated(output, target):\n    return F.nll_loss(output.log(), target)",
+    None,
+    around=HEADER + LOG,
+)

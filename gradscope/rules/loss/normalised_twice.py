@@ -14,9 +14,9 @@ from gradscope.rules.fix import FixRule
 from gradscope.rules.helpers.loss_flow import origin_of_numbers, users_up_to_loss
 from gradscope.rules.rule import Rule
 
-_LAYER = "a linear layer"
+LAYER = "a linear layer"
 _LINEAR = frozenset({"AddmmBackward0", "LinearBackward0", "MmBackward0"})
-_NAMES = dict.fromkeys(_LINEAR, _LAYER) | {
+_NAMES = dict.fromkeys(_LINEAR, LAYER) | {
     "SoftmaxBackward0": "softmax",
     "LogSoftmaxBackward0": "log_softmax",
     "SigmoidBackward0": "sigmoid",
@@ -41,9 +41,9 @@ _SEVERITIES: dict[tuple[str, str], Severity] = {
     ("nll_loss", "sigmoid"): "error",
     ("kl_div", "softmax"): "error",
     ("ctc_loss", "softmax"): "error",
-    ("nll_loss", _LAYER): "error",
-    ("kl_div", _LAYER): "error",
-    ("ctc_loss", _LAYER): "error",
+    ("nll_loss", LAYER): "error",
+    ("kl_div", LAYER): "error",
+    ("ctc_loss", LAYER): "error",
 }
 """Severity by normalisation, or by loss that expects logarithms, and by its input."""
 
@@ -118,7 +118,8 @@ class NormalisedTwice(Rule):
     Fix safety:
         Safe. The first normalisation is removed, or becomes `log_softmax` before a loss of
         logarithms. Code that reads the model's output as probabilities must normalise it itself
-        afterwards. No edit if the normalisation is not the only one on its line.
+        afterwards. No edit if the normalisation is not the only one on its line. `nll_loss` of
+        logits becomes `cross_entropy`, if the file has no other.
 
     When it may be wrong:
         If bounded logits are intended. Probabilities that are scaled by a factor before they are
@@ -357,7 +358,7 @@ def _message(first: str, second: str) -> str:
 def _remedy(first: str, second: str) -> str:
     if first == "log_softmax":
         return "use nll_loss, or remove log_softmax"
-    if first == _LAYER:
+    if first == LAYER:
         return "apply log_softmax to it" + (", or use cross_entropy" * (second == "nll_loss"))
     if second in _OF_LOGARITHMS:
         return "use log_softmax instead"

@@ -1,4 +1,4 @@
-"""Removes the first of two normalisations, or takes its logarithm."""
+"""Removes the first of two normalisations, takes its logarithm, or adds one that is missing."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import libcst as cst
 
 from gradscope.recording.finding import Edit, Finding
 from gradscope.rules.context import RuleContext
+from gradscope.rules.loss.normalised_twice import LAYER
 from gradscope.source_edits.arguments import without_argument
 from gradscope.source_edits.source_file import (
     Changes,
@@ -25,6 +26,11 @@ _LAYERS = {
 }
 _OF_LOGARITHMS = ("nll_loss", "kl_div", "ctc_loss")
 _FUNCTIONAL = "torch.nn.functional"
+_FOR_LOGITS = {
+    "torch.nn.functional.nll_loss": "cross_entropy",
+    "torch.nn.NLLLoss": "CrossEntropyLoss",
+}
+"""Loss functions of log-probabilities, and the name of the one that takes logits."""
 
 
 def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[tuple[Edit, ...]]:
@@ -34,6 +40,10 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     if "first" not in evidence:
         return  # which dimension holds the classes follows from the model alone
     first, second = str(evidence["first"]), str(evidence["second"])
+    if (first, second) == (LAYER, "nll_loss"):
+        related = finding.related[0] if finding.related else None
+        yield from _of_logits(files.at(related or finding.location))
+        return
     takes_logarithm = second in _OF_LOGARITHMS
     if source is None or finding.location is None or (takes_logarithm and first != "softmax"):
         return
@@ -46,6 +56,18 @@ def fix(finding: Finding, context: RuleContext, files: SourceFiles) -> Iterator[
     changes = found.with_logarithm() if takes_logarithm else found.removed()
     if changes:
         yield source.edits(changes)
+
+
+def _of_logits(source: SourceFile | None) -> Iterator[tuple[Edit, ...]]:
+    """Yield the edit of `nll_loss` to `cross_entropy`, which takes logits and the same arguments.
+
+    None if the file has several, such as another one for the evaluation.
+    """
+    calls = () if source is None else source.all(cst.Call)
+    call = only(one for one in calls if source and source.qualified(one.func) in _FOR_LOGITS)
+    if source is not None and call is not None and isinstance(call.func, cst.Attribute):
+        renamed = cst.Name(_FOR_LOGITS[source.qualified(call.func)])
+        yield source.edits({call.func.attr: renamed})
 
 
 def _is_used_elsewhere(source: SourceFile, line: int) -> bool:
