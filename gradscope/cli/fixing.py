@@ -44,7 +44,9 @@ class Trial:
         Returns:
             For each run its report, or why there is none, in words.
         """
-        jobs = [self._job(proposals.edited(edits)) for edits in trials]
+        jobs = [
+            self._job(number, proposals.edited(edits)) for number, edits in enumerate(trials, 1)
+        ]
         seen = run_all(jobs, usual_limit([self.planned])) if jobs else []
         return [
             self._report(one, edits, proposals) for one, edits in zip(seen, trials, strict=True)
@@ -54,7 +56,7 @@ class Trial:
         """Return the file that is written for an edited one."""
         return file
 
-    def _job(self, overlay: Mapping[str, str]) -> PlannedJob:
+    def _job(self, number: int, overlay: Mapping[str, str]) -> PlannedJob:
         job = Job(
             name=self.planned.name,
             spec=self.planned.spec,
@@ -65,7 +67,9 @@ class Trial:
             is_silent=True,
             overlay=overlay,
         )
-        return PlannedJob(job=job, folder=self.planned.folder, timeout=self.planned.timeout)
+        return PlannedJob(
+            job=job, folder=self.planned.folder, timeout=self.planned.timeout, edit=number
+        )
 
     def _report(
         self, seen: Recording | Failure, edits: Sequence[Edit], proposals: Proposals

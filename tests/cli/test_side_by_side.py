@@ -79,3 +79,12 @@ def test_an_accelerator_is_not_shared(tmp_path, monkeypatch, devices, expected):
         for device in devices
     ]
     assert usual_limit(planned) == expected
+
+
+def test_progress_tells_the_edits_of_a_target_apart(tmp_path):
+    options = TargetOptions(seed=0)
+    job = Job(name="m.py", spec="m.py", options=options, trial=Trial(), command="", level=0)
+    titles = [
+        PlannedJob(job=job, folder=tmp_path, timeout=None, edit=edit).title for edit in (None, 1, 2)
+    ]
+    assert titles == ["m.py, seed 0", "m.py with edit 1", "m.py with edit 2"]

@@ -36,10 +36,14 @@ class PlannedJob:
     job: Job
     folder: Path
     timeout: float | None
+    edit: int | None = None
+    """Number of the edit that is tried; None for a target as it is."""
 
     @property
     def title(self) -> str:
-        """Name of the target and its seed."""
+        """Name of the target, and its edit or seed."""
+        if self.edit is not None:
+            return f"{self.job.name} with edit {self.edit}"
         seed = self.job.options.seed
         return self.job.name if seed is None else f"{self.job.name}, seed {seed}"
 
