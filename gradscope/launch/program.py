@@ -72,9 +72,9 @@ def check_program(program: Program) -> None:
             f"{program.name!r} is a notebook, not a script",
             help=f"jupyter nbconvert --to script {program.name}",
         )
-    if _is_main_folder(program.name):
-        return
     try:
+        if _is_main_folder(program.name):
+            return
         with path.open("rb"):
             pass
     except IsADirectoryError:
