@@ -4,6 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gradscope.cli.app import app
+from gradscope.errors import GradscopeError
+from gradscope.launch.program import Program, check_program
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,9 @@ def test_wrong_command_line_is_one_line(line, what, page):
 def test_right_command_line_exits_with_0(line):
     done = CliRunner().invoke(app, line, prog_name="gradscope")
     assert done.exit_code == 0 and done.stdout != ""
+
+
+def test_script_name_too_long_for_the_system_is_told():
+    program = Program(name="a" * 300 + ".py", arguments=(), is_module=False)
+    with pytest.raises(GradscopeError, match="cannot open 'aaa"):
+        check_program(program)
