@@ -21,7 +21,7 @@ from gradscope.recording.records import (
 )
 
 _NOT_SEEN = "no backward was measured"
-_NOT_STEPPED = "no optimizer step that was recorded has to do with it"
+_NOT_STEPPED = "no recorded optimizer step uses it"
 
 
 def parameter_rows(view: StepView) -> tuple[ParameterRow, ...]:

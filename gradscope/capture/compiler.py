@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from gradscope.target.wrappers import plain
+
 _frames = torch._C._dynamo.eval_frame
 
 _Hook = TypeVar("_Hook", bound=Callable[..., object])
@@ -117,7 +119,7 @@ def is_compiled(model: nn.Module) -> bool:
     """Return whether the model, or a submodule, was compiled."""
     # `torch.compile(model)` wraps the model as `_orig_mod`, `model.compile()` sets an attribute.
     return any(
-        hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
+        plain(module) is not module or module._compiled_call_impl is not None
         for module in model.modules()
     )
 

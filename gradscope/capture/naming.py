@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from gradscope.errors import GradscopeError
 from gradscope.recording.evidence.training import OptimizerFamily
 from gradscope.recording.records import ModuleRecord, ParameterRecord, Shape
+from gradscope.target.wrappers import plain
 
 _ADAPTIVE = (
     torch.optim.Adadelta,
@@ -97,7 +98,7 @@ def name_model(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> Nam
     """
     modules: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
-        if not hasattr(module, _COMPILED):  # a wrapper of the module that comes next
+        if plain(module) is module:  # else a wrapper of the module that comes next
             modules.setdefault(module, []).append(_without_compiled(name))
     parameters: dict[int, tuple[nn.Parameter, list[str]]] = {}
     owners: dict[int, int] = {}

@@ -1,5 +1,6 @@
 """The command line."""
 
+import errno
 import gc
 import sys
 from typing import TYPE_CHECKING
@@ -61,6 +62,12 @@ def _parsed() -> "PlannedRun | PlainRun | PlannedRanks":
             return planned
         except GradscopeError as error:
             show_error(error)
+            sys.exit(ExitCode.CANNOT_JUDGE)
+        except OSError as error:
+            if error.errno != errno.ENOSPC or error.filename is not None:
+                raise
+            # Only a stream has no file name: a help page or a table met a full disk.
+            show_error(GradscopeError("cannot write to stdout", cause=error.strerror))
             sys.exit(ExitCode.CANNOT_JUDGE)
         finally:
             if is_left:

@@ -95,7 +95,7 @@ class MethodOptions:
         float | None,
         Option(
             metavar="RATIO",
-            help="Clip each unit's gradient to X times the norm of its weights.",
+            help="Clip each unit's gradient to RATIO times the norm of its weights.",
             panel=_CLIP,
             show_default=False,
         ),

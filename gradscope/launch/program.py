@@ -72,9 +72,9 @@ def check_program(program: Program) -> None:
             f"{program.name!r} is a notebook, not a script",
             help=f"jupyter nbconvert --to script {program.name}",
         )
-    if _is_main_folder(program.name):
-        return
     try:
+        if _is_main_folder(program.name):
+            return
         with path.open("rb"):
             pass
     except IsADirectoryError:
@@ -89,7 +89,7 @@ def check_program(program: Program) -> None:
 
 def _help_for(path: Path) -> str | None:
     module = Path(*path.name.split("."))
-    if module.with_suffix(".py").exists() or (module / "__main__.py").exists():
+    if os.path.exists(f"{module}.py") or os.path.exists(module / "__main__.py"):  # noqa: PTH110 - False for a name that is too long
         return f"a module is run with -m: gradscope run -m {path}"
     import difflib
 

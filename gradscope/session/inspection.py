@@ -32,6 +32,7 @@ from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, afte
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer
 from gradscope.target.options import Trial
 from gradscope.target.target import Target
+from gradscope.target.wrappers import plain
 
 
 def environment_of(named: NamedModel) -> Environment:
@@ -71,7 +72,7 @@ def target_record(target: Target, *, loss: str, synthetic_loss: bool) -> TargetR
 
 
 def _class_name(model: nn.Module) -> str:
-    return type(getattr(model, "_orig_mod", model)).__name__
+    return type(plain(model)).__name__
 
 
 def _batch_text(batch: object) -> str:

@@ -146,7 +146,7 @@ def _is_fake(module: nn.Module) -> bool:
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
+    if type(module).__name__ not in _WRAPPERS:
+        return module
     inner = getattr(module, "module", None)
-    if type(module).__name__ in _WRAPPERS and isinstance(inner, nn.Module):
-        return inner
-    return module
+    return inner if isinstance(inner, nn.Module) else module

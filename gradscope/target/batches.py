@@ -111,8 +111,10 @@ def read_batch(text: str) -> object:
         return read_stored_batch(address)
     reader = _READERS.get(Path(text).suffix)
     if reader is None:
+        is_recording = Path(text).suffix == ".gradscope"
+        hint = f"name the step: {text}:step=1200" if is_recording else None
         raise GradscopeError(
-            f"cannot read {text!r} as a batch", help=f"use one of {', '.join(_READERS)}"
+            f"cannot read {text!r} as a batch", help=hint or f"use one of {', '.join(_READERS)}"
         )
     return reader(require_file(text))
 

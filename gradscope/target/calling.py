@@ -20,6 +20,8 @@ from typing import Literal, TypeGuard
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
+from gradscope.target.wrappers import plain
+
 TARGET_NAMES = frozenset(
     {
         "target",
@@ -99,10 +101,10 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature:
 def forward_signature(model: nn.Module) -> inspect.Signature:
     """Return the signature of the user's `forward` without self, behind known wrappers."""
     while True:
-        inner = getattr(model, "_orig_mod", None)
+        inner = plain(model)
         if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
             inner = model.module
-        if not isinstance(inner, nn.Module):
+        if inner is model:
             return signature_of(model.forward)
         model = inner
 

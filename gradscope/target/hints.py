@@ -16,6 +16,7 @@ from gradscope.target.layer_inputs import (
 )
 from gradscope.target.structures import describe_tensor, named_tensors
 from gradscope.target.user_code import Advice
+from gradscope.target.wrappers import plain
 
 
 def signature_text(model: nn.Module) -> str:
@@ -29,10 +30,10 @@ def signature_text(model: nn.Module) -> str:
 
 def class_name(model: nn.Module) -> str:
     """Return the class of the user's model, behind `torch.compile` and data-parallel wrappers."""
-    inner = getattr(model, "_orig_mod", None)
+    inner = plain(model)
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         inner = model.module
-    return class_name(inner) if isinstance(inner, nn.Module) else type(model).__name__
+    return type(model).__name__ if inner is model else class_name(inner)
 
 
 def explain_forward(

@@ -32,6 +32,7 @@ from gradscope.target.placement import (
     parse_device,
     parse_dtype,
 )
+from gradscope.target.structures import describe, named_tensors
 from gradscope.target.target import Guessed, Target
 from gradscope.target.user_code import UserCode
 
@@ -67,6 +68,15 @@ def _chosen_model(parsed: TargetSpec, options: TargetOptions) -> Expression | No
     return parse_expression(options.model)
 
 
+def _check_has_elements(batch: object) -> None:
+    tensors = [tensor for _, tensor in named_tensors(batch, "")]
+    if tensors and not any(tensor.numel() for tensor in tensors):
+        raise GradscopeError(
+            f"the batch is empty: {describe(batch)}",
+            help="give it at least one example, such as --input 8,16",
+        )
+
+
 def _assemble(
     source: Source, parsed: TargetSpec, chosen: Expression | None, options: TargetOptions
 ) -> Target:
@@ -82,6 +92,7 @@ def _assemble(
     offered = find_batch(source, setup, model, options)
     batches = offered.batches.mapped(partial(move_batch, device=device, dtype=dtype))
     batch = batches.first
+    _check_has_elements(batch)
     objective = find_objective(source, setup, model, options)
     if isinstance(objective, LossFunction) and isinstance(objective.function, nn.Module):
         objective.function.to(device, dtype)

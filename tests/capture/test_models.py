@@ -779,6 +779,15 @@ class AnswersEverything(nn.Module):
         return self.linear(x)
 
 
+class RaisesForTheUnknown(AnswersEverything):
+    """Attributes that do not exist raise an error of the user's own."""
+
+    def __getattr__(self, name: str) -> object:
+        if name in vars(self)["_modules"]:
+            return vars(self)["_modules"][name]
+        raise RuntimeError(name)
+
+
 class WithSlots(nn.Module):
     __slots__ = ("calls",)
 
@@ -822,6 +831,7 @@ class ComparesByValue(nn.Module):
     [
         CallOverridden,
         AnswersEverything,
+        RaisesForTheUnknown,
         WithSlots,
         InACycle,
         ComparesByValue,
@@ -832,6 +842,7 @@ class ComparesByValue(nn.Module):
     ids=[
         "call overridden",
         "answers everything",
+        "raises for the unknown",
         "slots",
         "cycle",
         "compares by value",

@@ -204,10 +204,11 @@ def test_results_lie_where_the_command_was_started(tmp_path, gradscope_in):
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="this system has no /dev/full")
-def test_full_stdout_is_one_line_and_no_bug_report(tmp_path, server):
+@pytest.mark.parametrize("line", [["inspect", "model.py"], ["rule"], ["--help"]])
+def test_full_stdout_is_one_line_and_no_bug_report(tmp_path, server, line):
     write(tmp_path, GOOD)
     streams = ["/dev/null", "/dev/full", tmp_path / "err"]
-    server.start(tmp_path, ["inspect", "model.py"], ENVIRONMENT, streams=streams)
+    server.start(tmp_path, line, ENVIRONMENT, streams=streams)
     assert server.ended() == 2
     told = (tmp_path / "err").read_text()
     assert "cannot write to stdout" in told

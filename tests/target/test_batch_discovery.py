@@ -40,6 +40,20 @@ def test_empty_loader_is_told(workplace):
     assert error.what == "'train_loader' of 'model.py' is empty: it contains no batch"
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [("", {"inputs": ("0,3",)}), ("batch = torch.zeros(0, 3), torch.zeros(0)\n", {})],
+)
+def test_batch_without_elements_is_told(workplace, text, options):
+    error = workplace.error(NET + text, **options)
+    assert error.what.startswith("the batch is empty: float32[0,3]")
+
+
+def test_batch_with_one_empty_tensor_is_taken(workplace):
+    text = NET + "batch = torch.zeros(2, 3), torch.zeros(0)\n"
+    assert workplace.load(text).batch[0].shape == (2, 3)
+
+
 def test_loader_that_raises_keeps_the_users_exception(workplace):
     error = workplace.error(NET + "def dataloader():\n    yield 1 / 0\n")
     assert isinstance(error, UserCodeError)

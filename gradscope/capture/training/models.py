@@ -34,9 +34,9 @@ from gradscope.capture.training.model_records import (
 from gradscope.capture.training.running_modules import (
     calling_frame,
     outer_module,
-    plain,
     wrapped,
 )
+from gradscope.target.wrappers import plain
 
 _ALL_SEEN, _ALL_SEEN_EVERY = 10, 20
 """All calls are observed before this many first backwards, and before every Nth later; otherwise

@@ -5,6 +5,8 @@ from types import FrameType
 
 from torch import nn
 
+from gradscope.target.wrappers import plain
+
 _MODULE_FILE = nn.modules.module.__file__
 _PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
@@ -31,12 +33,6 @@ def calling_frame(frame: FrameType) -> FrameType | None:
     while step is not None and step.f_code.co_filename == _MODULE_FILE:
         step = step.f_back
     return step
-
-
-def plain(module: nn.Module) -> nn.Module:
-    """Return the module that was compiled to this one."""
-    inner: nn.Module = getattr(module, "_orig_mod", module)
-    return inner
 
 
 def wrapped(module: nn.Module) -> Iterator[nn.Module]:

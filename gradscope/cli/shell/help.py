@@ -12,7 +12,10 @@ from typer import Context
 from typer.core import TyperCommand, TyperGroup
 
 from gradscope.cli.console import make_console
+from gradscope.cli.errors import show_error
 from gradscope.cli.shell.examples import EXAMPLES
+from gradscope.cli.shell.usage_error import UsageError, worded
+from gradscope.errors import ExitCode
 from gradscope.options.declaration import Argument, Parameter
 
 if TYPE_CHECKING:
@@ -57,6 +60,15 @@ class CommandHelp(TyperCommand):
 class ProgramHelp(TyperGroup):
     """The program, whose help page lists the commands."""
 
+    def main(self, *args: typing.Any, **settings: typing.Any) -> typing.NoReturn:  # noqa: ANN401 - as typer declares it
+        """Run the command line and exit; a wrong one is an error of one line."""
+        try:
+            code = super().main(*args, **{**settings, "standalone_mode": False})
+        except UsageError as error:
+            show_error(worded(error))
+            code = ExitCode.CANNOT_JUDGE
+        sys.exit(code or ExitCode.OK)
+
     def format_help(self, ctx: Context, formatter: object) -> None:  # type: ignore[override]
         """Print the help page."""
         groups = [
@@ -88,7 +100,7 @@ def _entry(parameter: inspect.Parameter, annotated: object, declared: Parameter)
     settings, kind = declared.settings, _item_type(annotated)
     text = str(settings["help"])
     if isinstance(declared, Argument):
-        return Entry(group="Arguments", names=str(settings["metavar"]).strip("[]"), text=text)
+        return Entry(group="Arguments", names=_unbracketed(str(settings["metavar"])), text=text)
     names = declared.names or (f"--{parameter.name.replace('_', '-')}",)
     shown = ", ".join(name for text in names for name in text.split("/"))
     choices = get_args(kind) if get_origin(kind) is Literal else ()
@@ -104,6 +116,11 @@ def _entry(parameter: inspect.Parameter, annotated: object, declared: Parameter)
         names=f"{shown} {placeholder}".rstrip(),
         text=text,
     )
+
+
+def _unbracketed(metavar: str) -> str:
+    """Return a placeholder without the brackets around all of it."""
+    return metavar[1:-1] if metavar.startswith("[") and metavar.endswith("]") else metavar
 
 
 def _item_type(annotated: object) -> object:

@@ -62,7 +62,7 @@ class GradientLeak(Rule):
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
         if sum(1 for series in context.shared(Windows).series if series.windows) < 2:
-            return "the run has no two optimizers that step"
+            return "fewer than two optimizers step"
         return None if context.shared(_Reaches).by_line else "no backward was watched closely"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ class FirstLoss(Rule):
 
     def skip_reason(self, context: RuleContext) -> str | None:
         """Return why this rule cannot judge the recording."""
-        return None if context.run is None else "the first step of the run tells"
+        return None if context.run is None else "it judges inspected models, not runs"
 
     def check(self, context: RuleContext) -> Iterator[Finding]:
         """Yield a finding for a first loss that is too high or too low."""

@@ -20,6 +20,7 @@ from gradscope.target.notation import parse_expression
 from gradscope.target.options import TargetOptions
 from gradscope.target.structures import named_tensors
 from gradscope.target.user_code import nearest
+from gradscope.target.wrappers import plain
 
 _BATCH_NAMES = ("build_batch", "batch", "example_inputs")
 _LOADER_NAMES = ("dataloader", "train_loader", "train_dataloader")
@@ -161,5 +162,4 @@ def _no_batch(model: nn.Module) -> GradscopeError:
 
 
 def _bound_forward(model: nn.Module) -> Callable[..., object]:
-    inner = getattr(model, "_orig_mod", None)
-    return inner.forward if isinstance(inner, nn.Module) else model.forward
+    return plain(model).forward

@@ -1,0 +1,19 @@
+"""Words an error of the parser as every other error: one line, and the command that helps."""
+
+from typing import cast
+
+import typer
+
+from gradscope.errors import GradscopeError
+
+UsageError = cast("type[Exception]", typer.BadParameter.__base__)
+"""Base of the parser's errors. typer exports only its subclasses."""
+
+
+def worded(error: Exception) -> GradscopeError:
+    """Return an error of the parser in gradscope's words."""
+    text = " ".join(getattr(error, "format_message", error.__str__)().split())
+    text = text.replace(": Value error, ", ": ").removesuffix(".")
+    context = getattr(error, "ctx", None)
+    page = f"{context.command_path} -h" if context is not None else "gradscope -h"
+    return GradscopeError(text[:1].lower() + text[1:], help=page)

@@ -1,0 +1,40 @@
+"""Wrong command lines end in one line, the command that helps, and exit code 2."""
+
+import pytest
+from typer.testing import CliRunner
+
+from gradscope.cli.app import app
+from gradscope.errors import GradscopeError
+from gradscope.launch.program import Program, check_program
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "page"),
+    [
+        (["inspct"], "no such command 'inspct'. Did you mean 'inspect'?", "gradscope -h"),
+        (["inspect", "x.py", "--overfitt"], "no such option: --overfitt", "gradscope inspect -h"),
+        (["inspect", "x.py", "--steps", "-1"], "invalid value for '--steps'", "gradscope inspect"),
+        (["export", "x.gradscope"], "missing option '--to'", "gradscope export -h"),
+        (["export", "x", "--to", "csvv"], "invalid value for '--to': 'csvv'", "gradscope export"),
+        (["run", "--lr", "3", "train.py"], "no such option: --lr", "gradscope run -h"),
+    ],
+)
+def test_wrong_command_line_is_one_line(line, what, page):
+    done = CliRunner().invoke(app, line, prog_name="gradscope")
+    told = done.stderr.splitlines()
+    assert done.exit_code == 2 and done.stdout == ""
+    assert told[0].startswith(f"error: {what}")
+    assert told[1].startswith(f"  help: {page}")
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("line", [["--version"], ["rule", "--help"], ["rule", "GS201"]])
+def test_right_command_line_exits_with_0(line):
+    done = CliRunner().invoke(app, line, prog_name="gradscope")
+    assert done.exit_code == 0 and done.stdout != ""
+
+
+def test_script_name_too_long_for_the_system_is_told():
+    program = Program(name="a" * 300 + ".py", arguments=(), is_module=False)
+    with pytest.raises(GradscopeError, match="cannot open 'aaa"):
+        check_program(program)
