@@ -1,6 +1,6 @@
 """Which steps of a long run are kept whole, and for how many each stands."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,10 +8,15 @@ from operator import attrgetter
 from typing import Protocol
 
 from gradscope.recording.events import Event
-from gradscope.recording.evidence.summaries import SeriesKind, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import (
+    CosineSummary,
+    SeriesKind,
+    SeriesSummary,
+    StepSummary,
+)
 from gradscope.recording.evidence.training import ContinuedRun
 from gradscope.recording.records import Recording
-from gradscope.recording.thinning.buckets import COLUMNS, Bucket, unpacked
+from gradscope.recording.thinning.buckets import COLUMNS, Bucket, read, unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,32 @@ class KeptSteps:
             for turn, bucket in enumerate(unpacked(columns)):
                 if bucket.count or bucket.broken:
                     yield Span(series.first + turn * whole.bucket, whole.bucket, bucket)
+
+    def is_summarised(self, step: int) -> bool:
+        """Return whether a summary counts a step; it may be whole as well."""
+        at = bisect_right(self._starts, step) - 1
+        return at >= 0 and step < self._ends[at]
+
+    @cached_property
+    def _starts(self) -> Sequence[int]:
+        return sorted(one.first for one in self.summaries)
+
+    @cached_property
+    def _ends(self) -> Sequence[int]:
+        return sorted(one.first + one.count for one in self.summaries)
+
+    def cosines(self, site: int | None) -> Mapping[float, float]:
+        """Return the cosines that clips at a line leave in summarised steps, with their counts.
+
+        Each is the middle of a hundredth.
+        """
+        found: dict[float, float] = {}
+        for one in self.recording.evidence_of(CosineSummary):
+            if one.site == site:
+                for hundredth, count in enumerate(read(one.counts), one.lowest):
+                    middle = min((hundredth + 0.5) / 100, 1.0)
+                    found[middle] = found.get(middle, 0.0) + count
+        return found
 
     def steps_of_events(self, events: Iterable[Event]) -> int:
         """Return the number of steps that some events, one of a step, stand for."""

@@ -4,102 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradscope.analysis.model_parts import Part, Subtrees
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.recording.cut_record import CutRecord
 from gradscope.recording.evidence.failures import WithheldRecord
 from gradscope.recording.evidence.parameters import InfluenceRecord
-from gradscope.recording.records import ModuleRecord, NodeRecord, ParameterRecord, Recording, Site
-
-MOST_NAMED = 3
-"""Maximum number of names in a message."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A module all of whose trainable parameters are in a set, or one parameter by itself."""
-
-    name: str
-    """Path of the module; empty for the whole model."""
-    module: int | None
-    """Index of the module; None for a parameter whose module is only partly in the set."""
-    parameters: frozenset[int]
-    site: int | None
-    """Line that made it."""
-
-
-@dataclass(frozen=True)
-class Subtrees:
-    """The modules of a model with all that is below them."""
-
-    recording: Recording
-
-    @cached_property
-    def trainable(self) -> dict[int, frozenset[int]]:
-        """By module: the parameters in it and below it that require grad."""
-        found: dict[int, set[int]] = {}
-        for parameter in self.recording.parameters:
-            if parameter.requires_grad:
-                for module in self.lineage(parameter.module):
-                    found.setdefault(module, set()).add(parameter.index)
-        return {module: frozenset(parameters) for module, parameters in found.items()}
-
-    def lineage(self, module: int) -> Iterator[int]:
-        """Yield a module and the modules around it, innermost first."""
-        position: int | None = module
-        while position is not None:
-            yield position
-            position = self.recording.modules[position].parent
-
-    def parts(self, parameters: Iterable[int]) -> tuple[Part, ...]:
-        """Return the largest modules whose parameters are all among these, and the rest."""
-        wanted = frozenset(parameters)
-        found: dict[tuple[int | None, int], Part] = {}
-        for index in sorted(wanted):
-            record = self.recording.parameters[index]
-            whole = [m for m in self.lineage(record.module) if self.trainable[m] <= wanted]
-            part = self._module(whole[-1]) if whole else _alone(record)
-            found.setdefault((part.module, -1 if whole else index), part)
-        return tuple(found.values())
-
-    def _module(self, index: int) -> Part:
-        module = self.recording.modules[index]
-        parameters = self.trainable[index]
-        site = module.site
-        if site is None:
-            sites = (self.recording.parameters[position].site for position in sorted(parameters))
-            site = next((one for one in sites if one is not None), None)
-        return Part(name=module.path, module=index, parameters=parameters, site=site)
-
-    def has_twin(self, part: Part, among: frozenset[int]) -> bool:
-        """Return whether a module built alike has all its parameters in another set."""
-        if part.module is None:
-            return False
-        build = self._build(self.recording.modules[part.module])
-        return any(
-            parameters <= among and self._build(self.recording.modules[module]) == build
-            for module, parameters in self.trainable.items()
-            if module != part.module
-        )
-
-    def _build(self, module: ModuleRecord) -> tuple[object, ...]:
-        prefix = len(module.path) + 1 if module.path else 0
-        parameters = (self.recording.parameters[p] for p in sorted(self.trainable[module.index]))
-        return (module.class_name, *((p.name[prefix:], p.shape) for p in parameters))
-
-
-def _alone(record: ParameterRecord) -> Part:
-    return Part(
-        name=record.name, module=None, parameters=frozenset({record.index}), site=record.site
-    )
-
-
-def named(parts: Iterable[Part]) -> str:
-    """Return the names of parts for a message, the first few of many."""
-    names = [part.name or "the whole model" for part in parts]
-    if len(names) > MOST_NAMED:
-        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
+from gradscope.recording.records import NodeRecord, Recording, Site
 
 HEAD_SHARE = 0.1
 """Learning parameters count as a head if they hold less than this share of the trainable elements.

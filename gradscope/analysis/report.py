@@ -21,12 +21,11 @@ from gradscope.analysis.rows import (
 from gradscope.analysis.training_run import TrainingRun, failure_text, training_run
 from gradscope.phrasing import printable
 from gradscope.recording.finding import UNJUDGED, Finding, Verdict
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     EventRecord,
     Recording,
     Skipped,
-    TargetRecord,
 )
 
 

@@ -8,10 +8,10 @@ from typing import Literal, get_args
 from gradscope.analysis.job import RankEnding
 from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
+from gradscope.analysis.losses.step_losses import StepLosses, step_losses
 from gradscope.analysis.norms import total_norm
 from gradscope.analysis.recording_index import users_sites
 from gradscope.analysis.run_optimizers import OptimizerRow, Optimizers
-from gradscope.analysis.step_losses import StepLosses, step_losses
 from gradscope.analysis.timeline import Pattern, patterns
 from gradscope.analysis.view import line_text, shown_path
 from gradscope.errors import GradscopeError

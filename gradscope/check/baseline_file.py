@@ -14,7 +14,7 @@ from gradscope.errors import GradscopeError
 from gradscope.files import written_whole
 from gradscope.recording.encoding import spell
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import TargetRecord
+from gradscope.recording.origin import TargetRecord
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.fingerprint import portable_path, pure_path, subjects_of
 from gradscope.rules.measurement import Measure

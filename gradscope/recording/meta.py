@@ -7,7 +7,10 @@ from pathlib import Path
 
 from gradscope import __version__
 from gradscope.recording.encoding import write_text
-from gradscope.recording.records import Environment, Recording, TargetRecord
+from gradscope.recording.origin import Environment, TargetRecord
+from gradscope.recording.records import (
+    Recording,
+)
 
 Texts = dict[str, str | None]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gradscope.errors import GradscopeError
-from gradscope.recording.event_batches import EventBatches
+from gradscope.recording.batches.event_batches import EventBatches
 from gradscope.recording.evidence.code import SourceRecord, StatementRecord
 from gradscope.recording.evidence.ranks import RankEvent
 from gradscope.recording.evidence.training import (

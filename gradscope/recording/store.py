@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 
 from gradscope.garbage import no_garbage_collection
+from gradscope.recording.batches.kept_batch import read_kept_batches
 from gradscope.recording.continuation.joining import continued, start_of
-from gradscope.recording.kept_batch import read_kept_batches
 from gradscope.recording.meta import header_of, read_header
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.opening import opened_to_read

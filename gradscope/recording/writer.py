@@ -11,7 +11,7 @@ from typing import Self
 
 from gradscope.errors import GradscopeError
 from gradscope.recording import step_norms
-from gradscope.recording.kept_batch import (
+from gradscope.recording.batches.kept_batch import (
     BATCH_TENSOR_DEFINITION,
     BATCH_TENSOR_INSERTION,
     BATCH_TENSORS,

@@ -11,7 +11,7 @@ from gradscope.analysis.report import Report
 from gradscope.analysis.rows import OtherStep
 from gradscope.phrasing import counted
 from gradscope.recording.finding import SEVERITIES, Finding, Fix, SkippedRule
-from gradscope.recording.records import TargetRecord
+from gradscope.recording.origin import TargetRecord
 from gradscope.report.number_format import figure, operation_text
 from gradscope.report.page import UNICODE
 from gradscope.report.parameter_names import folded_names

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gradscope.analysis.columns import Columns
-from gradscope.analysis.overfitting import Overfit
+from gradscope.analysis.losses.overfitting import Overfit
 from gradscope.analysis.report import Report
 from gradscope.phrasing import counted
 from gradscope.report.document import Fact, Facts, Line, Mark, Section, Strip, Strips, Word

@@ -26,7 +26,10 @@ from gradscope.probes.registry import probe_making, record_none, run_probes
 from gradscope.probes.snapshot import preserved
 from gradscope.progress import tell_stage
 from gradscope.recording.meta import repository_of
-from gradscope.recording.records import Environment, Recording, TargetRecord
+from gradscope.recording.origin import Environment, TargetRecord
+from gradscope.recording.records import (
+    Recording,
+)
 from gradscope.session.shown_warnings import shown_at_users_lines
 from gradscope.session.steps import Ending, Stepper, Training, WatchedStep, after_steps
 from gradscope.target.optimizers import set_learning_rate, with_trial_optimizer

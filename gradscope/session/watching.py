@@ -27,9 +27,9 @@ from gradscope.launch.execution import ending_by
 from gradscope.launch.options import WatchOptions
 from gradscope.options.checks import WrongValue
 from gradscope.options.recording_options import KEEP, KeepBatches
+from gradscope.recording.batches.kept_batch import batches_in_memory
 from gradscope.recording.evidence.training import RunEnding
 from gradscope.recording.finding import Finding
-from gradscope.recording.kept_batch import batches_in_memory
 from gradscope.recording.meta import has_no_gradients
 from gradscope.recording.paths import check_free, remove_logs
 from gradscope.recording.records import Recording

@@ -20,7 +20,10 @@ from gradscope.capture.step.sites import SiteMode
 from gradscope.capture.training.locations import NOWHERE
 from gradscope.capture.training.step_captures import Start
 from gradscope.probes.registry import record_none
-from gradscope.recording.records import Recording, TargetRecord
+from gradscope.recording.origin import TargetRecord
+from gradscope.recording.records import (
+    Recording,
+)
 
 
 def broken_start(traceback: TracebackType | None) -> Start | None:

@@ -24,7 +24,11 @@ from gradscope.recording.evidence.batches import ProbeRecord
 from gradscope.recording.evidence.failures import LateCapture, SuspectedBreak
 from gradscope.recording.evidence.forward import ForwardStat
 from gradscope.recording.meta import Header
-from gradscope.recording.records import CapturedStep, Recording, TargetRecord
+from gradscope.recording.origin import TargetRecord
+from gradscope.recording.records import (
+    CapturedStep,
+    Recording,
+)
 from gradscope.step_capture.failed_step import failed_recording
 from gradscope.step_capture.late_captures import LastStart, LateBackward, Suspicion
 from gradscope.step_capture.probing import HalfPrecision, probe_captured_step

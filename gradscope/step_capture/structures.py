@@ -19,7 +19,12 @@ from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
 from gradscope.probes.optimizers import with_numbers_of
 from gradscope.recording.evidence.training import OptimizerRecord
-from gradscope.recording.records import InputStat, Recording, TargetRecord, TensorStat
+from gradscope.recording.origin import TargetRecord
+from gradscope.recording.records import (
+    InputStat,
+    Recording,
+    TensorStat,
+)
 from gradscope.recording.repetitions import repeated
 
 _MOST = 4

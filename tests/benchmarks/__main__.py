@@ -40,7 +40,7 @@ from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.training.steps.stored_gradients import GradientStorage
 from gradscope.capture.training.watch import TrainingWatch
-from gradscope.recording.records import Environment
+from gradscope.recording.origin import Environment
 from gradscope.recording.store import load_recording
 from gradscope.rules.catalogue import RULES
 from gradscope.rules.context import RuleContext

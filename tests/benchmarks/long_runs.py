@@ -14,15 +14,14 @@ from pathlib import Path
 from gradscope.options.recording_options import KEEP
 from gradscope.recording.evidence.training import ClipScope, TrainedOptimizer
 from gradscope.recording.meta import Header
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     EventRecord,
     ModuleRecord,
     ParameterRecord,
     Shape,
     Site,
     StepRecord,
-    TargetRecord,
 )
 from gradscope.recording.repetitions import RepeatedSteps
 from gradscope.recording.run_recorder import RunRecorder, RunStep

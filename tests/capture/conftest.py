@@ -11,15 +11,14 @@ from gradscope.capture.naming import name_model
 from gradscope.capture.step.assemble import Assembler
 from gradscope.capture.step.forward_backward import StepCapture
 from gradscope.capture.step.measurements import Measurements
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     GradientStat,
     ModuleCallRecord,
     NodeRecord,
     ParameterStat,
     Recording,
     Site,
-    TargetRecord,
 )
 
 Forward = Callable[..., Tensor]

@@ -7,8 +7,8 @@ from gradscope.comparison.comparison import compare
 from gradscope.comparison.tolerance import Tolerance
 from gradscope.recording.finding import Finding, Verdict
 from gradscope.recording.norm_table import NOT_MEASURED, NormTable
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     EventRecord,
     GradientStat,
     ModuleRecord,
@@ -18,7 +18,6 @@ from gradscope.recording.records import (
     Shape,
     Site,
     StepRecord,
-    TargetRecord,
 )
 from gradscope.session.report import Report
 

@@ -3,8 +3,8 @@
 import dataclasses
 import math
 
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     GradientStat,
     ModuleRecord,
     ParameterRecord,
@@ -12,7 +12,6 @@ from gradscope.recording.records import (
     Recording,
     Shape,
     StepRecord,
-    TargetRecord,
 )
 from gradscope.recording.store import load_recording, save_recording
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from gradscope.recording.evidence import EVIDENCE
 from gradscope.recording.evidence.summaries import StepSummary
+from gradscope.recording.origin import TargetRecord
 from gradscope.recording.records import (
     CapturedStep,
     ParameterStat,
     Recording,
     Shape,
-    TargetRecord,
 )
 
 # Any text but for halves of surrogate pairs, which UTF-8 cannot hold.

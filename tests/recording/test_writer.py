@@ -9,12 +9,11 @@ import pytest
 
 from gradscope.errors import GradscopeError
 from gradscope.recording.meta import Header
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     GradientStat,
     ParameterStat,
     StepRecord,
-    TargetRecord,
 )
 from gradscope.recording.store import load_recording
 from gradscope.recording.tables import PARAMETER_STATS, STEPS

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     EdgeRecord,
-    Environment,
     EventRecord,
     GradientStat,
     ModuleCallRecord,
@@ -19,7 +19,6 @@ from gradscope.recording.records import (
     Site,
     Skipped,
     StepRecord,
-    TargetRecord,
     TensorRef,
     TensorStat,
 )

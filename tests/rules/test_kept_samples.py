@@ -22,8 +22,6 @@ CODES = {
     if rule.needs_run and family_of(rule.code) != "ranks"
 }
 ON_PUSH = [place for place, code in enumerate(CODES) if code in ("GS405", "GS406", "GS708")]
-ESTIMATED = ("GS115", "GS401", "GS407")
-"""Here a rule compares steps, updates or cosines that summaries do not have."""
 LITTLE = Room(limit=2_000_000, recent=100, chunks=10, around=300)
 """Less than what 2 MB hold: most steps become summaries."""
 
@@ -65,8 +63,6 @@ def train(path, steps):
 
 @pytest.mark.parametrize("code", some_on_push(CODES, ON_PUSH))
 def test_the_findings_in_a_sample_do_not_depend_on_what_is_kept(code, tmp_path, request):
-    if code in ESTIMATED:
-        request.applymarker(pytest.mark.xfail(reason="missing steps decide", strict=False))
     is_push = request.node.get_closest_marker("nightly") is None
     steps, rooms = (450, [LITTLE]) if is_push else (1_500, [LITTLE, Room.of("2MB")])
     with warnings.catch_warnings():

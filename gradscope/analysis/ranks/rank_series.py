@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradscope.analysis.job import Rank
+from gradscope.analysis.losses.step_losses import known_losses
 from gradscope.analysis.norms import total_norm
-from gradscope.analysis.step_losses import known_losses
 from gradscope.recording.norm_table import norms_of
 from gradscope.recording.records import Recording
 

@@ -17,8 +17,8 @@ from gradscope.capture.step.stored_gradients import UNREADABLE, keep
 from gradscope.garbage import no_garbage_collection
 from gradscope.phrasing import counted
 from gradscope.recording.cut_record import CutRecord
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     EventRecord,
     GradientStat,
     InputStat,
@@ -29,7 +29,6 @@ from gradscope.recording.records import (
     Skipped,
     StepKind,
     StepRecord,
-    TargetRecord,
     TensorStat,
 )
 from gradscope.recording.stored_gradient import KeepMode, StoredGradient

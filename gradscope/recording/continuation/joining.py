@@ -15,7 +15,7 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import CosineSummary, SeriesSummary, StepSummary
 from gradscope.recording.evidence.training import (
     ClipScope,
     ContinuedRun,
@@ -112,7 +112,7 @@ def _evidence_until(recording: Recording, end: int) -> Iterator[object]:
             case BatchIdentity() | RoundedUpdate() | RankNumbers() | ContinuedRun():
                 if one.step < end:
                     yield one
-            case StepSummary() | SeriesSummary() | NormSummary():
+            case StepSummary() | SeriesSummary() | CosineSummary():
                 if one.first < end:
                     yield _summary_until(one, summaries[one.first], end)
             case _ if not isinstance(one, _OF_LAST_PART):
@@ -120,10 +120,10 @@ def _evidence_until(recording: Recording, end: int) -> Iterator[object]:
 
 
 def _summary_until(
-    one: StepSummary | SeriesSummary | NormSummary, whole: StepSummary, end: int
+    one: StepSummary | SeriesSummary | CosineSummary, whole: StepSummary, end: int
 ) -> object:
     """Return a summary of the steps before one, to the bucket."""
-    if end >= whole.first + whole.count or isinstance(one, NormSummary):
+    if end >= whole.first + whole.count or isinstance(one, CosineSummary):
         return one
     if isinstance(one, SeriesSummary):
         size = 8 * ceil((end - one.first) / whole.bucket)

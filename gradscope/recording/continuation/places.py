@@ -12,7 +12,7 @@ from gradscope.recording.evidence.ranks import (
     RankPass,
     WrappedModel,
 )
-from gradscope.recording.evidence.summaries import NormSummary, SeriesSummary, StepSummary
+from gradscope.recording.evidence.summaries import CosineSummary, SeriesSummary, StepSummary
 from gradscope.recording.evidence.training import (
     ClipScope,
     LibraryCall,
@@ -28,7 +28,7 @@ from gradscope.recording.records import (
     Recording,
     StepRecord,
 )
-from gradscope.recording.thinning.buckets import COLUMNS, NORM_COLUMNS, Bucket, packed, unpacked
+from gradscope.recording.thinning.buckets import COLUMNS, packed, unpacked
 
 _One = TypeVar("_One")
 
@@ -157,8 +157,8 @@ class Places:
                 )
             case SeriesSummary():
                 return self._series(one)
-            case NormSummary():
-                return self._norms(one)
+            case CosineSummary():
+                return replace(one, first=one.first + self.start, site=self.sites[one.site])
             case _:
                 return self._of_rank(one)
 
@@ -173,12 +173,6 @@ class Places:
             optimizer=self._optimizer(one.optimizer),
             **packed(buckets),
         )
-
-    def _norms(self, one: NormSummary) -> NormSummary:
-        own = unpacked(getattr(one, name) for name in NORM_COLUMNS)
-        buckets = self._by_parameter(own, Bucket())
-        first = one.first + self.start
-        return NormSummary(first=first, kind=one.kind, **packed(buckets, NORM_COLUMNS))
 
     def _by_parameter(self, values: Sequence[_One], lacking: _One) -> tuple[_One, ...]:
         """Return values in the order of the whole recording's parameters."""

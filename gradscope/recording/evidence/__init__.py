@@ -68,8 +68,8 @@ from gradscope.recording.evidence.ranks import (
     WrappedModel,
 )
 from gradscope.recording.evidence.summaries import (
+    CosineSummary,
     LimitRecord,
-    NormSummary,
     SeriesSummary,
     StepSummary,
 )
@@ -102,6 +102,7 @@ EVIDENCE: tuple[type, ...] = (
     ClipTrial,
     ComparisonRecord,
     ContinuedRun,
+    CosineSummary,
     CustomFunctionRecord,
     DroppedRecord,
     EqualOutputsRecord,
@@ -122,7 +123,6 @@ EVIDENCE: tuple[type, ...] = (
     MicroBatchRecord,
     MixedExamplesRecord,
     NonfiniteRecord,
-    NormSummary,
     OptimizerRecord,
     OverfitRecord,
     OverwrittenRecord,

@@ -6,8 +6,6 @@ from typing import ClassVar, Literal
 SeriesKind = Literal["loss", "norm", "raw", "rate"]
 """`raw` is the norm before clips, `norm` the one that the optimizer used."""
 
-NormKind = Literal["gradient", "weight", "update"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSummary:
@@ -50,21 +48,18 @@ class SeriesSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NormSummary:
-    """The norms of all parameters over the steps of a summary; columns of big-endian doubles."""
+class CosineSummary:
+    """The cosines that clips at a line leave over the steps of a summary, counted by hundredth."""
 
-    table: ClassVar[str] = "norm_summary"
+    table: ClassVar[str] = "cosine_summary"
     first: int
     """First step of the summary that it belongs to."""
-    kind: NormKind
+    site: int
+    """Line of the clip."""
+    lowest: int
+    """First hundredth: it counts the cosines from `lowest / 100` to less than 0.01 above."""
     counts: bytes
-    """By parameter: steps with a finite norm."""
-    broken: bytes
-    """By parameter: steps in which it was NaN or infinite."""
-    lowest: bytes
-    highest: bytes
-    mean: bytes
-    last: bytes
+    """Number of steps by hundredth; a column of big-endian doubles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite, nan
 
-NORM_COLUMNS = ("counts", "broken", "lowest", "highest", "mean", "last")
-"""Names of the columns of a summary of norms."""
-
-COLUMNS = (*NORM_COLUMNS, "lowest_at", "highest_at")
+COLUMNS = ("counts", "broken", "lowest", "highest", "mean", "last", "lowest_at", "highest_at")
 """Names of the columns of a series."""
 
 
@@ -95,22 +92,24 @@ def joined(buckets: Iterable[Bucket]) -> Bucket:
     return whole
 
 
-def packed(buckets: Sequence[Bucket], names: Sequence[str] = COLUMNS) -> dict[str, bytes]:
+def packed(buckets: Sequence[Bucket]) -> dict[str, bytes]:
     """Return buckets as columns of big-endian doubles, by name."""
     columns = zip(*(one.cells() for one in buckets), strict=True)
-    return dict(zip(names, map(_written, columns), strict=False))
+    return dict(zip(COLUMNS, map(written, columns), strict=False))
 
 
 def unpacked(columns: Iterable[bytes]) -> list[Bucket]:
-    """Return the buckets of columns in the order of `COLUMNS`, or the first of these."""
-    return [Bucket(*cells) for cells in zip(*map(_read, columns), strict=True)]
+    """Return the buckets of columns in the order of `COLUMNS`."""
+    return [Bucket(*cells) for cells in zip(*map(read, columns), strict=True)]
 
 
-def _written(numbers: Iterable[float]) -> bytes:
+def written(numbers: Iterable[float]) -> bytes:
+    """Return numbers as a column of big-endian doubles."""
     return _in_order(array("d", numbers)).tobytes()
 
 
-def _read(cell: bytes) -> "array[float]":
+def read(cell: bytes) -> "array[float]":
+    """Return the numbers of a column."""
     return _in_order(array("d", cell))
 
 

@@ -1,29 +1,21 @@
 """Summaries of consecutive steps in the file, and the steps among them that are still whole."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import get_args
+from math import floor
 
 from gradscope.recording.evidence.summaries import (
-    NormKind,
-    NormSummary,
+    CosineSummary,
     SeriesKind,
     SeriesSummary,
     StepSummary,
 )
 from gradscope.recording.evidence.training import RoundedUpdate
 from gradscope.recording.records import EventRecord, StepRecord
-from gradscope.recording.step_norms import NORMS, numbers_of
+from gradscope.recording.step_norms import NORMS
 from gradscope.recording.tables import EVENTS, STEPS, evidence_tables
-from gradscope.recording.thinning.buckets import (
-    NORM_COLUMNS,
-    Bucket,
-    bucket_of,
-    joined,
-    packed,
-    unpacked,
-)
+from gradscope.recording.thinning.buckets import Bucket, bucket_of, joined, packed, written
 from gradscope.recording.thinning.readings import Reading
 from gradscope.recording.writer import RecordingWriter
 
@@ -31,13 +23,6 @@ TOGETHER = 10
 """Number of buckets of a summary, and of summaries that become one."""
 
 SeriesKey = tuple[SeriesKind, int | None]
-
-_NORM_COLUMNS = ("set", "norm", "weight_norm", "update_norm")
-
-_Column = tuple[list[float], list[int]]
-"""Numbers and their steps."""
-
-NORM_KINDS: tuple[NormKind, ...] = get_args(NormKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +56,8 @@ class Chunk:
     block: range
     """Steps that stay whole and stand for the others."""
     series: dict[SeriesKey, list[Bucket]]
+    cosines: dict[int, Counter[int]]
+    """By line of a clip: number of steps by hundredth of the cosine."""
     whole: dict[int, Whole]
     rows: dict[str, range] = field(default_factory=dict)
     """By table: ids of its own rows."""
@@ -86,17 +73,15 @@ class Chunk:
             self.whole.pop(step).remove(writer)
 
     def drop_norms(self, writer: RecordingWriter, most: int) -> None:
-        """Delete the norms of all whole steps but some in the middle, and of the summary."""
+        """Delete the norms of all whole steps but some in the middle."""
         measured = [one for one in self.whole.values() if one.has_norms]
         start = max(0, len(measured) - most) // 2
         for one in (*measured[:start], *measured[start + most :]):
             writer.remove(NORMS, one.rows[NORMS])
             rows = {table: span for table, span in one.rows.items() if table != NORMS}
             self.whole[one.step] = replace(one, rows=rows)
-        table = evidence_tables()[NormSummary].name
-        writer.remove(table, self.rows.pop(table, range(0)))
 
-    def write(self, writer: RecordingWriter, norms: Mapping[NormKind, Sequence[Bucket]]) -> None:
+    def write(self, writer: RecordingWriter) -> None:
         """Write the summary."""
         step = StepSummary(
             first=self.first,
@@ -109,12 +94,16 @@ class Chunk:
             SeriesSummary(first=self.first, kind=kind, optimizer=optimizer, **packed(buckets))
             for (kind, optimizer), buckets in self.series.items()
         ]
-        of_parameters = [
-            NormSummary(first=self.first, kind=kind, **packed(buckets, NORM_COLUMNS))
-            for kind, buckets in norms.items()
-            if buckets
+        cosines = [
+            CosineSummary(
+                first=self.first,
+                site=site,
+                lowest=min(counts),
+                counts=written(counts[one] for one in range(min(counts), max(counts) + 1)),
+            )
+            for site, counts in self.cosines.items()
         ]
-        for records in ([step], series, of_parameters):
+        for records in ([step], series, cosines):
             if records:
                 table = evidence_tables()[type(records[0])]
                 start = writer.place(table.name)
@@ -156,48 +145,34 @@ def series_of(readings: Sequence[Reading], first: int, size: int) -> dict[Series
     return {key: [bucket_of(*column) for column in columns] for key, columns in found.items()}
 
 
-def norms_of_steps(
-    writer: RecordingWriter, steps: Iterable[Whole], parameters: Mapping[int, Sequence[int]]
-) -> dict[NormKind, list[Bucket]]:
-    """Return the norms of some steps by parameter, before they are deleted."""
-    found: dict[NormKind, dict[int, _Column]] = {kind: {} for kind in NORM_KINDS}
-    for one in steps:
-        for index, *cells in writer.cells(NORMS, _NORM_COLUMNS, one.rows.get(NORMS, range(0))):
-            measured = parameters[index]
-            for kind, cell in zip(NORM_KINDS, cells, strict=True):
-                if cell is None:
-                    continue
-                known = found[kind]
-                for parameter, norm in zip(measured, numbers_of(cell, len(measured)), strict=True):
-                    if not norm < 0:
-                        column = known.get(parameter)
-                        if column is None:
-                            column = known[parameter] = ([], [])
-                        column[0].append(norm)
-                        column[1].append(one.step)
-    return {kind: _by_parameter(known) for kind, known in found.items() if known}
-
-
-def _by_parameter(known: Mapping[int, _Column]) -> list[Bucket]:
-    return [bucket_of(*known.get(index, ([], []))) for index in range(max(known) + 1)]
+def cosines_of(readings: Sequence[Reading]) -> dict[int, Counter[int]]:
+    """Return by line of a clip the number of steps by hundredth of the cosine that it leaves."""
+    found: dict[int, Counter[int]] = {}
+    for reading in readings:
+        for site, cosine in reading.cosines.items():
+            found.setdefault(site, Counter())[floor(100 * cosine)] += 1
+    return found
 
 
 def merged(writer: RecordingWriter, chunks: Sequence[Chunk]) -> Chunk:
     """Return one summary in place of consecutive ones, which are deleted; one block stays."""
     keys = dict.fromkeys(key for chunk in chunks for key in chunk.series)
-    norms = _joined_norms(writer, chunks)
     whole = Chunk(
         first=chunks[0].first,
         count=sum(chunk.count for chunk in chunks),
         bucket=chunks[0].bucket * TOGETHER,
         block=_chosen(chunks).block,
         series={key: [joined(chunk.series.get(key, ())) for chunk in chunks] for key in keys},
+        cosines={
+            site: sum((chunk.cosines.get(site, Counter()) for chunk in chunks), Counter())
+            for site in dict.fromkeys(site for chunk in chunks for site in chunk.cosines)
+        },
         whole={step: one for chunk in chunks for step, one in chunk.whole.items()},
     )
     for chunk in chunks:
         for table, rows in chunk.rows.items():
             writer.remove(table, rows)
-    whole.write(writer, norms)
+    whole.write(writer)
     return whole
 
 
@@ -214,17 +189,3 @@ def _chosen(chunks: Sequence[Chunk]) -> Chunk:
         )
     )
     return next(measured, chunks[middle])
-
-
-def _joined_norms(writer: RecordingWriter, chunks: Sequence[Chunk]) -> dict[NormKind, list[Bucket]]:
-    table = evidence_tables()[NormSummary].name
-    found: dict[NormKind, list[list[Bucket]]] = {}
-    for chunk in chunks:
-        for kind, *columns in writer.cells(
-            table, ("kind", *NORM_COLUMNS), chunk.rows.get(table, range(0))
-        ):
-            found.setdefault(kind, []).append(unpacked(columns))
-    return {
-        kind: [joined(filter(None, one)) for one in zip_longest(*parts)]
-        for kind, parts in found.items()
-    }

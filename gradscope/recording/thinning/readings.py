@@ -17,6 +17,8 @@ _SPIKE = 3.0
 """Multiple of the usual number: rules report nothing below it."""
 _LEAST_JUMP = 1.4
 """Multiple of the usual loss: rules see no jump below it."""
+_JUMP, _DEVIATIONS = 1.5, 6.0
+"""Multiple of the usual loss, and robust standard deviations above it, from which it jumps."""
 _ALWAYS = 1e6
 """Importance of what is broken, beside the multiples of numbers that are only large."""
 
@@ -30,6 +32,10 @@ class Reading:
     numbers: Mapping[SeriesKind, float]
     importance: float = 0.0
     """How much the step and those around it are worth; 0 for a usual step."""
+    cosines: Mapping[int, float] = field(default_factory=dict)
+    """By line of a clip: cosine between the gradient before and after it."""
+    loss_jumps: bool = False
+    """Whether the loss is an outlier above those of the steps before."""
     trouble: float = 0.0
     """Part of it that comes of broken or large numbers, not of events that are new."""
 
@@ -61,6 +67,7 @@ class Readings:
         optimizer: int | None = None
         numbers: dict[SeriesKind, float] = {}
         trouble = ""
+        cosines: dict[int, float] = {}
         for event in events:
             known = dict(event.numbers)
             if event.kind == "backward" and "loss" in known:
@@ -73,11 +80,14 @@ class Readings:
             elif event.kind in ("clip-norm", "clip-value") and "norm" in known:
                 if not known.get("scaled"):
                     numbers["raw"] = max(numbers.get("raw", -inf), known["norm"])
+                if event.site is not None and known.get("fresh") and isfinite(known["norm"]):
+                    cosines |= {event.site: known["cosine"]} if "cosine" in known else {}
             elif event.kind.endswith("-error") or known.get("skipped"):
                 trouble = event.kind
-        worst = max(self._of_trouble(trouble), self._of_numbers(optimizer, numbers))
+        risen, jumps = self._of_numbers(optimizer, numbers)
+        worst = max(self._of_trouble(trouble), risen)
         importance = max(worst, self._of_kind(events), self._of_rate(optimizer, numbers))
-        return Reading(step, optimizer, numbers, importance, worst)
+        return Reading(step, optimizer, numbers, importance, cosines, jumps, worst)
 
     def of_repeated(
         self, one: RepeatedSteps, sources: Mapping[int, Sequence[EventRecord]]
@@ -96,9 +106,16 @@ class Readings:
                     numbers["loss"] = loss
             if not isnan(rate):
                 numbers["rate"] = rate
-            worst = self._of_numbers(shape.optimizer, numbers)
+            worst, jumps = self._of_numbers(shape.optimizer, numbers)
             importance = max(worst, self._of_rate(shape.optimizer, numbers))
-            yield Reading(one.first + order, shape.optimizer, numbers, importance, worst)
+            yield Reading(
+                one.first + order,
+                shape.optimizer,
+                numbers,
+                importance,
+                loss_jumps=jumps,
+                trouble=worst,
+            )
 
     def _of_trouble(self, trouble: str) -> float:
         """Return the importance of a kind of trouble: the first ones tell most."""
@@ -119,14 +136,18 @@ class Readings:
         self._kinds[key] = len(self._kinds)
         return _ALWAYS / 2 / len(self._kinds)
 
-    def _of_numbers(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
+    def _of_numbers(
+        self, optimizer: int | None, numbers: Mapping[SeriesKind, float]
+    ) -> tuple[float, bool]:
+        """Return the importance of numbers, and whether the loss jumps."""
         recent = self._recent_of(optimizer)
-        importance = 0.0
+        importance, jumps = 0.0, False
         if (loss := numbers.get("loss")) is not None:
             importance = self._rise(loss, recent.losses, _LEAST_JUMP)
+            jumps = importance > 0 and _is_outlier(list(recent.losses))
         if (norm := numbers.get("raw", numbers.get("norm"))) is not None:
             importance = max(importance, self._rise(norm, recent.norms, _SPIKE))
-        return importance
+        return importance, jumps
 
     def _of_rate(self, optimizer: int | None, numbers: Mapping[SeriesKind, float]) -> float:
         recent = self._recent_of(optimizer)
@@ -148,6 +169,16 @@ class Readings:
         usual = abs(median(before)) if is_above else 0.0
         before.append(value)
         return abs(value) / max(usual, 1e-30) if is_above and abs(value) > factor * usual else 0.0
+
+
+def _is_outlier(values: Sequence[float]) -> bool:
+    """Return whether the last number lies far above the usual one before."""
+    *before, value = values
+    if not isfinite(value) or len(before) < 2:
+        return False
+    usual = median(before)
+    deviation = 1.4826 * median(abs(one - usual) for one in before)
+    return value - usual > max(_DEVIATIONS * deviation, (_JUMP - 1) * abs(usual))
 
 
 @dataclass(frozen=True, slots=True)

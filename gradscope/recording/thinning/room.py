@@ -26,7 +26,7 @@ class Room:
     captured: int = 64
     """Number of captured steps."""
     norms: int = 1
-    """Whether summaries have the norms of parameters."""
+    """Whether the whole steps of summaries have the norms of all parameters."""
     measured: int = 10
     """Number of steps in a summary that keep the norms of parameters."""
     first: int = FOLDED

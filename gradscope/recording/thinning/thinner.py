@@ -15,14 +15,15 @@ from gradscope.recording.thinning.chunks import (
     TOGETHER,
     Chunk,
     Whole,
+    cosines_of,
     merged,
-    norms_of_steps,
     series_of,
     tables_of_steps,
     whole_step,
 )
 from gradscope.recording.thinning.readings import Reading, Readings
 from gradscope.recording.thinning.room import FOLDED, Room
+from gradscope.recording.thinning.updates import LED, follows_large_update
 from gradscope.recording.writer import RecordingWriter
 
 _BEFORE, _AFTER = 128, 10
@@ -128,7 +129,8 @@ class Thinner:
     def _note(self, reading: Reading) -> None:
         (self._waiting if reading.step >= FOLDED else self._head_readings).append(reading)
         if reading.importance:
-            self._important[reading.step] = reading.importance
+            led = reading.loss_jumps and follows_large_update(self._writer, self._open, reading)
+            self._important[reading.step] = LED if led else reading.importance
             self.noted.append(reading)
             self._weigh()
 
@@ -213,19 +215,18 @@ class Thinner:
             bucket=size,
             block=block,
             series=series_of(readings, steps.start, size),
+            cosines=cosines_of(readings),
             whole={},
         )
         own = [one for one in passed if _start(one) >= steps.start]
         kept = self._around | set(block) | self._in_use()
-        whole = [one for one in own if isinstance(one, Whole)]
-        norms = norms_of_steps(self._writer, whole, self._writer.norm_sets.parameters)
         self._passed = {one.step: one for one in passed if isinstance(one, Whole)}
         for one in own:
             for step in self._whole(one, kept):
                 chunk.whole[step.step] = step
         self._pin()
         self._drop(chunk)
-        chunk.write(self._writer, norms if self._room.norms else {})
+        chunk.write(self._writer)
         return chunk
 
     def _in_use(self) -> Set[int]:

@@ -5,7 +5,7 @@ import math
 
 from gradscope.check.results import CheckResult
 from gradscope.recording.finding import Finding, Severity
-from gradscope.recording.records import TargetRecord
+from gradscope.recording.origin import TargetRecord
 from gradscope.report.ci.locations import Location, target_location, unrecorded_location
 from gradscope.report.ci.reported import (
     ReportedFailure,

@@ -9,7 +9,12 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from gradscope.phrasing import printable
 from gradscope.recording.finding import Finding
-from gradscope.recording.records import ModuleRecord, Recording, Site, TargetRecord
+from gradscope.recording.origin import TargetRecord
+from gradscope.recording.records import (
+    ModuleRecord,
+    Recording,
+    Site,
+)
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _ON_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Annotated
 
-from gradscope.analysis.overfitting import Outcome
-from gradscope.analysis.overfitting import Overfit as Facts
+from gradscope.analysis.losses.overfitting import Outcome
+from gradscope.analysis.losses.overfitting import Overfit as Facts
 from gradscope.analysis.report import Report
 from gradscope.report.json.shape import Count, Of, Positive, Shape
 

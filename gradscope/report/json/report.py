@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from gradscope.analysis.attention.logits import logit_series
 from gradscope.analysis.attention.routers import routers
 from gradscope.analysis.clipping.clipping import Clipping as ClippingFacts
-from gradscope.analysis.overfitting import Overfit as OverfitFacts
+from gradscope.analysis.losses.overfitting import Overfit as OverfitFacts
 from gradscope.analysis.report import Report
 from gradscope.analysis.rows import ModuleRow
 from gradscope.analysis.rows import OtherStep as OtherStepRow

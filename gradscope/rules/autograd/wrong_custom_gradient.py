@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
-from gradscope.analysis.reach import Reach, named
+from gradscope.analysis.model_parts import named
+from gradscope.analysis.reach import (
+    Reach,
+)
 from gradscope.phrasing import counted, short, times_text
 from gradscope.recording.events import GradientHooksEvent, event_of, only
 from gradscope.recording.evidence.failures import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from gradscope.analysis.recording_index import StepBefore
+from gradscope.analysis.surroundings import StepBefore
 from gradscope.recording.events import Event, StepEvent, only
 from gradscope.recording.evidence.failures import NonfiniteRecord
 from gradscope.recording.evidence.training import OptimizerRecord, TrainedOptimizer

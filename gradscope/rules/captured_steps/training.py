@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from math import isclose, isfinite
 
-from gradscope.analysis.recording_index import StepBefore, Surroundings
+from gradscope.analysis.surroundings import StepBefore, Surroundings
 from gradscope.analysis.windows import Windows
 from gradscope.recording.events import (
     BackwardEvent,

@@ -1,12 +1,12 @@
 """GS407: a clip that turns the step away."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import ClassVar
 
 from gradscope.analysis.clipping.series import ClipSeries
-from gradscope.analysis.kept_steps import steps_of
+from gradscope.analysis.kept_steps import KeptSteps, steps_of
 from gradscope.phrasing import short
 from gradscope.recording.evidence.training import ClipMethod
 from gradscope.recording.finding import Finding, Severity
@@ -37,6 +37,8 @@ class ClipChangesDirection(Rule):
 
     How it is measured:
         The cosine between all gradients before and after the clip, its median over the steps.
+        Summaries of a long run count the cosines of clips by value; of other clips the milder of
+        two estimates from the steps that are whole is judged.
         Adaptive clipping by the size of the weights is meant to do so: the finding is a note then.
 
     How to fix it:
@@ -75,7 +77,13 @@ class ClipChangesDirection(Rule):
             cosines = [one.cosine for one in series.typical if one.cosine is not None]
             if series.method == "norm" or len(cosines) < self.least_steps:
                 continue
-            middle = median(cosines)
+            kept = KeptSteps(context.recording)
+            counted = _counted(series, kept)
+            is_estimate = kept.missing > 0 and not counted
+            middle = _weighted_median(counted) if counted else median(cosines)
+            if is_estimate:  # of the steps that are whole, each counted as one or as many
+                whole = [one.cosine for one in series.finite if one.cosine is not None]
+                middle = max(middle, median(whole))
             context.measured(
                 self.code,
                 "median_cosine",
@@ -86,10 +94,16 @@ class ClipChangesDirection(Rule):
                 site=series.site,
             )
             if middle < self.note:
-                yield self._finding(context, series, cosines, middle)
+                yield self._finding(context, series, cosines, middle, is_estimate=is_estimate)
 
     def _finding(
-        self, context: RuleContext, series: ClipSeries, cosines: list[float], middle: float
+        self,
+        context: RuleContext,
+        series: ClipSeries,
+        cosines: list[float],
+        middle: float,
+        *,
+        is_estimate: bool,
     ) -> Finding:
         is_note = middle >= self.warning or series.method == "adaptive"
         first = next(one for one in series.points if one.cosine is not None and one.cosine < 1)
@@ -109,6 +123,7 @@ class ClipChangesDirection(Rule):
                 "least_cosine": min(cosines),
                 "limit": series.limit,
                 "median_coefficient": median(point.coefficient for point in series.typical),
+                **({"from_some_steps": True} if is_estimate else {}),
             },
             count=steps_of(
                 one for one in series.finite if one.cosine is not None and one.cosine < self.note
@@ -116,3 +131,23 @@ class ClipChangesDirection(Rule):
             step=first.step,
             caused_by=("GS403", "GS404", "GS409"),
         )
+
+
+def _counted(series: ClipSeries, kept: KeptSteps) -> Mapping[float, float]:
+    """Return the cosines of all steps of a long run with their counts; empty if unknown."""
+    if series.method != "value" or len(series.points) != len(series.calls):
+        return {}
+    counts = dict(kept.cosines(series.site))
+    for point in series.finite if counts else ():
+        if point.cosine is not None and not kept.is_summarised(point.step):
+            counts[point.cosine] = counts.get(point.cosine, 0.0) + 1
+    return counts
+
+
+def _weighted_median(counts: Mapping[float, float]) -> float:
+    half, reached = sum(counts.values()) / 2, 0.0
+    for value in sorted(counts):
+        reached += counts[value]
+        if reached >= half:
+            return value
+    raise ValueError("no counts")

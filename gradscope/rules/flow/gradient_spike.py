@@ -55,9 +55,9 @@ class GradientSpike(Rule):
         half. If the norm of a step was not measured, its loss is judged: it must be above the
         square of `factor` times all losses before it, and the next five ten times lower. The
         finding is a note if a clip kept the spike from the weights, or if steps that large are
-        frequent. Parameters lead whose gradient has risen three times as much as that of the
-        typical parameter, against their own last 20 steps. The batch's number in its epoch is known
-        for a `DataLoader`.
+        frequent. In a long run the most that its summaries allow is taken. Parameters lead whose
+        gradient has risen three times as much as that of the typical parameter, against their own
+        last 20 steps. The batch's number in its epoch is known for a `DataLoader`.
 
     How to fix it:
         Clip at 1 to 1.5 times the usual norm, look at the batch of that step, and warm the learning
@@ -133,10 +133,14 @@ class GradientSpike(Rule):
                 continue
             reached = [one for one in spikes if not one.is_caught]
             worst = max(reached or spikes, key=lambda one: one.times)
-            times = occurrences(worst, windows, norm_of)
+            kept = context.shared(Windows).kept
+            times = occurrences(worst, series, kept, norm_of)
             judged = max(series.step_count - self.least_history, 1)
             is_usual = times >= 3 and times >= self.often * judged
-            yield self._finding(context, series, worst, is_usual=is_usual, count=len(spikes))
+            most = times if kept.missing else None
+            yield self._finding(
+                context, series, worst, is_usual=is_usual, count=len(spikes), most=most
+            )
 
     def _of_loss(
         self, context: RuleContext, windows: Sequence[Window], limits: Limits
@@ -176,7 +180,14 @@ class GradientSpike(Rule):
         return after - before > self.loss_rise * abs(start)
 
     def _finding(
-        self, context: RuleContext, series: Series, spike: Spike, *, is_usual: bool, count: int
+        self,
+        context: RuleContext,
+        series: Series,
+        spike: Spike,
+        *,
+        is_usual: bool,
+        count: int,
+        most: int | None,
     ) -> Finding:
         window = series.windows[spike.position]
         backward = window.passes[-1] if window.passes else window.step
@@ -209,6 +220,7 @@ class GradientSpike(Rule):
                 "batch": batch,
                 "loss_before": before,
                 "loss_after": after,
+                **({} if most is None else {"large_steps_at_most": most}),
             },
             count=count,
             step=window.step.step,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import MOST_NAMED
+from gradscope.analysis.model_parts import MOST_NAMED
 from gradscope.recording.evidence.parameters import SymmetryRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

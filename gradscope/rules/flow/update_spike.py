@@ -32,6 +32,8 @@ class _Update:
     window: Window
     norms: dict[int, float]
     """By parameter: norm of the update over the learning rate."""
+    history: int
+    """Number of measured steps before it that no missing steps separate from it."""
 
     @cached_property
     def norm(self) -> float:
@@ -129,7 +131,9 @@ class UpdateSpike(Rule):
         """Yield the measured steps whose update is large."""
         highest, at = 0.0, 0
         for index in range(self.least_history, len(updates)):
-            before = [one.norm for one in updates[max(index - self.window, 0) : index]]
+            if updates[index].history < self.least_history:
+                continue
+            before = [one.norm for one in self._before(updates, index)]
             norm, usual = updates[index].norm, median(before)
             if not usual > 0 or not isfinite(norm):
                 continue
@@ -149,6 +153,10 @@ class UpdateSpike(Rule):
                 step=window.step.step,
             )
 
+    def _before(self, updates: Sequence[_Update], index: int) -> Sequence[_Update]:
+        """Return the measured steps with which one is compared."""
+        return updates[index - min(self.window, updates[index].history) : index]
+
     def _jump(self, windows: Sequence[Window], update: _Update, jumps: Sequence[int]) -> int | None:
         """Return the step at which the loss follows an update; None if it was first or calm."""
         near = [one for one in jumps if abs(one - update.position) <= self.follows]
@@ -166,7 +174,7 @@ class UpdateSpike(Rule):
         count: int,
     ) -> Finding:
         update, later = updates[index], series.windows[jump]
-        usual = median(one.norm for one in updates[max(index - self.window, 0) : index])
+        usual = median(one.norm for one in self._before(updates, index))
         leaders = self._leaders(updates, index)
         leader = context.recording.parameters[leaders[0]].name if leaders else ""
         loss = later.passes[-1].loss if later.passes else None
@@ -196,7 +204,7 @@ class UpdateSpike(Rule):
         """Return the parameters whose own update is large, the first and most raised one first."""
         risen: dict[int, tuple[int, float]] = {}
         for at in (index - 1, index):
-            before = updates[max(at - self.window, 0) : at]
+            before = self._before(updates, at)
             for parameter, norm in updates[at].norms.items():
                 own = [one.norms[parameter] for one in before if parameter in one.norms]
                 usual = median(own) if own else 0.0
@@ -228,8 +236,11 @@ def _losses(windows: Sequence[Window]) -> list[float]:
 def _updates(norms: NormTable, series: Series) -> list[_Update]:
     """Return the steps of an optimizer whose updates were measured and are finite."""
     own = set(series.parameters)
-    found = []
+    found: list[_Update] = []
+    start = 0
     for position, window in enumerate(series.windows):
+        if window.resumes:
+            start = len(found)
         rate = window.step.lr
         if rate is not None and rate < _RATED:
             continue
@@ -242,5 +253,5 @@ def _updates(norms: NormTable, series: Series) -> list[_Update]:
             if norms.updates[row] >= 0 and (not own or norms.parameters[row] in own)
         }
         if updates and isfinite(hypot(*updates.values())):
-            found.append(_Update(position, window, updates))
+            found.append(_Update(position, window, updates, len(found) - start))
     return found

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradscope.analysis.recording_index import StepBefore
+from gradscope.analysis.surroundings import StepBefore
 from gradscope.phrasing import literal
 from gradscope.recording.evidence.failures import LateCapture, NonfiniteRecord
 from gradscope.recording.finding import RelatedLocation

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.summarised_losses import stepped
+from gradscope.analysis.losses.summarised_losses import stepped
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.evidence.training import TrainedOptimizer
 from gradscope.recording.records import CapturedStep, Site

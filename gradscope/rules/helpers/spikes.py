@@ -5,10 +5,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf, isfinite, log
+from math import ceil, inf, isfinite, log
 from statistics import median
 
-from gradscope.analysis.windows import Window
+from gradscope.analysis.kept_steps import KeptSteps
+from gradscope.analysis.windows import Series, Window
+from gradscope.recording.thinning.buckets import Bucket
 
 _NORMAL = 1.4826
 """Number of standard deviations of a normal distribution in one median absolute deviation."""
@@ -213,15 +215,40 @@ def _comes_down(windows: Sequence[Window], position: int, loss: float) -> bool:
     return len(known) == len(after) > 0 and median(known) < loss / 10
 
 
-def occurrences(spike: Spike, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
-    """Return how often steps as large as a spike occur; consecutive ones count once."""
+def occurrences(
+    spike: Spike, series: Series, kept: KeptSteps, norm_of: Callable[[Window], float]
+) -> int:
+    """Return how often steps as large as a spike occur at most; consecutive ones count once.
+
+    It is exact for the steps that are in no summary.
+    """
+    large = _COMPARABLE * spike.norm
+    found: dict[int, int] = {}
+    for kind in ("raw", "norm"):
+        for span in kept.spans(kind, series.optimizers or (None,)):
+            found[span.first] = max(found.get(span.first, 0), most_above(span.bucket, large))
+    windows = [one for one in series.windows if not kept.is_summarised(one.step.step)]
+    return sum(found.values()) + _bursts(large, windows, norm_of)
+
+
+def most_above(bucket: Bucket, limit: float) -> int:
+    """Return how often numbers of a bucket can exceed a limit; consecutive ones count once."""
+    if not bucket.count or bucket.highest < limit:
+        return 0
+    most = ceil(bucket.count / (_BURST + 1))
+    if limit > bucket.lowest:
+        others = bucket.count * (bucket.mean - bucket.lowest) - (bucket.highest - bucket.lowest)
+        most = min(most, 1 + int(max(others, 0.0) / (limit - bucket.lowest)))
+    return most
+
+
+def _bursts(limit: float, windows: Sequence[Window], norm_of: Callable[[Window], float]) -> int:
+    """Return how often steps have such a norm; consecutive ones count once."""
     large = [
         position
         for position, window in enumerate(windows)
-        if max(norm_of(window), window.step.norm or 0.0) >= _COMPARABLE * spike.norm
+        if max(norm_of(window), window.step.norm or 0.0) >= limit
     ]
     return sum(
-        windows[position].count
-        for before, position in pairwise([-_BURST - 1, *large])
-        if position - before > _BURST
+        1 for before, position in pairwise([-_BURST - 1, *large]) if position - before > _BURST
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.loop_windows import LoopWindow
-from gradscope.analysis.summarised_losses import stepped, weighted_losses
+from gradscope.analysis.losses.summarised_losses import stepped, weighted_losses
 from gradscope.phrasing import counted, short
 from gradscope.recording.events import BackwardEvent, StepEvent, only
 from gradscope.recording.finding import Finding, Severity

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.recording_index import Surroundings
+from gradscope.analysis.surroundings import Surroundings
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.forward import PathCutRecord
 from gradscope.recording.finding import Finding, Severity

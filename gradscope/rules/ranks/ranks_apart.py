@@ -18,7 +18,7 @@ from gradscope.rules.helpers.jobs import (
     lines,
     step_site,
 )
-from gradscope.rules.helpers.rank_causes import (
+from gradscope.rules.helpers.ranks.causes import (
     Cause,
     after_equal_steps,
     at_the_beginning,

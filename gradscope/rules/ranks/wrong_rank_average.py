@@ -20,7 +20,7 @@ from gradscope.rules.helpers.jobs import (
     on_ranks,
     step_site,
 )
-from gradscope.rules.helpers.rank_divisors import (
+from gradscope.rules.helpers.ranks.divisors import (
     SAME,
     changes,
     divided_by,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
-from gradscope.analysis.reach import Subtrees
+from gradscope.analysis.model_parts import Subtrees
 from gradscope.recording.evidence.parameters import FreezeRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity
 from gradscope.recording.records import ModuleCallRecord, ParameterRecord, Site

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent
-from gradscope.analysis.reach import Reach, Stop, named
+from gradscope.analysis.model_parts import named
+from gradscope.analysis.reach import (
+    Reach,
+    Stop,
+)
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, RelatedLocation, Severity
 from gradscope.rules.context import RuleContext

@@ -4,7 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach, Stop, named
+from gradscope.analysis.model_parts import named
+from gradscope.analysis.reach import (
+    Reach,
+    Stop,
+)
 from gradscope.phrasing import counted
 from gradscope.recording.finding import Finding, Severity
 from gradscope.rules.context import RuleContext

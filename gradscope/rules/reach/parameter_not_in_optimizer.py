@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from gradscope.analysis.intent import Intent, is_named_fixed
-from gradscope.analysis.reach import Part, Subtrees, named
+from gradscope.analysis.model_parts import Part, Subtrees, named
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import CallerRecord
 from gradscope.recording.finding import Finding, Severity

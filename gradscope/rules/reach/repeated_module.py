@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Subtrees
+from gradscope.analysis.model_parts import Subtrees
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.code import StatementRecord
 from gradscope.recording.finding import Finding, Severity

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Reach, named
+from gradscope.analysis.model_parts import named
+from gradscope.analysis.reach import (
+    Reach,
+)
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.training import OptimizerRecord, StaleTensor
 from gradscope.recording.finding import Finding, Severity

@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import MOST_NAMED, Reach
+from gradscope.analysis.model_parts import MOST_NAMED
+from gradscope.analysis.reach import (
+    Reach,
+)
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import LeafRecord, ReplacementRecord
 from gradscope.recording.finding import Finding, Severity

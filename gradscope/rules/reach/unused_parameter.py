@@ -4,7 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradscope.analysis.reach import Part, Reach, named
+from gradscope.analysis.model_parts import Part, named
+from gradscope.analysis.reach import (
+    Reach,
+)
 from gradscope.analysis.recording_index import RecordingIndex
 from gradscope.phrasing import counted
 from gradscope.recording.evidence.parameters import DroppedRecord, OverwrittenRecord

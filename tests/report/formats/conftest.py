@@ -9,9 +9,9 @@ from rich.console import Console
 
 from gradscope.analysis.view import ViewOptions
 from gradscope.recording.finding import UNJUDGED
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
     EdgeRecord,
-    Environment,
     GradientStat,
     ModuleCallRecord,
     ModuleRecord,
@@ -23,7 +23,6 @@ from gradscope.recording.records import (
     Site,
     Skipped,
     StepRecord,
-    TargetRecord,
     TensorRef,
     TensorStat,
 )

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gradscope.recording.evidence.training import TrainedOptimizer
+from gradscope.recording.origin import Environment, TargetRecord
 from gradscope.recording.records import (
-    Environment,
     EventRecord,
     GradientStat,
     ModuleRecord,
@@ -27,7 +27,6 @@ from gradscope.recording.records import (
     Shape,
     Site,
     StepRecord,
-    TargetRecord,
 )
 from gradscope.rules.engine import judge
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from gradscope.recording.batches.kept_batch import BATCH_TENSORS, KEPT_BATCHES
 from gradscope.recording.evidence.batches import BatchIdentity
-from gradscope.recording.kept_batch import BATCH_TENSORS, KEPT_BATCHES
 from gradscope.recording.records import KeptBatch
 from gradscope.recording.tables import evidence_tables
 from gradscope.recording.thinning.readings import Reading

@@ -10,8 +10,8 @@ from statistics import fmean
 
 from gradscope.analysis.kept_steps import KeptSteps, Span
 from gradscope.analysis.loop_windows import LoopWindow, windows
+from gradscope.analysis.losses.step_losses import step_losses
 from gradscope.analysis.recording_index import derived_once
-from gradscope.analysis.step_losses import step_losses
 from gradscope.recording.events import BackwardEvent, only
 from gradscope.recording.records import Recording
 

@@ -1,0 +1,1 @@
+"""Batches of a run in the recording."""
