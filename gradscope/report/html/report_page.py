@@ -130,9 +130,10 @@ def _by_interest(report: Report, run: TrainingRun) -> list[int]:
         for position, row in reversed(list(enumerate(run.captured_steps)))
     }
     others = reversed(range(len(run.captured_steps)))
-    return list(
-        dict.fromkeys([*_near_findings(report, run), *last.values(), *first.values(), *others])
-    )
+    near = _near_findings(report, run)
+    found = dict.fromkeys([*near, *last.values(), *first.values(), *others])
+    # The end of a script leaves its last step without a backward pass: its tab would be empty.
+    return [at for at in found if at in near or run.captured_steps[at].tensors]
 
 
 def _near_findings(report: Report, run: TrainingRun) -> list[int]:

@@ -164,11 +164,11 @@ def _axis(measure: Measure, values: Sequence[float]) -> Axis:
     if not measure.is_log:
         ends = {} if band is None else {"range": range_around(values, 1.0, band)}
         return {"title": {"text": measure.title}, **ends}
-    axis = log_axis(measure.title, values)
     if band is None:
-        return axis
-    logarithms = [math.log10(value) for value in values]
-    return {**axis, "range": range_around(logarithms, 0.0, log_band(band))}
+        return log_axis(measure.title, values)
+    ends = range_around([math.log10(value) for value in values], 0.0, log_band(band))
+    # Labels have room in what is shown, which is wider than the values where the band is.
+    return {**log_axis(measure.title, [10**end for end in ends]), "range": ends}
 
 
 def _trace(rows: Sequence[PairRow], measure: Measure) -> Trace:
